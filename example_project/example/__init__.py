@@ -1,0 +1,1 @@
+"""A Scrapy project that obeys robots.txt through scrapy-rep."""

@@ -1,0 +1,1 @@
+"""A ladder of small spiders: read them in the order of their numbers."""

@@ -1,0 +1,15 @@
+"""The Robots Exclusion Protocol as Google applies it: no Scrapy, no I/O, no clock.
+
+>>> from scrapy_rep.protocol import RobotsTxt
+>>> robots = RobotsTxt.parse(b"User-agent: *\\nDisallow: /private\\n")
+>>> robots.allowed("https://example.com/private/x", "FooBot")
+False
+>>> str(robots.decide("https://example.com/private/x", "FooBot").rule)
+'Disallow: /private'
+"""
+
+from scrapy_rep.protocol.groups import RobotsTxt
+from scrapy_rep.protocol.matching import Decision, Rule
+from scrapy_rep.protocol.origin import Origin
+
+__all__ = ["Decision", "Origin", "RobotsTxt", "Rule"]

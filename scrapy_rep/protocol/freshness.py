@@ -1,0 +1,89 @@
+"""How long an answer holds, and when an unreachable origin is asked again
+(REP.md sections 4 and 5). No clock here: time is passed in, in seconds since the epoch."""
+
+from __future__ import annotations
+
+import re
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+
+_MAX_AGE = re.compile(r'\bmax-age\s*=\s*"?\s*(-?[0-9]{1,18})\b', re.IGNORECASE)
+_S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
+_NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
+
+
+def fresh_seconds(
+    cache_control: str | None,
+    age: str | None,
+    *,
+    default: float,
+    minimum: float,
+    maximum: float,
+) -> float:
+    """Return for how many seconds an answer is fresh (REP.md section 5).
+
+    ``max-age`` less ``Age`` counts, between *minimum* and *maximum*; ``no-store`` and ``no-cache``
+    mean *minimum*; without any of these, or with nonsense, it is *default*. Of several
+    ``max-age`` the smallest counts. ``s-maxage`` is for proxies and is not looked at.
+
+    :param cache_control: the header's value; several headers joined by commas
+    :param age: the ``Age`` header's value
+    """
+    if cache_control:
+        if _NO_STORE.search(cache_control):
+            return minimum
+        found = _MAX_AGE.findall(_S_MAXAGE.sub("", cache_control))
+        if found:
+            lifetime = min(map(int, found)) - _age(age)
+            return float(min(max(lifetime, minimum), maximum))
+    return default
+
+
+def _age(value: str | None) -> int:
+    value = (value or "").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Return the seconds that a ``Retry-After`` header asks to wait, None where it says nothing
+    that can be read. Both of its forms count: seconds and an HTTP date.
+
+    :param now: seconds since the epoch, for the date
+    """
+    value = (value or "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value) if len(value) < 19 else None
+    if not value:
+        return None
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    try:
+        return max(0.0, date.timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def backoff(
+    attempts: int,
+    *,
+    base: float,
+    maximum: float,
+    jitter: float,
+    retry_after: float | None = None,
+) -> float:
+    """Return the seconds until an unreachable origin is asked again (REP.md section 4).
+
+    Doubles with each failure, from *base* up to *maximum*; up to a quarter of it is taken off
+    by *jitter*, so that origins which fell together are not asked together for ever.
+
+    :param attempts: failures in a row, the one just seen included
+    :param jitter: a random number from 0 up to 1
+    :param retry_after: seconds that the server asked for: a lower bound, within *maximum*
+    """
+    # 2**64 seconds are beyond any maximum: the bound keeps the power a small number.
+    delay = min(maximum, base * 2.0 ** min(attempts - 1, 64)) * (1 - jitter / 4)
+    return min(maximum, max(delay, retry_after or 0.0))

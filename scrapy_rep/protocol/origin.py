@@ -1,0 +1,87 @@
+"""URL to origin: whose robots.txt is it? (REP.md section 1)"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address
+from typing import NamedTuple
+
+DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
+"""The schemes that the protocol covers, and their default ports."""
+
+_AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
+_PORT = re.compile(r"[0-9]{0,5}\Z")
+
+
+class Origin(NamedTuple):
+    """Scheme, host and port: what the rules of one robots.txt apply to, and nothing else.
+
+    ``str()`` of it is canonical: the default port is left out.
+    """
+
+    scheme: str
+    """``http``, ``https`` or ``ftp``."""
+    host: str
+    """Lower case; punycode; an IPv6 address in brackets."""
+    port: int
+
+    @classmethod
+    def from_url(cls, url: str) -> Origin:
+        """Return the origin of an absolute *url*. User info is no part of it.
+
+        :raises ValueError: for what has no origin with a robots.txt: other schemes, no host,
+            a port that is none, a host that no name or address can be
+        """
+        match = _AUTHORITY.match(url)
+        if match is None:
+            raise ValueError(f"no absolute URL: {_shortened(url)}")
+        scheme = match.group(1).lower()
+        if scheme not in DEFAULT_PORTS:
+            raise ValueError(f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}")
+        authority = match.group(2).rpartition("@")[2]
+        if authority.startswith("["):
+            address, bracket, rest = authority.partition("]")
+            host = _ipv6(address[1:], url) if bracket else ""
+            colon, port = rest[:1], rest[1:]
+            valid = bool(bracket) and colon in ("", ":")
+        else:
+            host, _, port = authority.partition(":")
+            valid = True
+        if not valid or not host or not _PORT.match(port):
+            raise ValueError(f"no valid host and port: {_shortened(url)}")
+        number = int(port) if port else DEFAULT_PORTS[scheme]
+        if number > 65535:
+            raise ValueError(f"no valid port: {_shortened(url)}")
+        return cls(scheme, _punycode(host, url), number)
+
+    @property
+    def robots_url(self) -> str:
+        """Where the origin's robots.txt is."""
+        return f"{self}/robots.txt"
+
+    def __str__(self) -> str:
+        if self.port == DEFAULT_PORTS[self.scheme]:
+            return f"{self.scheme}://{self.host}"
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def _punycode(host: str, url: str) -> str:
+    if host.isascii():
+        return host.lower()
+    try:
+        # The same (standard library) codec that w3lib gives Request.url its host by, so that
+        # both spellings of a name are one origin.
+        return host.encode("idna").decode("ascii").lower()
+    except UnicodeError as error:
+        raise ValueError(f"no valid host ({error}): {_shortened(url)}") from None
+
+
+def _ipv6(address: str, url: str) -> str:
+    try:
+        return f"[{IPv6Address(address).compressed}]"
+    except ValueError:
+        raise ValueError(f"no valid IPv6 address: {_shortened(url)}") from None
+
+
+def _shortened(url: str) -> str:
+    return repr(url if len(url) <= 200 else url[:200] + "…")

@@ -1,0 +1,166 @@
+"""What a site of the tests can do with a request, proper or not.
+
+A behaviour is an async function of the request and the connection. Every answer closes its
+connection, so that the count of requests is what the crawl asked for: on a kept-alive
+connection that drops, Twisted repeats a GET by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import zlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.servers import Connection, Hit
+
+    Behaviour = Callable[[Hit, Connection], Awaitable[None]]
+else:
+    Behaviour = Callable
+
+Pairs = Iterable[tuple[str, str]]
+
+
+def as_behaviour(value: Behaviour | str | bytes | int) -> Behaviour:
+    """Text is an answer of 200 with that body; a number is a status with a short page."""
+    if isinstance(value, int):
+        return answer(f"status {value}", value)
+    if isinstance(value, str | bytes):
+        return answer(value)
+    return value
+
+
+def head(status: int, headers: Pairs = ()) -> bytes:
+    lines = [f"HTTP/1.1 {status} Some Reason", *(f"{key}: {value}" for key, value in headers)]
+    return ("\r\n".join([*lines, "Connection: close"]) + "\r\n\r\n").encode("latin-1")
+
+
+def answer(
+    body: str | bytes = b"",
+    status: int = 200,
+    headers: Pairs = (),
+    *,
+    type: str = "text/plain",
+) -> Behaviour:
+    """A proper answer."""
+    content = body.encode() if isinstance(body, str) else body
+    lines = [("Content-Type", type), *headers]
+    if status != 204:
+        lines.append(("Content-Length", str(len(content))))
+    return raw(head(status, lines) + content)
+
+
+def redirect(to: str | None, status: int = 301) -> Behaviour:
+    """A redirect; without `Location` if `to` is None."""
+    return answer("moved", status, [] if to is None else [("Location", to)])
+
+
+def gzipped(body: bytes, headers: Pairs = ()) -> Behaviour:
+    return answer(gzip.compress(body), 200, [("Content-Encoding", "gzip"), *headers])
+
+
+def gzip_bomb(start: bytes, mebibytes: int) -> Behaviour:
+    """`start` and then zeros, far more than were sent."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = packer.compress(start)
+    zeros = bytes(1 << 20)
+    for _ in range(mebibytes):
+        packed += packer.compress(zeros)
+    packed += packer.flush()
+    return answer(packed, 200, [("Content-Encoding", "gzip")])
+
+
+def raw(data: bytes, *, reset: bool = False) -> Behaviour:
+    """These bytes, then the end of the connection."""
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        await connection.send(data)
+        if reset:
+            # A RST overtakes what was sent: give the client time to read that first.
+            await asyncio.sleep(0.1)
+            connection.reset()
+        else:
+            connection.close()
+
+    return behave
+
+
+def hang_up() -> Behaviour:
+    """FIN without an answer."""
+    return raw(b"")
+
+
+def reset() -> Behaviour:
+    """RST without an answer."""
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        connection.reset()
+
+    return behave
+
+
+def silence(first: bytes = b"") -> Behaviour:
+    """Accept, send `first` if there is any, and never say more."""
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        await connection.send(first)
+        await connection.gone()
+
+    return behave
+
+
+def lying_length(body: bytes, length: int) -> Behaviour:
+    """Announces `length` bytes and sends another number of them."""
+    headers = [("Content-Type", "text/plain"), ("Content-Length", str(length))]
+    return raw(head(200, headers) + body)
+
+
+def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> Behaviour:
+    """A chunked answer; with `end` anything but the last chunk it is a broken one."""
+    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+    headers = [("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked")]
+    return raw(head(200, headers) + body + end)
+
+
+def after(seconds: float, behaviour: Behaviour | str | bytes | int) -> Behaviour:
+    """The same, later."""
+    then = as_behaviour(behaviour)
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        await asyncio.sleep(seconds)
+        await then(hit, connection)
+
+    return behave
+
+
+def in_turn(*behaviours: Behaviour | str | bytes | int) -> Behaviour:
+    """The first request gets the first of them, and so on; the last one is for all others."""
+    turns = [as_behaviour(one) for one in behaviours]
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        await (turns.pop(0) if len(turns) > 1 else turns[0])(hit, connection)
+
+    return behave
+
+
+class Stream:
+    """A long body that counts how much of it could be sent before the client hung up."""
+
+    def __init__(self, start: bytes, length: int, headers: Pairs = ()) -> None:
+        self.start, self.length, self.headers = start, length, headers
+        self.sent = 0
+
+    async def __call__(self, hit: Hit, connection: Connection) -> None:
+        headers = [*self.headers, ("Content-Length", str(self.length))]
+        await connection.send(head(200, headers) + self.start)
+        self.sent = len(self.start)
+        filler = (b"# nothing to see here" + b"." * 42 + b"\n") * 1024
+        with contextlib.suppress(ConnectionError):
+            while self.sent < self.length:
+                chunk = filler[: self.length - self.sent]
+                await connection.send(chunk)
+                self.sent += len(chunk)
+        connection.close()

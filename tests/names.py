@@ -1,0 +1,67 @@
+"""The names that the crawls of the tests can resolve: those of the tests' own sites.
+
+Every other name fails as an unknown one does, without a question to any name server; the tests
+cause no traffic outside loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Any
+
+ADDRESSES: dict[str, str] = {}
+"""Host names of the running test, in lower case, and their IP addresses."""
+
+_getaddrinfo = socket.getaddrinfo
+
+
+def resolve(name: str) -> str | None:
+    """The loopback address behind a name or literal, None if there is none."""
+    if name.lower() == "localhost":
+        return "127.0.0.1"
+    try:
+        literal = ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return ADDRESSES.get(name.lower())
+    return str(literal) if literal.is_loopback else None
+
+
+def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands in for `socket.getaddrinfo` (asyncio asks that)."""
+    name = host.decode() if isinstance(host, bytes) else host
+    address = None if name is None else resolve(name)
+    if name is not None and address is None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known (by the tests)")
+    return _getaddrinfo(address, port, *args, **kwargs)
+
+
+def install_reactor_resolver() -> None:
+    """Let the running Twisted reactor resolve by `resolve` too."""
+    from twisted.internet import reactor
+    from twisted.internet.address import IPv4Address, IPv6Address
+    from twisted.internet.interfaces import IHostnameResolver, IHostResolution
+    from zope.interface import implementer
+
+    @implementer(IHostResolution)
+    class Resolution:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def cancel(self) -> None:
+            raise NotImplementedError("is never in progress")
+
+    @implementer(IHostnameResolver)
+    class Resolver:
+        def resolveHostName(
+            self, receiver: Any, hostName: str, portNumber: int = 0, *args: Any, **kwargs: Any
+        ) -> Any:
+            resolution = Resolution(hostName)
+            receiver.resolutionBegan(resolution)
+            if address := resolve(hostName):
+                kind = IPv6Address if ":" in address else IPv4Address
+                receiver.addressResolved(kind("TCP", address, portNumber))
+            receiver.resolutionComplete()
+            return resolution
+
+    reactor.installNameResolver(Resolver())

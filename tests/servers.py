@@ -1,0 +1,242 @@
+"""Web sites for the tests: real sockets on loopback, each site with an IP address of its own.
+
+All sites live in one thread with one asyncio event loop, apart from the crawl under test, so
+that the crawl may run on any reactor, or on none. What a site does with a request is a
+behaviour from `tests.behaviours`; what it was asked is recorded in `Site.requests`.
+
+    a = sites.add(robots="User-agent: *\\nDisallow: /x", pages={"/old": redirect("/new")})
+    a.url("/x")              # http://127.20.0.1:40123/x
+    a.count("/robots.txt")   # how often that was asked for
+    a.requests[0].headers    # as they were sent: [("Host", "127.20.0.1:40123"), ...]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests import names
+from tests.behaviours import Behaviour, answer, as_behaviour
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One request, as it arrived."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes = b""
+    time: float = field(default_factory=time.monotonic)
+
+    def header(self, name: str) -> str | None:
+        """The value of a header (all of them, joined, if it was sent more than once)."""
+        values = [value for key, value in self.headers if key.lower() == name.lower()]
+        return ", ".join(values) if values else None
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+
+class Connection:
+    """What a behaviour may do to the client."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.open = True
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    def close(self) -> None:
+        """End with a FIN, after everything was sent."""
+        self.open = False
+        self.writer.close()
+
+    def reset(self) -> None:
+        """End with a RST."""
+        self.open = False
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    async def gone(self) -> None:
+        """Wait until the client hangs up."""
+        while await self.reader.read(65536):
+            pass
+
+
+class Site:
+    """One listening socket. Any path without a behaviour answers 200 with a small HTML page;
+    robots.txt answers 404 unless the site was given one."""
+
+    def __init__(self, host: str, name: str | None, scheme: str) -> None:
+        self.host = host
+        self.name = name or (f"[{host}]" if ":" in host else host)
+        self.scheme = scheme
+        self.port = 0
+        self.pages: dict[str, Behaviour] = {"/robots.txt": as_behaviour(404)}
+        self.requests: list[Hit] = []
+        self.connections = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._server: asyncio.Server | None = None
+
+    def url(self, path: str = "/", *, user: str | None = None) -> str:
+        at = f"{user}@" if user else ""
+        return f"{self.scheme}://{at}{self.name}:{self.port}{path}"
+
+    def set(self, path: str, behaviour: Behaviour | str | bytes | int) -> None:
+        self.pages[path] = as_behaviour(behaviour)
+
+    def hits(self, path: str) -> list[Hit]:
+        return [hit for hit in self.requests if hit.path == path]
+
+    def count(self, path: str) -> int:
+        return len(self.hits(path))
+
+    async def start(self, port: int, context: ssl.SSLContext | None) -> None:
+        self._server = await asyncio.start_server(self._serve, self.host, port, ssl=context)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        connection = Connection(reader, writer)
+        try:
+            while connection.open and (hit := await self._read(reader)):
+                self.requests.append(hit)
+                behaviour = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
+                await behaviour(hit, connection)
+        except NotHttp:
+            # As real servers do when a client starts TLS on their plain port.
+            with contextlib.suppress(ConnectionError):
+                await connection.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client, or the test, is gone
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    @staticmethod
+    async def _read(reader: asyncio.StreamReader) -> Hit | None:
+        first = await reader.read(1)
+        if not first:
+            return None
+        if not first.isalpha():
+            raise NotHttp
+        head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        start, *lines = head[:-4].split("\r\n")
+        headers = [(key, value.strip()) for key, _, value in (li.partition(":") for li in lines)]
+        length = next((int(v) for k, v in headers if k.lower() == "content-length"), 0)
+        method, target, _ = start.split(" ", 2)
+        return Hit(method, target, headers, await reader.readexactly(length))
+
+
+class NotHttp(Exception):
+    """What the client sent does not begin as HTTP does."""
+
+
+class Sites:
+    """The sites of one test. `close()` ends all of them."""
+
+    # One counter for the whole run: no two sites, and so no two tests, share an IP address.
+    _numbers = itertools.count(256)
+
+    def __init__(self, thread: LoopThread, tls: Callable[[], ssl.SSLContext]) -> None:
+        self._thread = thread
+        self._tls = tls
+        self._all: list[Site] = []
+        self._bound: list[socket.socket] = []
+        self._names: list[str] = []
+
+    @classmethod
+    def new_host(cls) -> str:
+        number = next(cls._numbers)
+        return f"127.20.{number // 256}.{number % 256}"
+
+    def add(
+        self,
+        robots: Behaviour | str | bytes | int | None = None,
+        pages: Mapping[str, Behaviour | str | bytes | int] | None = None,
+        *,
+        host: str | None = None,
+        port: int = 0,
+        name: str | None = None,
+        tls: bool = False,
+    ) -> Site:
+        """A new site. `host`: an IP address to share with another site; `name`: a host name
+        that resolves to it for the crawl (see `tests.names`)."""
+        site = Site(host or self.new_host(), name, "https" if tls else "http")
+        if name is not None:
+            self._names.append(name.lower())
+            names.ADDRESSES[name.lower()] = site.host
+        for path, behaviour in (pages or {}).items():
+            site.set(path, behaviour)
+        if robots is not None:
+            site.set("/robots.txt", robots)
+        self._thread.run(site.start(port, self._tls() if tls else None))
+        self._all.append(site)
+        return site
+
+    def refused(self) -> str:
+        """The root URL of a port that nobody listens at (and that nobody else can take)."""
+        sock = socket.socket()
+        sock.bind((self.new_host(), 0))
+        self._bound.append(sock)
+        host, port = sock.getsockname()
+        return f"http://{host}:{port}"
+
+    def close(self) -> None:
+        for site in self._all:
+            self._thread.call(site.stop)
+        for sock in self._bound:
+            sock.close()
+        for name in self._names:
+            names.ADDRESSES.pop(name, None)
+
+
+class LoopThread:
+    """A thread that runs an event loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="sites", daemon=True)
+        self._thread.start()
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        async def wait() -> Any:
+            return await awaitable
+
+        return asyncio.run_coroutine_threadsafe(wait(), self.loop).result(10)
+
+    def call(self, function: Callable[[], Any]) -> None:
+        async def wait() -> None:
+            function()
+            await asyncio.sleep(0)  # let what was cancelled end
+
+        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(10)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()
