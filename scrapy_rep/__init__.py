@@ -1,0 +1,27 @@
+"""scrapy-rep: robots.txt for Scrapy, obeyed the way Google's crawlers obey it.
+
+What is named here is imported when it is first asked for: :mod:`scrapy_rep.protocol` works
+without Scrapy, and ``scrapy`` commands that crawl nothing load nothing of ours.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scrapy_rep.addon import Addon
+    from scrapy_rep.middleware import RepMiddleware
+    from scrapy_rep.robotparser import RobotParser
+
+__all__ = ["Addon", "RepMiddleware", "RobotParser"]
+
+__version__ = "0.1.0"
+
+_HOMES = {"Addon": "addon", "RepMiddleware": "middleware", "RobotParser": "robotparser"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

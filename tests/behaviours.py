@@ -149,13 +149,13 @@ def in_turn(*behaviours: Behaviour | str | bytes | int) -> Behaviour:
 class Stream:
     """A long body that counts how much of it could be sent before the client hung up."""
 
-    def __init__(self, start: bytes, length: int, headers: Pairs = ()) -> None:
-        self.start, self.length, self.headers = start, length, headers
+    def __init__(self, start: bytes, length: int, *, announce: bool = True) -> None:
+        self.start, self.length = start, length
+        self.headers = [("Content-Length", str(length))] if announce else []
         self.sent = 0
 
     async def __call__(self, hit: Hit, connection: Connection) -> None:
-        headers = [*self.headers, ("Content-Length", str(self.length))]
-        await connection.send(head(200, headers) + self.start)
+        await connection.send(head(200, self.headers) + self.start)
         self.sent = len(self.start)
         filler = (b"# nothing to see here" + b"." * 42 + b"\n") * 1024
         with contextlib.suppress(ConnectionError):

@@ -17,5 +17,4 @@ REP_RETRY_DELAY = 0.5
 
 # An example ends by itself, whatever happens.
 CLOSESPIDER_TIMEOUT = 30
-TELNETCONSOLE_ENABLED = False
 LOG_LEVEL = "INFO"

@@ -48,7 +48,7 @@ _HEADINGS = (
     re.compile(rb"<h[1-6]\b[^>]{0,500}>(.{0,500}?)</h[1-6]\s*>", re.IGNORECASE | re.DOTALL),
 )
 _TAG = re.compile(rb"<[^>]*>")
-_NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\b(?:does\s+not|doesn.{1,6}t)\s+exist\b", re.I)
+_NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\bdoes\s+not\s+exist\b", re.IGNORECASE)
 
 
 def says_not_found(body: bytes) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from datetime import timezone
 from email.utils import parsedate_to_datetime
+from enum import Enum
 
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*"?\s*(-?[0-9]{1,18})\b', re.IGNORECASE)
 _S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
@@ -87,3 +88,45 @@ def backoff(
     # 2**64 seconds are beyond any maximum: the bound keeps the power a small number.
     delay = min(maximum, base * 2.0 ** min(attempts - 1, 64)) * (1 - jitter / 4)
     return min(maximum, max(delay, retry_after or 0.0))
+
+
+class Standing(Enum):
+    """What an origin's entry is good for at a moment."""
+
+    FRESH = "fresh"
+    """Apply it."""
+    ASK = "ask"
+    """Fetch robots.txt before the next decision."""
+    STALE = "stale"
+    """Unreachable, but there is a copy: apply that."""
+    UNREACHABLE = "unreachable"
+    """Unreachable, without a copy: everything is disallowed for now."""
+    UNRESTRICTED = "unrestricted"
+    """Unreachable for more than 30 days, without a copy: no restrictions."""
+
+
+def standing(
+    now: float,
+    *,
+    fresh_until: float,
+    has_copy: bool,
+    unreachable_since: float | None,
+    next_attempt_at: float,
+    limit: float,
+) -> tuple[Standing, float]:
+    """Return what an entry is good for *now*, and until when that holds unless something is
+    fetched (REP.md sections 4 and 5). All times in seconds since the epoch.
+
+    :param unreachable_since: the first failure of an unbroken row, None if the last fetch counted
+    :param limit: the 30 days, in seconds
+    """
+    if unreachable_since is None:
+        return (Standing.FRESH, fresh_until) if now < fresh_until else (Standing.ASK, now)
+    if now >= next_attempt_at:
+        return Standing.ASK, now
+    if has_copy:  # however old it is, and whatever the limit
+        return Standing.STALE, next_attempt_at
+    over = unreachable_since + limit
+    if now >= over:
+        return Standing.UNRESTRICTED, next_attempt_at
+    return Standing.UNREACHABLE, min(next_attempt_at, over)

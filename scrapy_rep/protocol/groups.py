@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.agents import leading_token
-from scrapy_rep.protocol.matching import Decision, Rule, Rules, path_of
+from scrapy_rep.protocol.matching import Decision, Rule, Rules, allows, line_of, path_of
 from scrapy_rep.protocol.syntax import SPACE, Field, lines, readable
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class RobotsTxt:
                 delay = _seconds(value)
                 if delay is not None:
                     group.crawl_delay = max(delay, group.crawl_delay or 0.0)
-        for group, following in zip(groups, groups[1:], strict=False):
+        for group, following in pairwise(groups):
             group.end = following.start
         if groups:
             groups[-1].end = len(values)
@@ -104,11 +105,9 @@ class RobotsTxt:
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
-        return self.rules(agent, obey_global=obey_global)[1].allowed(path_of(url))
+        return allows(self.rules(agent, obey_global)[1].find(path_of(url)))
 
-    def decide(
-        self, url: str, agent: str | Sequence[str], *, obey_global: bool = True
-    ) -> Decision:
+    def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
         """Return whether *agent* may fetch *url*, and which line says so (REP.md sections 7, 8).
 
         :param url: percent-encoded, as Scrapy's ``Request.url`` is; compared as it stands
@@ -116,11 +115,11 @@ class RobotsTxt:
             has a group in this file decides, alone
         :param obey_global: False for a crawler that obeys only groups that name it
         """
-        token, rules = self.rules(agent, obey_global=obey_global)
+        token, rules = self.rules(agent, obey_global)
         return self.decision(token, rules.find(path_of(url)))
 
     def rules(
-        self, agent: str | Sequence[str], *, obey_global: bool = True
+        self, agent: str | Sequence[str], obey_global: bool = True
     ) -> tuple[str | None, Rules]:
         """Return the group that applies to *agent* (a token of the chain as given, ``*`` or
         None) and its rules, prepared. For callers who ask about many paths."""
@@ -135,20 +134,18 @@ class RobotsTxt:
         """Return the decision that an answer of :meth:`Rules.find` stands for."""
         if not found:
             return Decision(True, None, token)
-        line = Rules.line_of(found)
+        line = line_of(found)
         at = bisect_left(self._lines, line * 2)
         rule = Rule(line, readable(self._values[at]), bool(self._lines[at] & 1))
-        return Decision(Rules.allows(found), rule, token)
+        return Decision(allows(found), rule, token)
 
-    def crawl_delay(
-        self, agent: str | Sequence[str], *, obey_global: bool = True
-    ) -> float | None:
+    def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
         """Return the ``crawl-delay`` of the group that applies to *agent*, in seconds.
 
         No part of the protocol, and Google ignores it. Of several the largest counts: the one
         that the owner of the site would mind least.
         """
-        token, _ = self.rules(agent, obey_global=obey_global)
+        token, _ = self.rules(agent, obey_global)
         if token is None:
             return None
         delays = [g.crawl_delay for g in self._named(token.lower()) if g.crawl_delay is not None]
@@ -157,9 +154,7 @@ class RobotsTxt:
     def _named(self, token: str) -> list[_Group]:
         return [group for group in self._groups if token in group.tokens]
 
-    def _choose(
-        self, agent: str | Sequence[str], obey_global: bool
-    ) -> tuple[str | None, Rules]:
+    def _choose(self, agent: str | Sequence[str], obey_global: bool) -> tuple[str | None, Rules]:
         for token in (agent,) if isinstance(agent, str) else agent:
             # "*" names no crawler, so as an agent it has no group of its own.
             if token and token != GLOBAL and self._named(token.lower()):
@@ -175,6 +170,7 @@ class RobotsTxt:
         return rules
 
     def _rules_of(self, groups: Iterable[_Group]) -> Iterator[tuple[str, int]]:
-        for group in groups:
-            stretch = slice(group.start, group.end)
-            yield from zip(self._values[stretch], self._lines[stretch], strict=True)
+        stretches = [slice(group.start, group.end) for group in groups]
+        return chain.from_iterable(
+            zip(self._values[stretch], self._lines[stretch], strict=True) for stretch in stretches
+        )

@@ -1,0 +1,118 @@
+"""See scrapy-rep work: python3 example_project/run.py
+
+Needs Python only. Makes a virtual environment beside this file (.venv-example), installs the
+package of this repository there, starts the small web sites of example/sites.py on this machine,
+crawls them, and prints a table of what became of them.
+
+    python3 example_project/run.py SPIDER [OPTION...]
+
+runs another spider of the ladder and shows its log; the options are those of `scrapy crawl`.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent
+VENV = HERE / ".venv-example"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+STAMP = VENV / "installed.txt"  # written last: without it the environment is not complete
+OLDEST_PYTHON = (3, 10)
+LOG = HERE / "crawl.log"
+SPIDERS = {file.stem[4:]: file for file in sorted(HERE.glob("example/spiders/s??_*.py"))}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_quietly(*command):
+    """Run a command; what it prints is returned if it fails, and is not worth a look if not."""
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.stdout if done.returncode else None
+
+
+def make_environment():
+    """Never installs into the Python that runs this: many systems forbid that, rightly."""
+    say("Making a virtual environment in " + str(VENV))
+    shutil.rmtree(VENV, ignore_errors=True)
+    for module in ("venv", "virtualenv"):
+        if run_quietly(sys.executable, "-m", module, str(VENV)) is None:
+            return
+        shutil.rmtree(VENV, ignore_errors=True)
+    sys.exit(
+        "This Python cannot make virtual environments. On Debian and Ubuntu: "
+        "sudo apt install python3-venv; elsewhere: install virtualenv."
+    )
+
+
+def install():
+    # Installed as "editable", the package is used from where it is: a change of its source needs
+    # nothing here. A change of what it requires does, or another Python, or another place.
+    wanted = "\n".join(
+        [sys.version, str(REPOSITORY)]
+        + [(REPOSITORY / name).read_text("utf-8") for name in ("setup.cfg", "pyproject.toml")]
+    )
+    if PYTHON.exists() and STAMP.exists() and STAMP.read_text("utf-8") == wanted:
+        return
+    make_environment()
+    say("Installing Scrapy and scrapy-rep there (once; it may take a minute)")
+    pip = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
+    problem = run_quietly(*pip, "--editable", str(REPOSITORY))
+    if problem is not None:
+        say(problem)
+        sys.exit("pip could not install the package (without a network?); its reason is above.")
+    STAMP.write_text(wanted, "utf-8")
+
+
+def crawl(spider, options):
+    process = subprocess.Popen(
+        [str(PYTHON), "-m", "scrapy", "crawl", spider, *options], cwd=str(HERE)
+    )
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        # The terminal told Scrapy as well: it finishes what is in flight, and is soon gone.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=10)
+        raise
+    finally:
+        process.kill()
+
+
+def main(arguments):
+    if sys.version_info < OLDEST_PYTHON:
+        sys.exit("scrapy-rep needs Python 3.10 or newer; this is " + sys.version.split()[0])
+    spider, *options = arguments or ["all_sites"]
+    if spider not in SPIDERS:
+        sys.exit(__doc__ + "\nSpiders: " + " ".join(SPIDERS))
+    install()
+
+    from example import sites
+
+    with sites.serving() as addresses:
+        os.environ["EXAMPLE_SITES"] = json.dumps(addresses)
+        if spider != "all_sites":
+            return crawl(spider, options)
+        say(f"Crawling {len(addresses)} sites on this machine; the log is {LOG}\n")
+        LOG.unlink(missing_ok=True)
+        status = crawl(spider, ["-s", f"LOG_FILE={LOG}", *options])
+    errors = [line for line in LOG.read_text("utf-8").splitlines() if "] ERROR: " in line]
+    if status or errors:
+        say("\n".join(["", *errors]))
+        sys.exit(f"The crawl failed; see {LOG}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,100 @@
+"""Which tokens a request goes by (DESIGN.md, "Agents, by precedence")."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.protocol.agents import is_token, product_token
+from scrapy_rep.settings import TOKEN_HINT, chain
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.settings import RepSettings
+
+logger = logging.getLogger(__name__)
+
+META_KEY = "rep_user_agent"
+SPIDER_ATTRIBUTE = "robotstxt_user_agent"
+
+# Header values are remembered up to here: some projects send a different one each time.
+_REMEMBERED = 1000
+
+
+class Agents:
+    """Tells the chain of product tokens that a request goes by."""
+
+    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+        self._crawler = crawler
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._fixed = settings.user_agent
+        if self._fixed is None:
+            configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
+            if configured:
+                self._fixed = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
+        self._default: tuple[str, ...] | None = None
+
+    def check_spider(self) -> None:
+        """Take the spider's attribute, if it has one.
+
+        :raises SettingsError: if it is no token and no list of tokens
+        """
+        value = getattr(self._crawler.spider, SPIDER_ATTRIBUTE, None)
+        if value is None:
+            return
+        try:
+            self._fixed = chain(value)
+        except ValueError:
+            raise SettingsError(
+                f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {TOKEN_HINT}."
+            ) from None
+
+    def chain_of(self, request: Request) -> tuple[str, ...]:
+        """Return the chain for *request*; empty if no token can be told (then ``*`` applies)."""
+        if META_KEY in request.meta:
+            return self._of_meta(request.meta[META_KEY])
+        if self._fixed is not None:
+            return self._fixed
+        if request.headers:  # empty for nearly all: the look-up costs more than the rest
+            header = request.headers.get("User-Agent")
+            if header:
+                return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
+        if self._default is None:
+            # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
+            name = getattr(self._crawler.spider, "user_agent", None)
+            name = name or self._crawler.settings.get("USER_AGENT") or ""
+            self._default = self._lenient(str(name), "the setting USER_AGENT")
+        return self._default
+
+    def _of_meta(self, value: Any) -> tuple[str, ...]:
+        try:
+            return chain(value)
+        except ValueError:
+            return self._lenient(str(value), f"a request's meta[{META_KEY!r}]")
+
+    def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
+        """The chain for a value that may be a full User-Agent header. Warns where there is none."""
+        if not isinstance(value, str):
+            try:
+                return chain(value)
+            except ValueError:
+                value = str(value)
+        known = self._known.get(value)
+        if known is not None:
+            return known
+        token = value if is_token(value) else product_token(value)
+        if token is None and () not in self._known.values():
+            logger.warning(
+                "No product token can be told from %(where)s (%(value)r), so the rules for all "
+                "agents (*) apply. Name yours in the setting REP_USER_AGENT.",
+                {"where": where, "value": value[:200]},
+                extra={"spider": self._crawler.spider},
+            )
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+            self._known[""] = ()  # one warning is enough
+        known = self._known[value] = () if token is None else (token,)
+        return known

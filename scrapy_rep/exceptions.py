@@ -1,0 +1,44 @@
+"""What the errback of a refused request gets. Both are Scrapy's ``IgnoreRequest``: not logged
+as errors, not retried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import IgnoreRequest
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol import Decision, Origin
+
+
+class RobotsDisallowed(IgnoreRequest):
+    """The robots.txt of the URL's origin forbids it. The message names the deciding line."""
+
+    def __init__(self, origin: Origin, decision: Decision) -> None:
+        self.origin = origin
+        self.decision = decision
+        line = decision.rule.line if decision.rule else 0
+        super().__init__(
+            f"Forbidden by robots.txt (line {line}: {decision.rule}, group {decision.agent})"
+        )
+
+
+class RobotsUnreachable(IgnoreRequest):
+    """The origin's robots.txt can't be had, so nothing says that the URL may be fetched."""
+
+    decision: Decision | None = None
+    """There was nothing to decide by."""
+
+    def __init__(self, origin: Origin | None, reason: str, attempts: int = 0) -> None:
+        self.origin = origin
+        """None where the URL has no origin that could be told."""
+        self.reason = reason
+        """What happened at the last attempt."""
+        self.attempts = attempts
+        """How often in a row the file was asked for in vain."""
+        asked = f" (asked {attempts} times)" if attempts > 1 else ""
+        super().__init__(f"robots.txt unreachable{asked}: {reason}")
+
+
+class SettingsError(ValueError):
+    """A setting has a value that it can't have. The message is a sentence for the user."""

@@ -1,0 +1,43 @@
+"""The second door: our parser for those who keep Scrapy's own RobotsTxtMiddleware
+(``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.robotstxt import RobotParser as ScrapyRobotParser
+from scrapy.utils.python import to_unicode
+
+from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.agents import product_token
+from scrapy_rep.protocol.matching import allows, comparable, path_of
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+
+class RobotParser(ScrapyRobotParser):
+    """Scrapy's parser interface over :class:`~scrapy_rep.protocol.RobotsTxt`."""
+
+    def __init__(self, robots: RobotsTxt) -> None:
+        self.robots = robots
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, robotstxt_body: bytes) -> RobotParser:
+        """Parse *robotstxt_body*: any bytes; never raises."""
+        return cls(RobotsTxt.parse(robotstxt_body))
+
+    def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
+        """Return whether *user_agent* (a token, or a full User-Agent header) may fetch *url*."""
+        path = comparable(path_of(to_unicode(url, errors="replace")))
+        _, rules = self.robots.rules(_token(user_agent))
+        return allows(rules.find(path))
+
+    def crawl_delay(self, user_agent: str | bytes) -> float | None:
+        """Return the ``crawl-delay`` for *user_agent* in seconds, None if there is none."""
+        return self.robots.crawl_delay(_token(user_agent))
+
+
+def _token(user_agent: str | bytes) -> str:
+    """The token of a header; where none can be told, what no group names, so ``*`` applies."""
+    return product_token(to_unicode(user_agent, encoding="latin-1")) or ""

@@ -1,0 +1,140 @@
+"""Every ``REP_*`` setting: its default, its check. Read once, here and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.protocol.agents import is_token, product_token
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+UNREACHABLE_CHOICES = ("defer", "drop", "allow")
+
+
+def _seconds(value: Any) -> float:
+    number = float(value)
+    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
+        raise ValueError
+    return number
+
+
+def _positive_seconds(value: Any) -> float:
+    number = _seconds(value)
+    if number == 0:
+        raise ValueError
+    return number
+
+
+def _count(value: Any) -> int:
+    number = int(value)
+    if isinstance(value, bool) or number != float(value) or number < 1:
+        raise ValueError
+    return number
+
+
+def _flag(value: Any) -> bool:
+    """As Scrapy's ``getbool`` reads it, command line included."""
+    if str(value).lower() in ("true", "1"):
+        return True
+    if str(value).lower() in ("false", "0", "none", ""):
+        return False
+    raise ValueError
+
+
+def _unreachable(value: Any) -> str:
+    if value not in UNREACHABLE_CHOICES:
+        raise ValueError
+    return str(value)
+
+
+def chain(value: Any) -> tuple[str, ...]:
+    """Return a token, or a list of them (on a command line: joined by commas), as a chain.
+
+    :raises ValueError: for what no group can name
+    """
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, Iterable):
+        raise ValueError
+    tokens = tuple(value)
+    if not tokens or not all(isinstance(token, str) and is_token(token) for token in tokens):
+        raise ValueError
+    return tokens
+
+
+def _optional_chain(value: Any) -> tuple[str, ...] | None:
+    return None if value is None or value == "" else chain(value)
+
+
+TOKEN_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
+
+
+def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
+    return field(default=default, metadata={"check": check, "hint": hint})
+
+
+_SECONDS = "a number of seconds, 0 or more"
+_POSITIVE = "a number of seconds, more than 0"
+_FLAG = "True or False"
+
+
+@dataclass(frozen=True, slots=True)
+class RepSettings:
+    """The settings, checked and typed. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
+
+    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, TOKEN_HINT)
+    obey_global_group: bool = _setting(True, _flag, _FLAG)
+    unreachable: str = _setting(
+        "defer", _unreachable, "one of " + ", ".join(map(repr, UNREACHABLE_CHOICES))
+    )
+    retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
+    retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
+    download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
+    cache_ttl: float = _setting(86400.0, _seconds, _SECONDS)
+    cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
+    cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)
+    cache_max_origins: int = _setting(10000, _count, "a whole number, 1 or more")
+    unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
+    soft_404: bool = _setting(True, _flag, _FLAG)
+    sitemaps: bool = _setting(False, _flag, _FLAG)
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> RepSettings:
+        """Read and check all of them.
+
+        :raises SettingsError: names the setting, the value and what would be right
+        """
+        values = {}
+        for item in fields(cls):
+            name = setting_name(item.name)
+            value = settings.get(name, item.default)
+            try:
+                values[item.name] = item.metadata["check"](value)
+            except (ValueError, TypeError, OverflowError):
+                hint = item.metadata["hint"]
+                if item.name == "user_agent" and isinstance(value, str):
+                    hint = _closer_hint(value)
+                raise SettingsError(f"{name} is {value!r}, but must be {hint}.") from None
+        checked = cls(**values)
+        for low, high in (("retry_delay", "retry_max_delay"), ("cache_min_ttl", "cache_max_ttl")):
+            if getattr(checked, low) > getattr(checked, high):
+                raise SettingsError(
+                    f"{setting_name(low)} is {getattr(checked, low)!r}, but must not be more "
+                    f"than {setting_name(high)}, which is {getattr(checked, high)!r}."
+                )
+        return checked
+
+
+def setting_name(field_name: str) -> str:
+    """The name under which users know a field of :class:`RepSettings`."""
+    return "REP_" + field_name.upper()
+
+
+def _closer_hint(value: str) -> str:
+    token = product_token(value)
+    return f"{TOKEN_HINT}; perhaps {token!r}" if token else TOKEN_HINT

@@ -1,0 +1,1 @@
+"""Where what is known of an origin lives between two requests."""

@@ -1,0 +1,200 @@
+"""Real Scrapy crawls in this process, on whatever the test run is on: the asyncio reactor, the
+default Twisted reactor, or no reactor at all (see conftest.py for how to choose)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import traceback
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from scrapy import Request, Spider, signals
+from scrapy.crawler import AsyncCrawlerRunner, CrawlerRunner
+from scrapy.http import Response
+from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
+
+AGENT = "testbot"
+
+# Nothing here changes what robots.txt means; it makes crawls quick, quiet and local.
+SETTINGS: dict[str, Any] = {
+    "ADDONS": {"scrapy_rep.Addon": 300},
+    "USER_AGENT": f"Mozilla/5.0 (compatible; {AGENT}/1.0; +https://example.com/bot)",
+    # An origin that is unreachable by mistake shall fail its test at once, not be waited for.
+    "REP_UNREACHABLE": "drop",
+    "REP_DOWNLOAD_TIMEOUT": 10.0,
+    "DOWNLOAD_TIMEOUT": 10.0,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
+    "LOG_ENABLED": False,
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+    "MEMUSAGE_ENABLED": False,
+}
+
+CRAWL_TIMEOUT = 60.0
+"""Seconds after which a crawl that does not end fails its test."""
+
+
+class ListSpider(Spider):
+    """Requests what it is given and records what becomes of it."""
+
+    name = "list"
+    dont_filter = True
+
+    def __init__(self, requests: Iterable[str | Request] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.requests = list(requests)
+        self.responses: list[Response] = []
+        self.errors: list[tuple[Request, BaseException]] = []
+        self.items: list[Any] = []
+
+    async def start(self) -> AsyncIterator[Any]:
+        for request in self.requests:
+            yield self.recorded(request)
+
+    def recorded(self, request: str | Request) -> Request:
+        """The request with this spider's callback and errback, past the dupe filter."""
+        if isinstance(request, str):
+            request = Request(request)
+        return request.replace(
+            callback=self.parse, errback=self.failed, dont_filter=self.dont_filter
+        )
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        self.responses.append(response)
+
+    def failed(self, failure: Any) -> Any:
+        self.errors.append((failure.request, failure.value))
+
+
+class CrawlResult:
+    """What happened in a crawl."""
+
+    def __init__(self, spider: ListSpider, stats: dict[str, Any], reason: str) -> None:
+        self.spider = spider
+        self.stats = stats
+        self.reason = reason
+        self.records: list[logging.LogRecord] = []
+
+    @property
+    def responses(self) -> dict[str, int]:
+        """URL (after redirects) and status of what the callbacks saw."""
+        return {response.url: response.status for response in self.spider.responses}
+
+    @property
+    def failures(self) -> dict[str, BaseException]:
+        """URL and exception of what the errbacks saw."""
+        return {request.url: error for request, error in self.spider.errors}
+
+    @property
+    def log(self) -> str:
+        return "\n".join(f"{one.levelname} {one.getMessage()}" for one in self.records)
+
+    def status(self, url: str) -> int | None:
+        return self.responses.get(Request(url).url)
+
+    def failure(self, url: str) -> BaseException | None:
+        return self.failures.get(Request(url).url)
+
+    def stat(self, name: str) -> Any:
+        return self.stats.get(name, 0)
+
+    def assert_clean(self) -> None:
+        """The crawl ended by itself, and nothing in the log is a traceback of our code."""
+        assert self.reason == "finished"
+        for record in self.records:
+            message = record.getMessage()
+            assert "Traceback" not in message, message
+            if record.exc_info and record.exc_info[1] is not None:
+                text = "".join(traceback.format_exception(record.exc_info[1]))
+                assert "scrapy_rep" not in text, f"{message}\n{text}"
+
+
+def run_settings(settings: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Settings for the kind of reactor of this test run."""
+    merged = {**SETTINGS, **(settings or {})}
+    if not is_reactor_installed():
+        merged["TWISTED_REACTOR_ENABLED"] = False
+    elif not is_asyncio_reactor_installed():
+        merged["TWISTED_REACTOR"] = None
+    return merged
+
+
+async def crawl(
+    spider: type[ListSpider] | Iterable[str | Request] | str | Request,
+    settings: dict[str, Any] | None = None,
+    *,
+    signal_handlers: dict[Any, Any] | None = None,
+    **spider_kwargs: Any,
+) -> CrawlResult:
+    """Run a crawl to its end: of a spider class, or of URLs and requests.
+
+    `signal_handlers`: {signal: function} to connect before the crawl starts.
+    """
+    if isinstance(spider, str | Request):
+        spider = [spider]
+    if not isinstance(spider, type):
+        spider_kwargs["requests"] = spider
+        spider = ListSpider
+
+    on_asyncio = not is_reactor_installed() or is_asyncio_reactor_installed()
+    runner: Any = (AsyncCrawlerRunner if on_asyncio else CrawlerRunner)(run_settings(settings))
+    crawler = runner.create_crawler(spider)
+    reasons: list[str] = []
+    items: list[Any] = []
+
+    def closed(spider: Spider, reason: str) -> None:
+        reasons.append(reason)
+
+    def scraped(item: Any) -> None:
+        items.append(item)
+
+    crawler.signals.connect(closed, signals.spider_closed)
+    crawler.signals.connect(scraped, signals.item_scraped)
+    for signal, handler in (signal_handlers or {}).items():
+        crawler.signals.connect(handler, signal)
+
+    with captured_log() as records:
+        done = runner.crawl(crawler, **spider_kwargs)
+        if on_asyncio:
+            await asyncio.wait_for(done, CRAWL_TIMEOUT)
+        else:
+            from twisted.internet import reactor
+
+            await maybe_deferred_to_future(done.addTimeout(CRAWL_TIMEOUT, reactor))
+        # Errors that nobody handled are logged when their Deferreds are collected.
+        gc.collect()
+
+    assert isinstance(crawler.spider, ListSpider)
+    crawler.spider.items = items
+    result = CrawlResult(crawler.spider, crawler.stats.get_stats(), reasons[0])
+    result.records = records
+    return result
+
+
+@contextmanager
+def captured_log() -> Iterator[list[logging.LogRecord]]:
+    """Everything that is logged meanwhile, the tests' own servers apart."""
+    records: list[logging.LogRecord] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.threadName in (None, threading.main_thread().name):
+                records.append(record)
+
+    root, handler = logging.getLogger(), Handler()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield records
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+
+
+__all__ = ["AGENT", "CrawlResult", "ListSpider", "captured_log", "crawl", "run_settings"]

@@ -1,0 +1,64 @@
+"""An anonymous FTP server on loopback, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from pathlib import Path
+
+from tests.servers import Sites
+
+with warnings.catch_warnings():
+    # pyftpdlib stands on asyncore and asynchat, deprecated in Python 3.10 and 3.11.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from pyftpdlib.authorizers import DummyAuthorizer
+    from pyftpdlib.handlers import FTPHandler
+    from pyftpdlib.ioloop import IOLoop
+    from pyftpdlib.servers import FTPServer
+
+
+class FtpSite:
+    """Serves `folder` to `anonymous`; to nobody if `anonymous` is False.
+
+    `commands` records what was asked, as (command, argument): ("RETR", "/robots.txt").
+    """
+
+    def __init__(self, folder: Path, *, anonymous: bool = True) -> None:
+        authorizer = DummyAuthorizer()
+        if anonymous:
+            authorizer.add_anonymous(str(folder))
+        commands: list[tuple[str, str]] = []
+
+        class Handler(FTPHandler):
+            auth_failed_timeout = 0  # a refused login is answered at once, not after 3 s
+            use_sendfile = False
+
+            def pre_process_command(self, line: str, cmd: str, arg: str) -> None:
+                commands.append((cmd, arg))
+                super().pre_process_command(line, cmd, arg)
+
+        Handler.authorizer = authorizer
+        self.commands = commands
+        self.host = Sites.new_host()
+        self._loop = IOLoop()
+        self._server = FTPServer((self.host, 0), Handler, ioloop=self._loop)
+        self.port = self._server.address[1]
+        self._running = True
+        self._thread = threading.Thread(target=self._serve, name="ftp", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while self._running:
+            self._loop.loop(timeout=0.02, blocking=False)
+        self._server.close_all()
+
+    def url(self, path: str) -> str:
+        return f"ftp://{self.host}:{self.port}{path}"
+
+    def count(self, path: str) -> int:
+        """How often a file was asked for."""
+        return self.commands.count(("RETR", path))
+
+    def close(self) -> None:
+        self._running = False
+        self._thread.join(10)

@@ -1,0 +1,109 @@
+"""Files made of robots.txt's own words, and questions that are likely to meet a rule."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+FIELDS = [
+    *["User-agent", "Allow", "Disallow"] * 3,
+    "user-agent", "useragent", "user agent", "USER-AGENT", "user-agents",
+    "allow", "allowed", "ALLOW",
+    "dissallow", "dissalow", "disalow", "diasllow", "disallaw", "disallowed",
+    "Sitemap", "site-map", "Crawl-delay", "noindex", "foo bar", "xdisallow", "",
+]  # fmt: skip
+SEPARATORS = [*[": ", ":"] * 4, " : ", "\t:\t", " ", "\t ", "", "::", "\f:\v", ":\0"]
+GROUPS = [
+    *["*", "foo"] * 4, "Foo", "bar", "foo-bar", "foo_bar", "foo/1.2", "foo*", "Foo Bar",
+    "foo.bar", "* x", "*\f", "*foo", "", "-", "1", "Mozilla/5.0 (compatible; foo)", "f\xe4o",
+]  # fmt: skip
+PATH_PARTS = [
+    *["/", "*", "a", "b"] * 3, "$", "ab", "A", "/a/", "/index.htm", "/index.html", ".php",
+    "%2f", "%2F", "%c3%A9", "\u00e9", "\u30c4", "?", "?q=1", ";", "%", " ", "\t", "\v", "://",
+]  # fmt: skip
+TAILS = [*[""] * 6, " ", "\t", " # c", "#", "\0x", "\f", "\x1c", "\x85", " y"]
+LINE_ENDS = [b"\n", b"\n", b"\r\n", b"\r"]
+HARMLESS = [
+    "", " \t", "#", "# Disallow: /", "noindex: /", "Crawl-delay: 5", "host: example.com", "x",
+    "disallow", "disallow /a /b", "user-agent", "user-agent foo bar", "<html>", ":", ": /", "x y",
+    "\0Disallow: /", "Sitemap: https://example.com/s.xml", "site-map: /s.xml", "\u30c4", "a: b: c",
+]  # fmt: skip
+HOSTS = [
+    *["https://example.com"] * 6, "http://u:p@example.com:8080", "HTTP://x", "ftp://x",
+    "//example.com", "example.com", "", "x://y",
+]  # fmt: skip
+TOKENS = ["foo", "FOO", "bar", "foo-bar", "foo_bar", "f", "-", "*", "", "Foo Bar", "foo/1.2"]
+
+tokens = st.sampled_from(TOKENS)
+chains = st.lists(tokens, max_size=3)
+any_text = st.text(st.characters(exclude_categories=()))
+line_ends = st.sampled_from(LINE_ENDS)
+harmless_lines = st.sampled_from(HARMLESS)
+
+_parts = st.lists(st.sampled_from(PATH_PARTS), max_size=4).map("".join)
+values = st.builds("".join, st.tuples(st.sampled_from(["/"] * 6 + ["*", ""]), _parts))
+rule_lines = st.builds(
+    "{}: {}".format, st.sampled_from(["Allow", "Disallow", "disalow"]), values
+)
+
+
+def _fields_value(field: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(GROUPS) if field.lower().startswith("us") else values
+
+
+lines = st.sampled_from(FIELDS).flatmap(
+    lambda field: st.builds(
+        "".join,
+        st.tuples(
+            st.sampled_from(["", "", "", "", " ", "\t", "\f"]),
+            st.just(field),
+            st.sampled_from(SEPARATORS),
+            _fields_value(field),
+            st.sampled_from(TAILS),
+        ),
+    )
+)
+ended_lines = st.builds(
+    lambda line, encoding, end: line.encode(encoding, "replace") + end,
+    lines,
+    st.sampled_from(["utf-8", "utf-8", "latin-1"]),
+    line_ends,
+)
+starts = st.sampled_from(
+    [
+        bom + agent
+        for bom in (b"", b"", b"\xef", b"\xef\xbb", b"\xef\xbb\xbf", b"\xfe\xff")
+        for agent in (b"User-agent: foo\n", b"User-agent: *\r\n", b"foo\rUser-agent: *\r", b"")
+    ]
+)
+# Hypothesis likes small examples, where no rule ever decides: hence the lower bound.
+files = st.builds(
+    lambda start, rest: start + b"".join(rest),
+    starts,
+    st.lists(ended_lines, min_size=4, max_size=15),
+)
+mixed = st.lists(
+    st.one_of(ended_lines, st.binary(max_size=8), st.sampled_from([b"\n", b"\r", b"\0", b":"])),
+    max_size=15,
+).map(b"".join)
+bodies = st.one_of(files, files, files, mixed, st.binary())
+
+
+@st.composite
+def urls(draw: st.DrawFn, body: bytes = b"") -> str:
+    """A URL: where the *body* has rules, mostly what one of them could have been written for."""
+    rules = [value for value in body.decode(errors="replace").split() if "/" in value]
+    path = draw(st.sampled_from(rules) if rules else values)
+    path = path[path.index("/") :] if "/" in path else "/" + path
+    path = path.replace("*", draw(st.sampled_from(["", "a", "b", "/a", "*"])))
+    path = draw(st.sampled_from([path, path.removesuffix("$"), path.upper(), path[:-1]]))
+    path += draw(st.sampled_from(["", "", "", "/", "a", "?q=1", "#", "#/a", "$"]))
+    if "index.htm" in path and draw(st.booleans()):
+        path = path[: path.index("index.htm")]
+    return draw(st.sampled_from(HOSTS)) + path
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[bytes, list[str]]:
+    """A file, and URLs to ask about."""
+    body = draw(bodies)
+    return body, draw(st.lists(urls(body), min_size=1, max_size=6))

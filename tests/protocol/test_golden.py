@@ -1,0 +1,93 @@
+"""What Google's own matcher answers (see make_golden_sample.py for the sample of it here)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scrapy_rep.protocol import RobotsTxt
+from tests.protocol.leniencies import OCCURS, WITHOUT
+from tests.protocol.make_golden_sample import SAMPLE
+from tests.protocol.reference import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+DEFAULT_FOLDER = Path(__file__).parents[2].parent / "shared" / "golden"
+FOLDER = Path(os.environ.get("REP_GOLDEN") or DEFAULT_FOLDER)
+WHOLE_FILES = {"synthetic.jsonl.gz": 32_000, "corpus.jsonl.gz": 44_349}
+
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Record]:
+    return [json.loads(line) for line in SAMPLE.read_text(encoding="ascii").splitlines()]
+
+
+def whole_file(name: str) -> Iterator[Record]:
+    with gzip.open(FOLDER / name, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def check(records: Iterable[Record]) -> int:
+    """Compare verdict and line of each case; return how many there were."""
+    cases = 0
+    wrong = []
+    for record in records:
+        agent = record["agent"]
+        robots = RobotsTxt.parse(record["robots"].encode("latin-1"))
+        for url, allowed, line in record["cases"]:
+            cases += 1
+            decision = robots.decide(url, agent)
+            ours = (decision.allowed, decision.rule.line if decision.rule else 0)
+            if ours != (bool(allowed), line) or robots.allowed(url, agent) is not bool(allowed):
+                wrong.append((ours, (bool(allowed), line), url, agent, record["robots"][:500]))
+    assert not wrong, f"{len(wrong)} of {cases} verdicts; the first (ours, Google's): {wrong[0]}"
+    return cases
+
+
+def test_sample(sample: list[Record]) -> None:
+    assert check(sample) == 3_032
+
+
+def test_the_reference_agrees(sample: list[Record]) -> None:
+    """What the property tests trust, and what the sample was chosen with."""
+    reference = Reference()
+    for record in sample:
+        groups = reference.groups(record["robots"].encode("latin-1"))
+        for url, allowed, line in record["cases"]:
+            assert reference.decide(groups, url, record["agent"]) == (bool(allowed), line)
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_the_sample_needs(name: str, sample: list[Record]) -> None:
+    """A matcher that doesn't know this sentence of REP.md would fail on the sample."""
+    record = next(record for record in sample if name in record["needs"])
+    body = record["robots"].encode("latin-1")
+    ignorant = WITHOUT[name]
+    groups = ignorant.groups(body)
+    assert any(
+        ignorant.decide(groups, url, record["agent"]) != (bool(allowed), line)
+        for url, allowed, line in record["cases"]
+    )
+
+
+@pytest.mark.parametrize("name", OCCURS)
+def test_in_the_sample_occurs(name: str, sample: list[Record]) -> None:
+    assert any(OCCURS[name].match(record["robots"].encode("latin-1")) for record in sample)
+
+
+@pytest.mark.skipif(
+    "REP_GOLDEN" not in os.environ and not FOLDER.is_dir(),
+    reason="the whole golden files are not here: set REP_GOLDEN to their folder",
+)
+def test_whole_files() -> None:
+    cases = {name: check(whole_file(name)) for name in WHOLE_FILES}
+    assert cases == WHOLE_FILES
+    assert sum(cases.values()) == 76_349

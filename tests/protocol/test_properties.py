@@ -1,0 +1,152 @@
+"""Whatever a server sends and whatever is asked: what must hold (REP.md sections 6 to 8).
+
+`reference.py` is the second opinion.
+"""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol import Decision, RobotsTxt
+from tests.protocol.reference import Reference
+from tests.protocol.strategies import (
+    TOKENS,
+    any_text,
+    bodies,
+    chains,
+    ended_lines,
+    harmless_lines,
+    line_ends,
+    questions,
+    rule_lines,
+    tokens,
+    urls,
+)
+
+Question = tuple[bytes, list[str]]
+
+
+def without_line(decision: Decision) -> tuple[object, ...]:
+    """A decision less the number of its line, for files that differ in their lines."""
+    rule = decision.rule
+    return decision.allowed, rule and rule.pattern, rule and rule.allow, decision.agent
+
+
+@given(
+    bodies,
+    st.one_of(urls(), any_text),
+    st.one_of(tokens, chains, any_text, st.lists(any_text)),
+)
+@example(b"", "", "")
+@example(b"", "http://[", [])
+@example(b"User-agent: *\nDisallow: /", "\ud800", "\ud800")
+def test_nothing_raises(body: bytes, url: str, agent: str | list[str]) -> None:
+    robots = RobotsTxt.parse(body)
+    decision = robots.decide(url, agent)
+    assert robots.allowed(url, agent) is decision.allowed
+    assert robots.allowed(url, agent, obey_global=False) in (True, False)
+    assert decision.agent in (None, "*", agent, *agent)
+    if decision.rule:
+        assert 1 <= decision.rule.line <= len(body) + 1
+        str(decision.rule).encode()  # fit for a log
+    delay = robots.crawl_delay(agent)
+    assert delay is None or 0 <= delay < float("inf")
+    assert all(sitemap.encode() for sitemap in robots.sitemaps)
+
+
+@given(questions())
+def test_equals_the_reference(question: Question) -> None:
+    body, asked = question
+    reference = Reference()
+    groups = reference.groups(body)
+    robots = RobotsTxt.parse(body)
+    for url in asked:
+        for agent in TOKENS:
+            decision = robots.decide(url, agent)
+            ours = (decision.allowed, decision.rule.line if decision.rule else 0)
+            assert ours == reference.decide(groups, url, agent), (url, agent)
+
+
+@given(
+    st.lists(st.lists(rule_lines, min_size=1, max_size=4), min_size=1, max_size=4),
+    st.sampled_from(["foo", "*"]),
+    st.lists(rule_lines, min_size=1, max_size=3),
+    st.data(),
+)
+def test_split_groups_equal_one_big_group(
+    parts: list[list[str]], name: str, other_rules: list[str], data: st.DataObject
+) -> None:
+    """Groups of one token, with others' between them, are one group (section 7)."""
+    other = ["User-agent: bar", *other_rules]
+    split = [line for part in parts for line in (f"User-agent: {name}", *part, *other)]
+    big = [f"User-agent: {name}", *(line for part in parts for line in part), *other]
+    first, second = (RobotsTxt.parse("\n".join(lines).encode()) for lines in (split, big))
+    for url in data.draw(st.lists(urls("\n".join(big).encode()), min_size=1, max_size=5)):
+        for agent in ("foo", "bar"):
+            assert without_line(first.decide(url, agent)) == without_line(
+                second.decide(url, agent)
+            )
+
+
+@given(
+    st.lists(ended_lines, max_size=10), st.integers(0, 10), harmless_lines, line_ends, st.data()
+)
+def test_harmless_lines_change_no_verdict(
+    parts: list[bytes], place: int, line: str, end: bytes, data: st.DataObject
+) -> None:
+    """Comments, blank, unknown and sitemap lines, anywhere (section 7)."""
+    parts = [b"User-agent: foo\n", *parts]
+    before = b"".join(parts)
+    after = b"".join([*parts[:place], line.encode() + end, *parts[place:]])
+    first, second = RobotsTxt.parse(before), RobotsTxt.parse(after)
+    for url in data.draw(st.lists(urls(before), min_size=1, max_size=4)):
+        for agent in TOKENS:
+            assert without_line(first.decide(url, agent)) == without_line(
+                second.decide(url, agent)
+            )
+    if "map" not in line:
+        assert first.sitemaps == second.sitemaps
+
+
+@given(questions(), tokens)
+def test_case_of_the_agent_never_matters(question: Question, agent: str) -> None:
+    body, asked = question
+    robots = RobotsTxt.parse(body)
+    for url in asked:
+        verdicts = {
+            robots.decide(url, spelling)[:2]
+            for spelling in (agent, agent.swapcase(), agent.upper(), agent.lower())
+        }
+        assert len(verdicts) == 1
+
+
+@given(questions(), chains)
+def test_the_first_token_with_a_group_decides(question: Question, chain: list[str]) -> None:
+    body, asked = question
+    robots = RobotsTxt.parse(body)
+    reference = Reference()
+    first = next((token for token in chain if reference.has_group(body, token)), "nobody")
+    for url in asked:
+        assert robots.decide(url, chain) == robots.decide(url, first)
+        assert robots.decide(url, tuple(chain)) == robots.decide(url, chain)
+
+
+@given(questions(), tokens)
+def test_without_the_global_group_only_names_count(question: Question, agent: str) -> None:
+    body, asked = question
+    robots = RobotsTxt.parse(body)
+    named = Reference().has_group(body, agent)
+    for url in asked:
+        decision = robots.decide(url, agent, obey_global=False)
+        assert decision == (robots.decide(url, agent) if named else Decision(True, None, None))
+
+
+@given(questions())
+def test_earlier_questions_change_no_answer(question: Question) -> None:
+    """What is prepared or remembered for one agent is not taken for another's."""
+    body, asked = question
+    robots = RobotsTxt.parse(body)
+    for url in [*asked, *reversed(asked)]:
+        for agent in TOKENS:
+            assert robots.decide(url, agent) == RobotsTxt.parse(body).decide(url, agent)

@@ -1,0 +1,96 @@
+"""REP.md sections 1 and 2: ftp:// origins, by anonymous RETR from a real FTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from scrapy import Request
+
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from tests.crawling import crawl
+from tests.ftp import FtpSite
+
+pytestmark = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor")
+
+RULES = "User-agent: *\nDisallow: /private\n"
+Ftp = Callable[..., FtpSite]
+
+
+@pytest.fixture
+def ftp(tmp_path: Path) -> Iterator[Ftp]:
+    """`ftp(robots)` makes a server with a public and a private file."""
+    made: list[FtpSite] = []
+
+    def make(robots: str | bytes | None, **kwargs: bool) -> FtpSite:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        for name in ("public", "private"):
+            (folder / name).write_text(name)
+        if robots is not None:
+            (folder / "robots.txt").write_bytes(
+                robots.encode() if isinstance(robots, str) else robots
+            )
+        made.append(FtpSite(folder, **kwargs))
+        return made[-1]
+
+    yield make
+    for site in made:
+        site.close()
+
+
+async def test_rules_apply(ftp: Ftp) -> None:
+    site = ftp(RULES)
+    result = await crawl([site.url("/private"), site.url("/public")])
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.responses == {site.url("/public"): 200}
+    assert site.count("/robots.txt") == 1
+    assert site.count("/private") == 0
+    assert result.stat("rep/outcome/rules") == 1
+    result.assert_clean()
+
+
+async def test_missing_file_means_no_restrictions(ftp: Ftp) -> None:
+    site = ftp(None)
+    result = await crawl([site.url("/private"), site.url("/public")])
+    assert result.responses == {site.url("/private"): 200, site.url("/public"): 200}
+    assert site.count("/robots.txt") == 1
+    assert result.stat("rep/outcome/missing") == 1
+    result.assert_clean()
+
+
+async def test_refused_login_is_unreachable(ftp: Ftp) -> None:
+    site = ftp(RULES, anonymous=False)
+    result = await crawl(site.url("/public"))
+    assert isinstance(result.failure(site.url("/public")), RobotsUnreachable)
+    assert ("RETR", "/public") not in site.commands
+    assert result.stat("rep/outcome/unreachable") == 1
+    result.assert_clean()
+
+
+async def test_no_server_is_unreachable(ftp: Ftp) -> None:
+    site = ftp(RULES)
+    site.close()
+    result = await crawl(site.url("/public"))
+    assert isinstance(result.failure(site.url("/public")), RobotsUnreachable)
+    result.assert_clean()
+
+
+async def test_the_user_of_the_page_is_not_used(ftp: Ftp) -> None:
+    """robots.txt is asked for as `anonymous`, whoever fetches the page."""
+    site = ftp(RULES)
+    meta = {"ftp_user": "alice", "ftp_password": "secret"}
+    await crawl(Request(site.url("/private"), meta=meta))
+    assert [argument for command, argument in site.commands if command == "USER"] == ["anonymous"]
+    assert ("PASS", "secret") not in site.commands
+
+
+async def test_long_file_is_cut(ftp: Ftp) -> None:
+    filler = b"#" + b"." * 98 + b"\n"
+    robots = RULES.encode() + filler * 6000 + b"Disallow: /public\n"
+    site = ftp(robots)
+    result = await crawl([site.url("/private"), site.url("/public")])
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.responses == {site.url("/public"): 200}
+    result.assert_clean()

@@ -1,0 +1,187 @@
+"""REP.md section 2: with Scrapy's other middlewares switched on, as a user would, the answer
+does not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from tests.behaviours import Behaviour, answer, lying_length, redirect, reset
+from tests.crawling import CrawlResult, ListSpider, crawl
+from tests.servers import Site, Sites
+
+RULES = "User-agent: *\nDisallow: /private\n"
+
+
+def disallowed(result: CrawlResult, url: str) -> bool:
+    return isinstance(result.failure(url), RobotsDisallowed)
+
+
+class OnsiteSpider(ListSpider):
+    """Under the offsite filter, which `dont_filter` would switch off."""
+
+    dont_filter = False
+
+    def __init__(self, domains: list[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.allowed_domains = domains
+
+
+async def test_offsite_does_not_stop_the_redirect_of_robots_txt(sites: Sites) -> None:
+    offsite = sites.add(name="offsite.test", pages={"/rules": RULES})
+    onsite = sites.add(robots=redirect(offsite.url("/rules")), name="onsite.test")
+    result = await crawl(
+        OnsiteSpider, requests=[onsite.url("/private"), onsite.url("/x")], domains=["onsite.test"]
+    )
+    assert disallowed(result, onsite.url("/private"))
+    assert result.status(onsite.url("/x")) == 200
+    assert offsite.count("/rules") == 1
+    assert result.stat("offsite/filtered") == 0
+    result.assert_clean()
+
+
+async def test_offsite_requests_ask_for_no_robots_txt(sites: Sites) -> None:
+    offsite = sites.add(name="offsite.test", robots=RULES)
+    onsite = sites.add(name="onsite.test", robots=RULES)
+    result = await crawl(
+        OnsiteSpider, requests=[onsite.url("/x"), offsite.url("/x")], domains=["onsite.test"]
+    )
+    assert result.responses == {onsite.url("/x"): 200}
+    assert offsite.requests == []
+    result.assert_clean()
+
+
+async def test_http_cache_neither_stores_nor_answers_robots_txt(
+    sites: Sites, tmp_path: Path
+) -> None:
+    site = sites.add(robots=RULES)
+    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    urls = [site.url("/private"), site.url("/x"), site.url("/later")]
+    first = await crawl(urls, settings)
+    site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
+    second = await crawl(urls, settings)
+
+    assert first.responses == {site.url("/x"): 200, site.url("/later"): 200}
+    assert second.responses == {site.url("/private"): 200, site.url("/x"): 200}
+    assert disallowed(second, site.url("/later"))
+    assert site.count("/robots.txt") == 2
+    assert site.count("/x") == 1  # the cache works
+    assert first.stat("httpcache/store") == 2
+    first.assert_clean()
+    second.assert_clean()
+
+
+@pytest.mark.parametrize("robots", [answer("busy", 503), reset()], ids=["503", "reset"])
+async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites, robots: Behaviour) -> None:
+    """The clock of the origin does."""
+    site = sites.add(robots=robots)
+    result = await crawl(site.url("/x"), {"RETRY_ENABLED": True, "RETRY_TIMES": 5})
+    assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
+    assert site.count("/robots.txt") == 1
+    assert result.stat("retry/count") == 0
+    result.assert_clean()
+
+
+async def test_retry_middleware_still_retries_pages(sites: Sites) -> None:
+    """And does so under the rules, without asking for them again."""
+    site = sites.add(robots=RULES, pages={"/x": 503})
+    result = await crawl(site.url("/x"), {"RETRY_ENABLED": True, "RETRY_TIMES": 2})
+    assert site.count("/x") == 3
+    assert site.count("/robots.txt") == 1
+    result.assert_clean()
+
+
+async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) -> None:
+    other = sites.add(robots="User-agent: *\nDisallow: /theirs\n")
+    site = sites.add(
+        robots=RULES,
+        pages={
+            "/a": redirect("/private"),
+            "/b": redirect(other.url("/theirs")),
+            "/c": redirect(other.url("/private")),
+            "/d": answer('<meta http-equiv="refresh" content="0; url=/private">', type="text/html"),
+        },
+    )
+    result = await crawl([site.url(path) for path in ("/a", "/b", "/c", "/d")])
+    assert disallowed(result, site.url("/private"))
+    assert disallowed(result, other.url("/theirs"))
+    assert result.responses == {other.url("/private"): 200}
+    assert site.count("/private") == other.count("/theirs") == 0
+    assert site.count("/robots.txt") == other.count("/robots.txt") == 1
+    assert result.stat("robotstxt/forbidden") == 3
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"REDIRECT_ENABLED": False}, {"REDIRECT_MAX_TIMES": 1}], ids=str
+)
+async def test_redirect_settings_are_for_pages(sites: Sites, settings: dict[str, Any]) -> None:
+    site = sites.add(
+        robots=redirect("/1"), pages={"/1": redirect("/2"), "/2": redirect("/3"), "/3": RULES}
+    )
+    result = await crawl([site.url("/private"), site.url("/x")], settings)
+    assert disallowed(result, site.url("/private"))
+    assert result.status(site.url("/x")) == 200
+    result.assert_clean()
+
+
+async def test_proxy_of_the_project_is_used(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = sites.add(robots=RULES)
+    monkeypatch.setenv("http_proxy", proxy.url(""))
+    monkeypatch.setenv("no_proxy", "")
+    result = await crawl(["http://behind.test/private", "http://behind.test/x"])
+    assert disallowed(result, "http://behind.test/private")
+    assert result.status("http://behind.test/x") == 200
+    assert [hit.target for hit in proxy.requests] == [
+        "http://behind.test/robots.txt",
+        "http://behind.test/x",
+    ]
+    result.assert_clean()
+
+
+NEIGHBOURS: dict[str, dict[str, Any]] = {
+    "AutoThrottle": {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.05},
+    "delay": {"DOWNLOAD_DELAY": 0.05},
+    "one at a time": {"CONCURRENT_REQUESTS": 1},
+    "no compression": {"COMPRESSION_ENABLED": False},
+    "no cookies": {"COOKIES_ENABLED": False},
+    "no retries": {"RETRY_ENABLED": False},
+    "no data loss errors": {"DOWNLOAD_FAIL_ON_DATALOSS": False},
+    "all errors to callbacks": {"HTTPERROR_ALLOW_ALL": True},
+}
+
+
+@pytest.mark.parametrize("settings", NEIGHBOURS.values(), ids=NEIGHBOURS)
+async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]) -> None:
+    def add(robots: Behaviour | str | int) -> Site:
+        return sites.add(robots=robots)
+
+    plain, missing, busy, gone = add(RULES), add(404), add(503), add(reset())
+    moved = add(redirect(plain.url("/robots.txt")))
+    every = (plain, missing, busy, gone, moved)
+    result = await crawl(
+        [site.url(path) for site in every for path in ("/private", "/x")], settings
+    )
+    assert result.responses == {
+        plain.url("/x"): 200,
+        moved.url("/x"): 200,
+        missing.url("/x"): 200,
+        missing.url("/private"): 200,
+    }
+    for site in (plain, moved):
+        assert disallowed(result, site.url("/private"))
+    for site in (busy, gone):
+        assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
+    assert [site.count("/robots.txt") for site in every] == [2, 1, 1, 1, 1]
+    result.assert_clean()
+
+
+async def test_truncated_is_unreachable_whatever_is_set_for_pages(sites: Sites) -> None:
+    """DOWNLOAD_FAIL_ON_DATALOSS = False accepts a cut page; a cut robots.txt stays unknown."""
+    site = sites.add(robots=lying_length(RULES.encode(), 500))
+    result = await crawl(site.url("/x"), {"DOWNLOAD_FAIL_ON_DATALOSS": False})
+    assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
+    result.assert_clean()

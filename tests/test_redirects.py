@@ -1,0 +1,223 @@
+"""REP.md section 2, "Redirects": up to 5 hops to any host; the rules stay with who was asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol.availability import Outcome
+from tests.behaviours import answer, redirect
+from tests.crawling import CrawlResult, crawl
+from tests.servers import Site, Sites
+from tests.test_status_table import Resolved
+
+RULES = "User-agent: *\nDisallow: /private\n"
+
+
+def disallowed(result: CrawlResult, site: Site, path: str = "/private") -> bool:
+    return isinstance(result.failure(site.url(path)), RobotsDisallowed)
+
+
+def chain(sites: Sites, hops: int, *, hosts: bool) -> list[Site]:
+    """Sites whose first answers with that many redirects, over as many hosts if wished."""
+    many = [sites.add() for _ in range(hops + 1)] if hosts else [sites.add()] * (hops + 1)
+    for number in range(hops):
+        path = "/robots.txt" if number == 0 else f"/hop{number}"
+        many[number].set(path, redirect(many[number + 1].url(f"/hop{number + 1}")))
+    many[hops].set(f"/hop{hops}", RULES)
+    return many
+
+
+@pytest.mark.parametrize("hosts", [False, True], ids=["one host", "many hosts"])
+@pytest.mark.parametrize("hops", [1, 2, 5])
+async def test_up_to_five_hops_are_followed(sites: Sites, hops: int, hosts: bool) -> None:
+    first, *others = chain(sites, hops, hosts=hosts)
+    resolved = Resolved()
+    result = await crawl(
+        [first.url("/private"), first.url("/public")], signal_handlers=resolved.handlers
+    )
+    assert disallowed(result, first)
+    assert result.status(first.url("/public")) == 200
+    [one] = resolved.all
+    assert (one["outcome"], one["hops"]) == (Outcome.RULES, hops)
+    assert one["url"] == others[-1].url(f"/hop{hops}")
+    assert str(one["origin"]).rstrip("/") == first.url("")
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("hosts", [False, True], ids=["one host", "many hosts"])
+async def test_the_sixth_hop_is_not_followed(sites: Sites, hosts: bool) -> None:
+    many = chain(sites, 6, hosts=hosts)
+    resolved = Resolved()
+    result = await crawl(many[0].url("/private"), signal_handlers=resolved.handlers)
+    assert result.status(many[0].url("/private")) == 200
+    assert many[5].count("/hop5") == 1
+    assert many[6].count("/hop6") == 0
+    assert [one["outcome"] for one in resolved.all] == [Outcome.MISSING]
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_every_kind_of_redirect(sites: Sites, status: int) -> None:
+    site = sites.add(robots=redirect("/rules", status), pages={"/rules": RULES})
+    result = await crawl(site.url("/private"))
+    assert disallowed(result, site)
+    assert [hit.method for hit in site.requests] == ["GET", "GET"]
+    result.assert_clean()
+
+
+async def test_rules_belong_to_the_origin_first_asked(sites: Sites) -> None:
+    """They do not apply to the host that delivered them, and that one's do not apply here."""
+    delivering = sites.add(
+        robots="User-agent: *\nDisallow: /public\nDisallow: /shared",
+        pages={"/shared/rules": RULES},
+    )
+    asked = sites.add(robots=redirect(delivering.url("/shared/rules")))
+    result = await crawl(
+        [site.url(path) for site in (asked, delivering) for path in ("/private", "/public")]
+    )
+    assert disallowed(result, asked)
+    assert result.status(asked.url("/public")) == 200
+    assert result.status(delivering.url("/private")) == 200
+    assert disallowed(result, delivering, "/public")
+    assert delivering.count("/robots.txt") == 1
+    result.assert_clean()
+
+
+async def test_the_hop_does_not_ask_for_the_rules_of_its_target(sites: Sites) -> None:
+    delivering = sites.add(robots="User-agent: *\nDisallow: /", pages={"/rules": RULES})
+    asked = sites.add(robots=redirect(delivering.url("/rules")))
+    result = await crawl(asked.url("/private"))
+    assert disallowed(result, asked)
+    assert delivering.count("/robots.txt") == 0
+    result.assert_clean()
+
+
+async def test_robots_txt_of_two_origins_that_is_one_file(sites: Sites) -> None:
+    """The usual case: http:// redirects to https://. Each origin asks, each has its entry."""
+    secure = sites.add(robots=RULES, tls=True)
+    plain = sites.add(robots=redirect(secure.url("/robots.txt")), host=secure.host)
+    result = await crawl([plain.url("/private"), secure.url("/private")])
+    assert disallowed(result, plain)
+    assert disallowed(result, secure)
+    assert plain.count("/robots.txt") == 1
+    assert secure.count("/robots.txt") == 2
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+async def test_loop(sites: Sites, length: int) -> None:
+    """Counts as missing, however the loop is noticed."""
+    ring = [sites.add() for _ in range(length)]
+    for number, site in enumerate(ring):
+        site.set("/robots.txt", redirect(ring[(number + 1) % length].url("/robots.txt")))
+    result = await crawl(ring[0].url("/private"))
+    assert result.status(ring[0].url("/private")) == 200
+    assert sum(site.count("/robots.txt") for site in ring) <= 6
+    result.assert_clean()
+
+
+UNUSABLE = {
+    "none": None,
+    "empty": "",
+    "blank": "   ",
+    "file": "file:///etc/passwd",
+    "ftp": "ftp://127.0.0.1/robots.txt",
+    "data": "data:text/plain,User-agent:%20*%0ADisallow:%20/",
+    "javascript": "javascript:alert(1)",
+    "mailto": "mailto:webmaster@example.com",
+    "s3": "s3://bucket/robots.txt",
+    "unbalanced bracket": "http://[",
+    "no host": "http://",
+    "no host but a path": "http:///robots.txt",
+    "bad port": "http://127.0.0.1:99999/robots.txt",
+    "bad port text": "http://127.0.0.1:http/robots.txt",
+    "bad IPv6": "http://[::xyz]/robots.txt",
+}
+
+
+@pytest.mark.parametrize("location", UNUSABLE.values(), ids=UNUSABLE)
+async def test_unusable_location_counts_as_missing(sites: Sites, location: str | None) -> None:
+    site, resolved = sites.add(robots=redirect(location)), Resolved()
+    result = await crawl(site.url("/private"), signal_handlers=resolved.handlers)
+    assert result.status(site.url("/private")) == 200
+    assert [one["outcome"] for one in resolved.all] == [Outcome.MISSING]
+    result.assert_clean()
+
+
+USABLE = {
+    "relative": "rules",
+    "absolute path": "/rules",
+    "with a fragment": "/rules#top",
+    "with spaces around": "  /rules ",
+    "no scheme": "//{host}/rules",
+    "upper case scheme": "HTTP://{host}/rules",
+    "with user info": "//user:pass@{host}/rules",
+    "dots": "/a/../rules",
+}
+
+
+@pytest.mark.parametrize("location", USABLE.values(), ids=USABLE)
+async def test_usable_location(sites: Sites, location: str) -> None:
+    site = sites.add(pages={"/rules": RULES})
+    site.set("/robots.txt", redirect(location.format(host=f"{site.host}:{site.port}")))
+    # Whether a client resolves dots, or the server does, is not what is tested here.
+    site.set("/a/../rules", RULES)
+    result = await crawl(site.url("/private"))
+    assert disallowed(result, site)
+    assert not any(hit.header("Authorization") for hit in site.requests)
+    result.assert_clean()
+
+
+async def test_location_with_raw_bytes(sites: Sites) -> None:
+    site = sites.add(robots=redirect("/r\u00e8gles"))
+    site.set("/r%C3%A8gles", RULES)  # if the bytes are read as Latin-1
+    site.set("/r%E8gles", RULES)  # if they are kept
+    result = await crawl(site.url("/private"))
+    assert disallowed(result, site)
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_missing_behind_a_redirect(sites: Sites, status: int) -> None:
+    target = sites.add(pages={"/gone": status})
+    site = sites.add(robots=redirect(target.url("/gone")))
+    result = await crawl(site.url("/private"))
+    assert result.status(site.url("/private")) == 200
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_unreachable_behind_a_redirect(sites: Sites, status: int) -> None:
+    target = sites.add(pages={"/busy": status})
+    site = sites.add(robots=redirect(target.url("/busy")))
+    result = await crawl(site.url("/private"))
+    error = result.failure(site.url("/private"))
+    assert isinstance(error, RobotsUnreachable)
+    assert str(error.origin).rstrip("/") == site.url("")
+    result.assert_clean()
+
+
+async def test_refused_behind_a_redirect(sites: Sites) -> None:
+    site = sites.add(robots=redirect(f"{sites.refused()}/robots.txt"))
+    result = await crawl(site.url("/private"))
+    assert isinstance(result.failure(site.url("/private")), RobotsUnreachable)
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<meta http-equiv="refresh" content="0; url=/rules">',
+        '<script>location.href = "/rules"</script>',
+        '<frameset><frame src="/rules"></frameset>',
+    ],
+    ids=["meta refresh", "JavaScript", "frame"],
+)
+async def test_html_redirects_are_not_followed(sites: Sites, html: str) -> None:
+    page = answer(f"<html><head>{html}</head></html>", type="text/html")
+    site = sites.add(robots=page, pages={"/rules": RULES})
+    result = await crawl(site.url("/private"))
+    assert result.status(site.url("/private")) == 200
+    assert site.count("/rules") == 0
+    result.assert_clean()

@@ -1,0 +1,227 @@
+"""REP.md section 3, row by row: what the answer to the request for robots.txt means.
+
+Each row is a site that answers so; a real crawl asks it for /private, which RULES forbid,
+and for /public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from scrapy_rep import signals
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from tests.behaviours import (
+    Behaviour,
+    answer,
+    chunked,
+    hang_up,
+    head,
+    lying_length,
+    raw,
+    reset,
+    silence,
+)
+from tests.crawling import crawl
+from tests.servers import Sites
+
+RULES = b"User-agent: *\nDisallow: /private\n"
+# Longer than what any behaviour below needs to be cut in.
+SIZED = [("Content-Length", str(len(RULES)))]
+CHUNKED = [("Transfer-Encoding", "chunked")]
+# So that silence is short; all other rows answer at once.
+IMPATIENT = {"REP_DOWNLOAD_TIMEOUT": 0.5}
+
+
+def status(code: int, *headers: tuple[str, str]) -> Behaviour:
+    """Each has rules in its body, so that a test sees whether they are wrongly applied."""
+    return answer(RULES, code, headers)
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    robots: Behaviour
+    status: int | None = None
+
+
+RULES_ROWS = [
+    *[Row(f"{code}", status(code), code) for code in (200, 201, 202, 203, 206, 226)],
+    Row("200 chunked", chunked(RULES[:9], RULES[9:]), 200),
+    Row("200 of unknown length", raw(head(200) + RULES), 200),
+    Row("200 in HTTP/1.0", raw(b"HTTP/1.0 200 OK\r\n\r\n" + RULES), 200),
+    Row("200 image/png", answer(RULES, type="image/png"), 200),
+    Row("200 with more bytes than announced", lying_length(RULES + b"/no", len(RULES)), 200),
+]
+
+MISSING_ROWS = [
+    *[Row(f"{code} without Location", status(code), code) for code in (300, 301, 302, 303)],
+    *[Row(f"{code} without Location", status(code), code) for code in (307, 308, 399)],
+    Row("304", raw(head(304)), 304),
+    *[Row(f"{code}", status(code), code) for code in (400, 401, 402, 403, 404, 405, 406)],
+    *[Row(f"{code}", status(code), code) for code in (407, 408, 410, 418, 421, 428)],
+    *[Row(f"{code}", status(code), code) for code in (430, 451, 499)],
+    Row(
+        "401 with a challenge",
+        status(401, ("WWW-Authenticate", 'Basic realm="x"')),
+        401,
+    ),
+    Row("404 with Retry-After", status(404, ("Retry-After", "60")), 404),
+]
+
+UNREACHABLE_ROWS = [
+    Row("429", status(429), 429),
+    Row("429 with Retry-After", status(429, ("Retry-After", "120")), 429),
+    Row(
+        "429 with Retry-After as a date",
+        status(429, ("Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT")),
+        429,
+    ),
+    Row("429 with a bad Retry-After", status(429, ("Retry-After", "soon")), 429),
+    *[Row(f"{code}", status(code), code) for code in (500, 501, 502, 503, 504, 505, 507)],
+    *[Row(f"{code}", status(code), code) for code in (511, 522, 599, 999)],
+    Row("503 with Retry-After", status(503, ("Retry-After", "120")), 503),
+    Row("reset", reset()),
+    Row("closed without an answer", hang_up()),
+    Row("silence", silence()),
+    Row("silence after the headers", silence(head(200, SIZED))),
+    Row("silence within the body", silence(head(200, SIZED) + RULES[:9])),
+    Row("not HTTP", raw(b"220 smtp.example.com ESMTP\r\n")),
+    Row("bytes that are no text", raw(bytes(range(256)))),
+    Row("a bad status line", raw(b"HTTP/1.1 abc OK\r\n\r\n" + RULES)),
+    Row("a bad Content-Length", raw(head(200, [("Content-Length", "many")]) + RULES)),
+    Row("cut within the headers", raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/pl")),
+    Row("cut within the body", lying_length(RULES, len(RULES) + 100)),
+    Row("reset within the body", raw(head(200, SIZED) + RULES[:9], reset=True)),
+    Row("chunks that do not end", chunked(RULES, end=b"")),
+    Row("a chunk cut short", raw(head(200, CHUNKED) + b"ff\r\n" + RULES)),
+    Row("a bad chunk size", chunked(RULES, end=b"xyz\r\nabc\r\n0\r\n\r\n")),
+]
+
+
+class Resolved:
+    """Collects the signal `robots_resolved`."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+
+    def __call__(self, **kwargs: Any) -> None:
+        self.all.append(kwargs)
+
+    @property
+    def handlers(self) -> dict[Any, Any]:
+        return {signals.robots_resolved: self}
+
+
+def by_id(rows: list[Row]) -> Any:
+    return pytest.mark.parametrize("row", rows, ids=lambda row: row.id)
+
+
+@by_id(RULES_ROWS)
+async def test_2xx_is_parsed(sites: Sites, row: Row) -> None:
+    site, resolved = sites.add(robots=row.robots), Resolved()
+    result = await crawl(
+        [site.url("/private"), site.url("/public")], signal_handlers=resolved.handlers
+    )
+    error = result.failure(site.url("/private"))
+    assert isinstance(error, RobotsDisallowed)
+    assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
+    assert error.origin == Origin.from_url(site.url())
+    assert result.responses == {site.url("/public"): 200}
+    assert site.count("/robots.txt") == 1
+    assert [(one["outcome"], one["status"]) for one in resolved.all] == [
+        (Outcome.RULES, row.status)
+    ]
+    assert result.stat("rep/outcome/rules") == 1
+    assert result.stat(f"robotstxt/response_status_count/{row.status}") == 1
+    result.assert_clean()
+
+
+async def test_204_holds_no_rule(sites: Sites) -> None:
+    site, resolved = sites.add(robots=status(204)), Resolved()
+    result = await crawl(site.url("/private"), signal_handlers=resolved.handlers)
+    assert result.status(site.url("/private")) == 200
+    assert [one["outcome"] for one in resolved.all] == [Outcome.RULES]
+    result.assert_clean()
+
+
+@by_id(MISSING_ROWS)
+async def test_3xx_and_4xx_mean_no_restrictions(sites: Sites, row: Row) -> None:
+    site, resolved = sites.add(robots=row.robots), Resolved()
+    result = await crawl(
+        [site.url("/private"), site.url("/public")], signal_handlers=resolved.handlers
+    )
+    assert result.responses == {site.url("/private"): 200, site.url("/public"): 200}
+    assert site.count("/robots.txt") == 1
+    assert [(one["outcome"], one["status"]) for one in resolved.all] == [
+        (Outcome.MISSING, row.status)
+    ]
+    assert result.stat("rep/outcome/missing") == 1
+    result.assert_clean()
+
+
+@by_id(UNREACHABLE_ROWS)
+async def test_unreachable_is_dropped(sites: Sites, row: Row) -> None:
+    site, resolved = sites.add(robots=row.robots), Resolved()
+    result = await crawl(
+        [site.url("/public"), site.url("/other")],
+        {**IMPATIENT, "REP_UNREACHABLE": "drop"},
+        signal_handlers=resolved.handlers,
+    )
+    for path in ("/public", "/other"):
+        error = result.failure(site.url(path))
+        assert isinstance(error, RobotsUnreachable)
+        assert error.origin == Origin.from_url(site.url())
+        assert error.decision is None
+        assert error.reason
+        assert error.attempts == 1
+        assert site.count(path) == 0
+    assert site.count("/robots.txt") == 1
+    assert [(one["outcome"], one["status"], one["attempts"]) for one in resolved.all] == [
+        (Outcome.UNREACHABLE, row.status, 1)
+    ]
+    assert result.stat("rep/unreachable/dropped") == 2
+    assert result.stat("rep/outcome/unreachable") == 1
+    result.assert_clean()
+
+
+@by_id(UNREACHABLE_ROWS)
+async def test_unreachable_is_let_pass(sites: Sites, row: Row) -> None:
+    site = sites.add(robots=row.robots)
+    result = await crawl(
+        [site.url("/private"), site.url("/public")],
+        {**IMPATIENT, "REP_UNREACHABLE": "allow"},
+    )
+    assert result.responses == {site.url("/private"): 200, site.url("/public"): 200}
+    assert result.stat("rep/unreachable/allowed") == 2
+    assert site.count("/robots.txt") == 1
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("choice", ["drop", "allow"])
+@pytest.mark.parametrize("case", ["refused", "unresolvable", "TLS error"])
+async def test_no_connection(sites: Sites, case: str, choice: str) -> None:
+    """The page itself cannot be had either; the question is whether it is asked for."""
+    root = {
+        "refused": sites.refused(),
+        "unresolvable": "http://nonexistent.invalid",
+        "TLS error": sites.add().url("").replace("http:", "https:"),
+    }[case]
+    resolved = Resolved()
+    result = await crawl(
+        f"{root}/public",
+        {"REP_UNREACHABLE": choice, "RETRY_ENABLED": False},
+        signal_handlers=resolved.handlers,
+    )
+    error = result.failure(f"{root}/public")
+    assert error is not None
+    assert isinstance(error, RobotsUnreachable) == (choice == "drop")
+    [one] = resolved.all
+    assert one["outcome"] is Outcome.UNREACHABLE
+    assert one["status"] is None
+    assert one["error"]
+    result.assert_clean()
