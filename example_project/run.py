@@ -72,19 +72,27 @@ def install():
     STAMP.write_text(wanted, "utf-8")
 
 
-def crawl(spider, options):
+def crawl(spider, options, log):
+    """Run a spider, with its log going to `log`. Returns what failed, a line each."""
+    command = [str(PYTHON), "-m", "scrapy", "crawl", spider, *options]
     process = subprocess.Popen(
-        [str(PYTHON), "-m", "scrapy", "crawl", spider, *options], cwd=str(HERE)
+        command, cwd=str(HERE), stderr=subprocess.PIPE, text=True, errors="replace"
     )
+    failures = []
     try:
-        return process.wait()
+        for line in process.stderr:
+            log.write(line)
+            if "] ERROR: " in line or "] CRITICAL: " in line:
+                failures.append(line)
+        if process.wait():
+            failures.append(f"Scrapy ended with exit status {process.returncode}\n")
     except KeyboardInterrupt:
         # The terminal told Scrapy as well: it finishes what is in flight, and is soon gone.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=10)
-        raise
-    finally:
+            process.communicate(timeout=10)
         process.kill()
+        raise
+    return failures
 
 
 def main(arguments):
@@ -99,20 +107,18 @@ def main(arguments):
 
     with sites.serving() as addresses:
         os.environ["EXAMPLE_SITES"] = json.dumps(addresses)
-        if spider != "all_sites":
-            return crawl(spider, options)
-        say(f"Crawling {len(addresses)} sites on this machine; the log is {LOG}\n")
-        LOG.unlink(missing_ok=True)
-        status = crawl(spider, ["-s", f"LOG_FILE={LOG}", *options])
-    errors = [line for line in LOG.read_text("utf-8").splitlines() if "] ERROR: " in line]
-    if status or errors:
-        say("\n".join(["", *errors]))
-        sys.exit(f"The crawl failed; see {LOG}")
-    return 0
+        if spider == "all_sites":
+            say(f"Crawling {len(addresses)} sites on this machine; the log is {LOG}\n")
+            with LOG.open("w", encoding="utf-8") as log:
+                failures = crawl(spider, options, log)
+        else:
+            failures = crawl(spider, options, sys.stderr)
+    if failures:
+        sys.exit("\nThe crawl failed:\n" + "".join(failures))
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        main(sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(130)

@@ -107,7 +107,9 @@ class Site:
         return len(self.hits(path))
 
     async def start(self, port: int, context: ssl.SSLContext | None) -> None:
-        self._server = await asyncio.start_server(self._serve, self.host, port, ssl=context)
+        self._server = await asyncio.start_server(
+            self._serve, self.host, port, ssl=context, limit=1 << 20
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:

@@ -55,21 +55,20 @@ async def test_authorization_of_pages_stays_with_pages(sites: Sites) -> None:
     result.assert_clean()
 
 
-class HttpAuthSpider(ListSpider):
-    """How credentials are given to a Scrapy without the settings HTTPAUTH_..."""
-
-    http_user, http_pass, http_auth_domain = "user", "pass", "secret.test"
-
-
 async def test_http_auth_of_the_project_stays_in_its_domain(sites: Sites) -> None:
     """HTTPAUTH_DOMAIN is where the user wants it sent, robots.txt included; hops leave it."""
     other = sites.add(name="other.test", pages={"/rules": RULES})
     site = sites.add(name="secret.test", robots=redirect(other.url("/rules")))
+    domain = f"secret.test:{site.port}"  # Scrapy compares it with the port, if there is one
     urls = [site.url("/x"), site.url("/private")]
     if hasattr(default_settings, "HTTPAUTH_USER"):
-        settings = {"HTTPAUTH_USER": "user", "HTTPAUTH_PASS": "pass"}
-        result = await crawl(urls, {**settings, "HTTPAUTH_DOMAIN": "secret.test"})
-    else:
+        settings = {"HTTPAUTH_USER": "user", "HTTPAUTH_PASS": "pass", "HTTPAUTH_DOMAIN": domain}
+        result = await crawl(urls, settings)
+    else:  # by attributes of the spider, in older Scrapy
+
+        class HttpAuthSpider(ListSpider):
+            http_user, http_pass, http_auth_domain = "user", "pass", domain
+
         result = await crawl(HttpAuthSpider, requests=urls)
     assert disallowed(result, site.url("/private"))
     assert site.hits("/x")[0].header("Authorization") == "Basic dXNlcjpwYXNz"

@@ -209,7 +209,8 @@ async def test_no_url_makes_a_traceback_or_loses_another_request(sites: Sites, c
         except ValueError:
             continue  # Scrapy itself refuses it, in the spider
     requests += [Request(site.url("/private")), Request(site.url("/public"))]
-    result = await crawl(requests, {"REP_UNREACHABLE": choice, "RETRY_ENABLED": False})
+    settings = {"REP_UNREACHABLE": choice, "RETRY_ENABLED": False, "URLLENGTH_LIMIT": 0}
+    result = await crawl(requests, settings)
     assert disallowed(result, site.url("/private"))
     assert result.status(site.url("/public")) == 200
     answered = len(result.spider.responses) + len(result.spider.errors)
