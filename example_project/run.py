@@ -9,7 +9,6 @@ crawls them, and prints a table of what became of them.
 runs another spider of the ladder and shows its log; the options are those of `scrapy crawl`.
 """
 
-import contextlib
 import json
 import os
 import shutil
@@ -79,18 +78,21 @@ def crawl(spider, options, log):
         command, cwd=str(HERE), stderr=subprocess.PIPE, text=True, errors="replace"
     )
     failures = []
-    try:
+
+    def follow():
         for line in process.stderr:
             log.write(line)
             if "] ERROR: " in line or "] CRITICAL: " in line:
                 failures.append(line)
         if process.wait():
             failures.append(f"Scrapy ended with exit status {process.returncode}\n")
+
+    try:
+        follow()
     except KeyboardInterrupt:
-        # The terminal told Scrapy as well: it finishes what is in flight, and is soon gone.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=10)
-        process.kill()
+        # The terminal told Scrapy as well.
+        say("\nEnding when what is in flight has come; Ctrl-C again ends it at once.")
+        follow()
         raise
     return failures
 

@@ -93,7 +93,8 @@ class RepMiddleware:
         known = self._spellings.get(spelling) if spelling else None
         if usual and known is not None and self.clock() < known.usable_until:
             self._cache.touch(known)
-            self._decide(request, known, usual[2])
+            if usual[2] != _ROBOTS_PATH:
+                self._decide(request, known, usual[2])
             return None
 
         scheme = request.url.partition(":")[0].lower()
@@ -101,6 +102,8 @@ class RepMiddleware:
             return None  # data:, file:, s3: and the like are not covered by the protocol
         origin = self._origin_of(request)
         path = usual[2] if usual else path_of(request.url)
+        if path == _ROBOTS_PATH:
+            return None
         known = self._cache.get(origin)
         if known is None:
             return self._wait(request, origin, path)
@@ -147,7 +150,7 @@ class RepMiddleware:
             self._unreachable(request, known)
             return
         robots = known.robots
-        if robots is None or path == _ROBOTS_PATH:
+        if robots is None:
             return
         token, rules = robots.rules(self._agents.chain_of(request), self._obey_global)
         found = rules.find(comparable(path))

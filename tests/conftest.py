@@ -11,6 +11,7 @@ without a Twisted reactor carry `@pytest.mark.needs_reactor` and are skipped in 
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import socket
 from collections.abc import Iterator
@@ -85,9 +86,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_engine() -> Iterator[None]:
     """The engine looks every 50 ms instead of every 5 s whether a crawl is over."""
+    # What is there by now stays: each crawl collects garbage, see tests.crawling.
+    gc.collect()
+    gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", 0.05)
         yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

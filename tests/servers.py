@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from scrapy.utils.reactor import is_reactor_installed
+
 from tests import names
 from tests.behaviours import Behaviour, answer, as_behaviour
 
@@ -105,6 +107,11 @@ class Site:
 
     def count(self, path: str) -> int:
         return len(self.hits(path))
+
+    def asked_once(self, path: str) -> bool:
+        """Whether Scrapy sent one request for it. Without a reactor Scrapy downloads through
+        aiohttp, which repeats a GET once by itself if the connection ends without an answer."""
+        return 1 <= self.count(path) <= (1 if is_reactor_installed() else 2)
 
     async def start(self, port: int, context: ssl.SSLContext | None) -> None:
         self._server = await asyncio.start_server(

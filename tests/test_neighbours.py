@@ -80,7 +80,8 @@ async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites, robots: 
     site = sites.add(robots=robots)
     result = await crawl(site.url("/x"), {"RETRY_ENABLED": True, "RETRY_TIMES": 5})
     assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
-    assert site.count("/robots.txt") == 1
+    assert site.asked_once("/robots.txt")
+    assert result.stat("robotstxt/request_count") == 1
     assert result.stat("retry/count") == 0
     result.assert_clean()
 
@@ -175,7 +176,8 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
         assert disallowed(result, site.url("/private"))
     for site in (busy, gone):
         assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
-    assert [site.count("/robots.txt") for site in every] == [2, 1, 1, 1, 1]
+    assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [2, 1, 1, 1]
+    assert gone.asked_once("/robots.txt")
     result.assert_clean()
 
 

@@ -135,7 +135,8 @@ async def test_single_flight_of_a_failure(sites: Sites) -> None:
 async def test_robots_txt_itself_is_always_allowed(sites: Sites, rules: str | int) -> None:
     """RFC 9309 section 2.2.2: "The /robots.txt URI is implicitly allowed." """
     site = sites.add(robots=rules)
-    result = await crawl([site.url("/robots.txt"), site.url("/page")])
+    urls = [site.url("/robots.txt"), site.url("/page")]
+    result = await crawl(urls, {"RETRY_ENABLED": False})
     assert result.failure(site.url("/page")) is not None
     assert site.count("/page") == 0
     assert not isinstance(result.failure(site.url("/robots.txt")), RobotsDisallowed)

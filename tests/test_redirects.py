@@ -169,10 +169,19 @@ async def test_usable_location(sites: Sites, location: str) -> None:
     result.assert_clean()
 
 
-async def test_location_with_raw_bytes(sites: Sites) -> None:
-    site = sites.add(robots=redirect("/r\u00e8gles"))
-    site.set("/r%C3%A8gles", RULES)  # if the bytes are read as Latin-1
-    site.set("/r%E8gles", RULES)  # if they are kept
+LATIN_1 = pytest.param(
+    "/r\u00e8gles",
+    "/r%E8gles",
+    id="Latin-1",
+    marks=pytest.mark.needs_reactor(reason="Scrapy on aiohttp fails on headers that are not UTF-8"),
+)
+UTF_8 = pytest.param("/r\u00c3\u00a8gles", "/r%C3%A8gles", id="UTF-8")
+
+
+@pytest.mark.parametrize(("location", "target"), [LATIN_1, UTF_8])
+async def test_location_with_raw_bytes(sites: Sites, location: str, target: str) -> None:
+    """They go on as they came (the tests write headers as Latin-1, byte by character)."""
+    site = sites.add(robots=redirect(location), pages={target: RULES})
     result = await crawl(site.url("/private"))
     assert disallowed(result, site)
     result.assert_clean()

@@ -39,7 +39,7 @@ IMPATIENT = {"REP_DOWNLOAD_TIMEOUT": 0.5}
 
 def status(code: int, *headers: tuple[str, str]) -> Behaviour:
     """Each has rules in its body, so that a test sees whether they are wrongly applied."""
-    return answer(RULES, code, headers)
+    return answer(b"" if code == 204 else RULES, code, headers)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,6 @@ RULES_ROWS = [
     Row("200 of unknown length", raw(head(200) + RULES), 200),
     Row("200 in HTTP/1.0", raw(b"HTTP/1.0 200 OK\r\n\r\n" + RULES), 200),
     Row("200 image/png", answer(RULES, type="image/png"), 200),
-    Row("200 with more bytes than announced", lying_length(RULES + b"/no", len(RULES)), 200),
 ]
 
 MISSING_ROWS = [
@@ -141,6 +140,15 @@ async def test_2xx_is_parsed(sites: Sites, row: Row) -> None:
     result.assert_clean()
 
 
+@pytest.mark.needs_reactor(reason="aiohttp takes such an answer for invalid HTTP")
+async def test_more_bytes_than_announced(sites: Sites) -> None:
+    site = sites.add(robots=lying_length(RULES + b"Disallow: /public\n", len(RULES)))
+    result = await crawl([site.url("/private"), site.url("/public")])
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.responses == {site.url("/public"): 200}
+    result.assert_clean()
+
+
 async def test_204_holds_no_rule(sites: Sites) -> None:
     site, resolved = sites.add(robots=status(204)), Resolved()
     result = await crawl(site.url("/private"), signal_handlers=resolved.handlers)
@@ -180,7 +188,7 @@ async def test_unreachable_is_dropped(sites: Sites, row: Row) -> None:
         assert error.reason
         assert error.attempts == 1
         assert site.count(path) == 0
-    assert site.count("/robots.txt") == 1
+    assert site.asked_once("/robots.txt")
     assert [(one["outcome"], one["status"], one["attempts"]) for one in resolved.all] == [
         (Outcome.UNREACHABLE, row.status, 1)
     ]
@@ -198,7 +206,8 @@ async def test_unreachable_is_let_pass(sites: Sites, row: Row) -> None:
     )
     assert result.responses == {site.url("/private"): 200, site.url("/public"): 200}
     assert result.stat("rep/unreachable/allowed") == 2
-    assert site.count("/robots.txt") == 1
+    assert result.stat("robotstxt/request_count") == 1
+    assert site.asked_once("/robots.txt")
     result.assert_clean()
 
 

@@ -76,7 +76,7 @@ class Report:
         error = failure.value
         if isinstance(error, RobotsDisallowed):
             rule = error.decision.rule
-            why = f"line {rule.line}: {'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
+            why = f"line {rule.line}: {rule}"
         elif isinstance(error, RobotsUnreachable):
             why = f"no robots.txt: {error.reason}"
         else:
@@ -94,6 +94,7 @@ class Report:
         for origin in sorted(self.rows, key=lambda origin: order.get(origin, len(order))):
             row = {"site": [names.get(origin, str(origin))], **self.rows[origin]}
             row["fetched"] = [" ".join(sorted(row.get("fetched", [])))]
+            row["dropped, and why"] = sorted(row.get("dropped, and why", []))
             cells = [
                 [line for text in row.get(name, []) for line in wrap_cell(text, width)] or ["-"]
                 for name, width in COLUMNS.items()

@@ -1,0 +1,183 @@
+"""DESIGN.md, "Enabling": the one line of the add-on, or two by hand; and what a project may have
+set already. However it is enabled, one middleware asks for robots.txt, and only one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.settings import Settings
+from scrapy.utils.conf import build_component_list
+from scrapy.utils.misc import load_object
+
+from scrapy_rep import Addon, RepMiddleware
+from scrapy_rep.exceptions import RobotsDisallowed
+from tests.crawling import CrawlResult, ListSpider, crawl
+from tests.servers import Sites
+
+BUILT_IN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+OURS = "scrapy_rep.RepMiddleware"
+RULES = "User-agent: *\nDisallow: /private\n"
+
+
+class Neighbour:
+    """A middleware of the project."""
+
+
+def components(settings: Settings) -> list[Any]:
+    """The downloader middlewares in their order, as Scrapy makes its list of them."""
+    # The second is what the first is called in older Scrapy.
+    merge: Any = getattr(settings, "get_component_priority_dict_with_base", None)
+    merged = (merge or settings.getwithbase)("DOWNLOADER_MIDDLEWARES")
+    return [load_object(one) for one in build_component_list(merged)]
+
+
+def with_addon(**project: Any) -> Settings:
+    settings = Settings(project)
+    Addon().update_settings(settings)
+    return settings
+
+
+BEFORE = components(Settings())
+WITHOUT = [one for one in BEFORE if one is not RobotsTxtMiddleware]
+REPLACED = [RepMiddleware if one is RobotsTxtMiddleware else one for one in BEFORE]
+MOVED = [*WITHOUT, RepMiddleware]
+
+PROJECTS: dict[str, tuple[dict[Any, Any], list[Any]]] = {
+    "nothing": ({}, REPLACED),
+    # Who switches the built-in off by hand, as for enabling by hand, means nothing else by it.
+    "built-in off, by name": ({BUILT_IN: None}, REPLACED),
+    "built-in off, by class": ({RobotsTxtMiddleware: None}, REPLACED),
+    # A place that the project chose is ours to take.
+    "built-in moved, by name": ({BUILT_IN: 950}, MOVED),
+    "built-in moved, by class": ({RobotsTxtMiddleware: 950}, MOVED),
+    "built-in where it is anyway": ({BUILT_IN: 100}, REPLACED),
+    # What the project says about us itself stays.
+    "ours moved, by name": ({OURS: 950}, MOVED),
+    "ours moved, by class": ({RepMiddleware: 950}, MOVED),
+    "ours off": ({OURS: None}, WITHOUT),
+    "both by hand": ({BUILT_IN: None, OURS: 100}, REPLACED),
+    "both by hand, ours moved": ({BUILT_IN: None, OURS: 950}, MOVED),
+    "ours moved, built-in listed": ({BUILT_IN: 100, OURS: 950}, MOVED),
+    "ours off, built-in listed": ({BUILT_IN: 100, OURS: None}, WITHOUT),
+    "a neighbour": ({Neighbour: 1}, [Neighbour, *REPLACED]),
+}
+
+
+@pytest.mark.parametrize(("project", "order"), PROJECTS.values(), ids=PROJECTS)
+def test_order_of_middlewares(project: dict[Any, Any], order: list[Any]) -> None:
+    assert components(with_addon(DOWNLOADER_MIDDLEWARES=project)) == order
+
+
+def test_place_beside_the_other_middlewares() -> None:
+    """After the offsite filter, before all that touches headers."""
+    names = [one.__name__ for one in components(with_addon())]
+    assert names[:3] == ["OffsiteMiddleware", "RepMiddleware", "HttpAuthMiddleware"]
+
+
+def test_updating_twice_changes_nothing() -> None:
+    settings = with_addon()
+    Addon().update_settings(settings)
+    assert components(settings) == REPLACED
+
+
+@pytest.mark.parametrize(
+    ("project", "obey"),
+    [({}, True), ({"ROBOTSTXT_OBEY": False}, False), ({"ROBOTSTXT_OBEY": True}, True)],
+)
+def test_master_switch(project: dict[str, Any], obey: bool) -> None:
+    """On by the add-on, unless the project says otherwise."""
+    assert Settings().getbool("ROBOTSTXT_OBEY") is False
+    assert with_addon(**project).getbool("ROBOTSTXT_OBEY") is obey
+
+
+# -- crawls ----------------------------------------------------------------------------------
+
+
+class PeekingSpider(ListSpider):
+    """Notes which of the two middlewares are at work."""
+
+    at_work: tuple[bool, bool] | None = None
+
+    async def start(self) -> Any:
+        find = self.crawler.get_downloader_middleware
+        self.at_work = (find(RepMiddleware) is not None, find(RobotsTxtMiddleware) is not None)
+        async for request in super().start():
+            yield request
+
+
+async def crawl_with(sites: Sites, settings: dict[str, Any]) -> tuple[CrawlResult, int]:
+    """Crawl a site; return what happened, and how often its robots.txt was asked for."""
+    site = sites.add(robots=RULES)
+    urls = [site.url("/private"), site.url("/x")]
+    result = await crawl(PeekingSpider, settings, requests=urls)
+    assert result.status(site.url("/x")) == 200
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed | None)
+    assert (result.failure(site.url("/private")) is None) == (site.count("/private") == 1)
+    result.assert_clean()
+    return result, site.count("/robots.txt")
+
+
+@pytest.mark.parametrize(
+    "middlewares",
+    [{}, {BUILT_IN: 100}, {BUILT_IN: None}, {RobotsTxtMiddleware: 543}, {OURS: 100}],
+    ids=str,
+)
+async def test_with_the_addon(sites: Sites, middlewares: dict[Any, Any]) -> None:
+    result, asked = await crawl_with(sites, {"DOWNLOADER_MIDDLEWARES": middlewares})
+    assert result.spider.at_work == (True, False)
+    assert asked == 1
+    assert result.stat("robotstxt/forbidden") == 1
+    assert result.stat("robotstxt/request_count") == 1
+
+
+@pytest.mark.parametrize("addon", ["scrapy_rep.Addon", Addon, "scrapy_rep.addon.Addon"], ids=str)
+async def test_ways_to_name_the_addon(sites: Sites, addon: Any) -> None:
+    result, asked = await crawl_with(sites, {"ADDONS": {addon: 300}})
+    assert (result.spider.at_work, asked) == ((True, False), 1)
+
+
+@pytest.mark.parametrize("obey", [False, "False", 0])
+async def test_project_that_does_not_obey(sites: Sites, obey: Any) -> None:
+    result, asked = await crawl_with(sites, {"ROBOTSTXT_OBEY": obey})
+    assert result.spider.at_work == (False, False)
+    assert asked == 0
+    assert not [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))]
+
+
+@pytest.mark.parametrize("ours", [OURS, RepMiddleware, "scrapy_rep.middleware.RepMiddleware"])
+async def test_by_hand(sites: Sites, ours: Any) -> None:
+    settings = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, ours: 100}}
+    result, asked = await crawl_with(sites, {**settings, "ROBOTSTXT_OBEY": True})
+    assert (result.spider.at_work, asked) == ((True, False), 1)
+    assert result.stat("robotstxt/forbidden") == 1
+
+    # By hand the master switch is by hand too, and Scrapy's default is off.
+    result, asked = await crawl_with(sites, settings)
+    assert (result.spider.at_work, asked) == ((False, False), 0)
+
+
+async def test_switch_of_a_spider(sites: Sites) -> None:
+    """A spider's custom_settings are above the add-on's."""
+
+    class RudeSpider(ListSpider):
+        custom_settings = {"ROBOTSTXT_OBEY": False}  # noqa: RUF012
+
+    site = sites.add(robots=RULES)
+    result = await crawl(RudeSpider, requests=[site.url("/private")])
+    assert result.status(site.url("/private")) == 200
+    assert site.count("/robots.txt") == 0
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("value", [True, 1, "yes"])
+async def test_dont_obey_robotstxt_of_a_request(sites: Sites, value: Any) -> None:
+    """Means what it means in Scrapy: for this request robots.txt is not even asked for."""
+    site = sites.add(robots=RULES)
+    request = Request(site.url("/private"), meta={"dont_obey_robotstxt": value})
+    result = await crawl(request)
+    assert result.status(site.url("/private")) == 200
+    assert site.count("/robots.txt") == 0
+    result.assert_clean()

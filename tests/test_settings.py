@@ -1,0 +1,158 @@
+"""Every REP_ setting: its default, what is refused and with which words, what a command line's
+strings mean. What a crawl does with a wrong one is in test_wrong_settings.py."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from scrapy.settings import Settings
+
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.settings import RepSettings, setting_name
+
+DEFAULTS = {
+    "REP_USER_AGENT": None,
+    "REP_OBEY_GLOBAL_GROUP": True,
+    "REP_UNREACHABLE": "defer",
+    "REP_RETRY_DELAY": 5.0,
+    "REP_RETRY_MAX_DELAY": 600.0,
+    "REP_DOWNLOAD_TIMEOUT": 30.0,
+    "REP_CACHE_TTL": 86400.0,
+    "REP_CACHE_MIN_TTL": 300.0,
+    "REP_CACHE_MAX_TTL": 604800.0,
+    "REP_CACHE_MAX_ORIGINS": 10000,
+    "REP_UNREACHABLE_LIMIT": 2592000.0,
+    "REP_SOFT_404": True,
+    "REP_SITEMAPS": False,
+}
+
+FLAGS = ("REP_OBEY_GLOBAL_GROUP", "REP_SOFT_404", "REP_SITEMAPS")
+POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT")
+SECONDS = ("REP_CACHE_TTL", "REP_CACHE_MIN_TTL", "REP_CACHE_MAX_TTL", "REP_UNREACHABLE_LIMIT")
+
+NO_NUMBERS = ["soon", "", [], True, "1 h", math.nan, math.inf, "nan", "inf", 10**400, -1, "-5"]
+
+
+def read(**settings: Any) -> dict[str, Any]:
+    checked = asdict(RepSettings.from_settings(Settings(settings)))
+    return {setting_name(name): value for name, value in checked.items()}
+
+
+def test_defaults() -> None:
+    assert read() == DEFAULTS
+    assert {name: type(value) for name, value in read().items()} == {
+        name: type(value) for name, value in DEFAULTS.items()
+    }
+
+
+def test_none_is_the_default() -> None:
+    """As everywhere in Scrapy: a project takes a setting back so."""
+    assert read(**dict.fromkeys(DEFAULTS)) == DEFAULTS
+
+
+def wrong_values() -> Iterator[tuple[str, Any, str]]:
+    """Setting, value, and what the message says would be right."""
+    for name in FLAGS:
+        for value in ("yes", "maybe", 2, -1, [], [True], 0.5, "0.0"):
+            yield name, value, "True or False"
+    for name in POSITIVE:
+        for value in [*NO_NUMBERS, 0, "0", 0.0]:
+            yield name, value, "a number of seconds, more than 0"
+    for name in SECONDS:
+        for value in NO_NUMBERS:
+            yield name, value, "a number of seconds, 0 or more"
+    for value in [*NO_NUMBERS, 0, 1.5, "1.5", "1e3"]:
+        yield "REP_CACHE_MAX_ORIGINS", value, "a whole number, 1 or more"
+    for value in ("Drop", "deferred", "", True, ["drop"], {}):
+        yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
+    for value in (
+        "Foo Bot",  # no group names it: a value counts up to the first other character
+        "FooBot/1.0",
+        "*",  # names no crawler
+        "Föo",
+        ["FooBot", ""],
+        ["FooBot", "*"],
+        ["FooBot/1.0"],
+        [b"FooBot"],
+        ["FooBot", None],
+        "FooBot,,Bar",
+        ",",
+        [],
+        (),
+        0,
+        True,
+        b"FooBot",
+        Ellipsis,
+    ):
+        yield "REP_USER_AGENT", value, "a product token (letters, - and _ alone, such as FooBot)"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "right"), list(wrong_values()), ids=lambda value: repr(value)[:40]
+)
+def test_wrong_value(name: str, value: Any, right: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read(**{name: value})
+    message = str(error.value)
+    assert message.startswith(f"{name} is {value!r}, but must be {right}")
+    assert message.endswith(".")
+    assert "\n" not in message
+    # A chained exception would be printed with the first.
+    assert error.value.__suppress_context__
+
+
+def test_message_for_a_whole_header_proposes_its_token() -> None:
+    header = "Mozilla/5.0 (compatible; FooBot/1.2; +https://example.com/bot)"
+    with pytest.raises(SettingsError, match=r"perhaps 'FooBot'\.$"):
+        read(REP_USER_AGENT=header)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meaning"),
+    [
+        # As `scrapy crawl -s NAME=VALUE` hands them over.
+        *[(name, text, True) for name in FLAGS for text in ("True", "true", "1")],
+        *[(name, text, False) for name in FLAGS for text in ("False", "false", "0", "")],
+        *[(name, "5.5", 5.5) for name in POSITIVE],
+        *[(name, " 7 ", 7.0) for name in POSITIVE],
+        ("REP_CACHE_TTL", "0", 0.0),
+        ("REP_CACHE_MIN_TTL", "0", 0.0),
+        ("REP_UNREACHABLE_LIMIT", "0", 0.0),
+        ("REP_CACHE_MAX_ORIGINS", "5", 5),
+        ("REP_UNREACHABLE", "allow", "allow"),
+        ("REP_USER_AGENT", "FooBot", ("FooBot",)),
+        ("REP_USER_AGENT", "FooBot-Images, foo_bot", ("FooBot-Images", "foo_bot")),
+        ("REP_USER_AGENT", "", None),
+        # As settings.py may have them.
+        *[(name, number, bool(number)) for name in FLAGS for number in (1, 0, True, False)],
+        *[(name, 7, 7.0) for name in POSITIVE],
+        ("REP_CACHE_MAX_ORIGINS", 5.0, 5),
+        ("REP_USER_AGENT", ["FooBot-Images", "FooBot"], ("FooBot-Images", "FooBot")),
+        ("REP_USER_AGENT", None, None),
+    ],
+)
+def test_right_value(name: str, value: Any, meaning: Any) -> None:
+    got = read(**{name: value})[name]
+    assert got == meaning
+    assert type(got) is type(meaning)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY"), ("REP_CACHE_MIN_TTL", "REP_CACHE_MAX_TTL")],
+)
+def test_low_and_high(low: str, high: str) -> None:
+    assert read(**{low: 20, high: "20"})[low] == 20.0
+    message = f"{low} is 20.5, but must not be more than {high}, which is 20.0."
+    with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
+        read(**{low: "20.5", high: 20})
+
+
+def test_low_beyond_the_default_of_high() -> None:
+    with pytest.raises(SettingsError, match=r"^REP_RETRY_DELAY is 601\.0, .* which is 600\.0\.$"):
+        read(REP_RETRY_DELAY=601)

@@ -1,0 +1,118 @@
+"""A wrong setting ends the crawl at its start: one sentence that says what would be right, no
+traceback, nothing fetched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scrapy_rep
+from tests.crawling import CrawlResult, ListSpider, crawl, run_settings
+from tests.servers import Site, Sites
+
+
+def assert_ended_at_start(result: CrawlResult, site: Site, sentence: str) -> None:
+    assert result.reason == result.stats["finish_reason"] == "rep_settings_error"
+    assert site.requests == []
+    assert result.responses == {}
+    [error] = [record for record in result.records if record.levelname in ("ERROR", "CRITICAL")]
+    assert error.getMessage() == f"{sentence} The crawl ends."
+    assert all(record.exc_info is None for record in result.records)
+    assert "Traceback" not in result.log
+    assert [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "right"),
+    [
+        ("REP_UNREACHABLE", "wait", "one of 'defer', 'drop', 'allow'"),
+        ("REP_CACHE_TTL", "soon", "a number of seconds, 0 or more"),
+        ("REP_SITEMAPS", "often", "True or False"),
+    ],
+)
+async def test_crawl_with_a_wrong_setting(sites: Sites, name: str, value: str, right: str) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow:")
+    result = await crawl([site.url(f"/{number}") for number in range(40)], {name: value})
+    assert_ended_at_start(result, site, f"{name} is {value!r}, but must be {right}.")
+
+
+class NamelessSpider(ListSpider):
+    robotstxt_user_agent: Any = "Foo Bot 1.0"
+
+
+async def test_crawl_with_a_wrong_spider_attribute(sites: Sites) -> None:
+    site = sites.add()
+    result = await crawl(NamelessSpider, requests=[site.url("/")])
+    sentence = (
+        "The spider's attribute robotstxt_user_agent is 'Foo Bot 1.0', but must be a product "
+        "token (letters, - and _ alone, such as FooBot) or a list of them."
+    )
+    assert_ended_at_start(result, site, sentence)
+
+
+async def test_wrong_settings_do_not_matter_when_nothing_is_obeyed(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow: /")
+    result = await crawl(site.url("/"), {"REP_CACHE_TTL": "soon", "ROBOTSTXT_OBEY": False})
+    assert result.responses == {site.url("/"): 200}
+    result.assert_clean()
+
+
+SPIDER = """
+import scrapy
+
+class OneSpider(scrapy.Spider):
+    name = "one"
+
+    async def start(self):
+        yield scrapy.Request(self.url)
+
+    def parse(self, response):
+        self.logger.info("fetched it")
+"""
+
+
+def runspider(folder: Path, url: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "one.py").write_text(SPIDER, encoding="utf-8")
+    addons = '{"scrapy_rep.Addon": 300}'
+    quiet = ["TELNETCONSOLE_ENABLED=False", "REMOTE_CONTROL_ENABLED=False", f"ADDONS={addons}"]
+    quiet += [f"TWISTED_REACTOR_ENABLED={run_settings().get('TWISTED_REACTOR_ENABLED', True)}"]
+    command = [sys.executable, "-m", "scrapy", "runspider", "one.py", "-a", f"url={url}"]
+    for option in [*quiet, *options]:
+        command += ["-s", option]
+    package = str(Path(scrapy_rep.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": package}
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add()
+    done = runspider(tmp_path, site.url("/"), "REP_RETRY_DELAY=often")
+    errors = [line for line in done.stderr.splitlines() if "] ERROR: " in line]
+    assert len(errors) == 1, done.stderr
+    assert errors[0].endswith(
+        "REP_RETRY_DELAY is 'often', but must be a number of seconds, more than 0. The crawl ends."
+    )
+    assert "'finish_reason': 'rep_settings_error'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert site.requests == []
+
+
+def test_runspider_with_settings_of_the_command_line(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots="User-agent: second\nDisallow: /\n\nUser-agent: *\nAllow: /")
+    done = runspider(tmp_path, site.url("/"), "REP_USER_AGENT=first,second", "REP_CACHE_TTL=5.5")
+    assert "Forbidden by robots.txt (line 2: Disallow: /, group second)" in done.stderr
+    assert "'finish_reason': 'finished'" in done.stderr
+    assert [hit.path for hit in site.requests] == ["/robots.txt"]
