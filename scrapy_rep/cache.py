@@ -1,21 +1,16 @@
-"""What is known of each origin, and who asks for what is not (REP.md sections 4 and 5).
-
-One flight an origin: however many requests wait for a robots.txt, it is asked for once.
-"""
+"""What is known of each origin, and what an answer adds to it (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 
-import logging
 import random
 import zlib
 from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from scrapy import Request
 
-from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Answer
+from scrapy_rep.fetcher import DEAD_HOST_ERRORS, Answer
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, backoff, fresh_seconds, retry_after, standing
@@ -25,15 +20,11 @@ from scrapy_rep.storages.base import Entry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Headers
 
     from scrapy_rep.fetcher import Fetcher
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
-
-logger = logging.getLogger(__name__)
 
 
 class Known:
@@ -68,7 +59,6 @@ class RobotsCache:
 
     def __init__(
         self,
-        crawler: Crawler,
         settings: RepSettings,
         fetcher: Fetcher,
         clock: Callable[[], float],
@@ -76,72 +66,60 @@ class RobotsCache:
     ) -> None:
         """:param on_resolved: awaited after each fetch, before those who wait for it go on; its
         last argument is the request that was the first to wait"""
-        self._crawler = crawler
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
         self._on_resolved = on_resolved
         self._known: OrderedDict[Origin, Known] = OrderedDict()
-        self._flights: dict[Origin, list[Deferred[Known]]] = {}
+        self._pinned: dict[Origin, Known] = {}
 
     def get(self, origin: Origin) -> Known | None:
-        """Return what is known of *origin* and may be used now, else None: ask :meth:`resolve`."""
-        known = self._known.get(origin)
+        """Return what is known of *origin* and may be used now, None if it has to be asked."""
+        known = self.get_any(origin)
         if known is None:
             return None
-        self._known.move_to_end(origin)
+        self.touch(known)
         now = self._clock()
         if now >= known.usable_until:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
 
-    def holds(self, origin: Origin) -> bool:
-        """Whether anything is known of *origin*, usable or not."""
-        return origin in self._known
+    def get_any(self, origin: Origin) -> Known | None:
+        """Return what is known of *origin*, usable or not."""
+        return self._known.get(origin) or self._pinned.get(origin)
 
     def touch(self, known: Known) -> None:
         """Remember that *known* was used, for those who keep it and do not call :meth:`get`."""
         if known.origin in self._known:
             self._known.move_to_end(known.origin)
 
-    async def resolve(self, origin: Origin, request: Request) -> Known:
-        """Ask for *origin*'s robots.txt, or wait with those who wait for it already.
+    async def ask(self, origin: Origin, request: Request | None) -> Known:
+        """Fetch *origin*'s robots.txt and take in what came of it.
 
-        :param request: the one that wants to know
+        :param request: the one that was the first to want to know, if it was one
         :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
         """
-        waiter: Deferred[Known] = Deferred()
-        waiters = self._flights.get(origin)
-        if waiters is None:
-            self._flights[origin] = [waiter]
-            # A task of its own: it goes on if the request that began it is given up.
-            deferred_from_coro(self._fly(origin, request))
-        else:
-            waiters.append(waiter)
-        return await maybe_deferred_to_future(waiter)
+        answer = await self._fetcher.fetch(origin)
+        known = self._learn(origin, answer)
+        await self._on_resolved(known, answer, request or Request(origin.robots_url))
+        return known
 
-    async def _fly(self, origin: Origin, request: Request) -> None:
-        try:
-            answer = await self._fetcher.fetch(origin)
-            known = self._learn(origin, answer)
-            await self._on_resolved(known, answer, request)
-        except Exception as error:
-            if not isinstance(error, CONFIGURATION_ERRORS):
-                logger.exception(
-                    "Bug in scrapy-rep: robots.txt of %(origin)s",
-                    {"origin": origin},
-                    extra={"spider": self._crawler.spider},
-                )
-            for waiter in self._flights.pop(origin):
-                waiter.errback(error)
-        else:
-            for waiter in self._flights.pop(origin):
-                waiter.callback(known)
+    def pin(self, origin: Origin) -> None:
+        """Keep *origin* whatever its age: something waits for it."""
+        known = self._known.pop(origin, None)
+        if known is not None:
+            self._pinned[origin] = known
+
+    def unpin(self, origin: Origin) -> None:
+        """Let *origin* leave when its turn comes."""
+        known = self._pinned.pop(origin, None)
+        if known is not None:
+            self._known[origin] = known
 
     def _learn(self, origin: Origin, answer: Answer) -> Known:
         """Take in what a fetch brought."""
         now = self._clock()
-        previous = self._known.get(origin)
+        previous = self.get_any(origin)
         if answer.outcome is Outcome.UNREACHABLE:
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
         else:
@@ -151,7 +129,7 @@ class RobotsCache:
         else:
             known = previous
             known.update(entry)
-        self._known.move_to_end(origin)
+            self.touch(known)
         while len(self._known) > self._settings.cache_max_origins:
             _, oldest = self._known.popitem(last=False)
             oldest.usable_until = 0.0
@@ -193,6 +171,9 @@ class RobotsCache:
             entry,
             unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
             attempts=attempts,
+            dead_attempts=entry.dead_attempts + 1
+            if isinstance(answer.error, DEAD_HOST_ERRORS)
+            else 0,
             next_attempt_at=now + delay,
             error=answer.reason,
         )

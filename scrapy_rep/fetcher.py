@@ -22,7 +22,7 @@ from scrapy.exceptions import (
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 from w3lib.url import safe_url_string
 
@@ -86,7 +86,8 @@ class Fetcher:
     async def fetch(self, origin: Origin) -> Answer:
         """Ask for *origin*'s robots.txt, once.
 
-        :raises Exception: only :data:`CONFIGURATION_ERRORS`; all else is an answer
+        :raises Exception: only :data:`CONFIGURATION_ERRORS`, and what cancelling raises; all else
+            is an answer
         """
         url = origin.robots_url
         seen = {url}
@@ -94,8 +95,8 @@ class Fetcher:
             try:
                 with self._watch:
                     response, body = await self._get(url)
-            except CONFIGURATION_ERRORS:
-                raise
+            except (*CONFIGURATION_ERRORS, CancelledError):
+                raise  # cancelled: nobody wants to know any more
             except Exception as error:  # noqa: BLE001
                 # Whatever a download handler or another middleware raises, nothing was learnt.
                 return Answer(Outcome.UNREACHABLE, url, hops, error=error)

@@ -17,13 +17,17 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy_rep import signals
 from scrapy_rep.agents import Agents
 from scrapy_rep.cache import Known, RobotsCache
+from scrapy_rep.deferral import Deferral
+from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Answer, Fetcher
+from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import allows, comparable, path_of
 from scrapy_rep.protocol.origin import DEFAULT_PORTS
+from scrapy_rep.release import MARK as RELEASED
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.seeding import SitemapSeeding
 from scrapy_rep.settings import RepSettings
@@ -47,6 +51,12 @@ _ROBOTS_PATH = "/robots.txt"
 # How many spellings of origins the hot path remembers, for each origin that the cache may hold.
 _SPELLINGS = 2
 
+# Half of the download slots (one in so many) may be taken by requests that wait for an answer.
+_SHARE = 2
+
+# Each configuration error is logged once, as many as this.
+_MAX_LOGGED = 1000
+
 
 class RepMiddleware:
     """Drops what robots.txt forbids (REP.md). Replaces Scrapy's RobotsTxtMiddleware."""
@@ -60,12 +70,21 @@ class RepMiddleware:
         self._stats = crawler.stats
         self._policy = settings.unreachable
         self._obey_global = settings.obey_global_group
+        self._grace = settings.defer_grace
+        self._dead_tries = settings.defer_dead_host_tries
         self._agents = Agents(crawler, settings)
         self._seeding = SitemapSeeding(crawler, settings)
+        self._engine = EngineAccess(crawler)
         fetcher = Fetcher(crawler, settings)
-        self._cache = RobotsCache(crawler, settings, fetcher, self.clock, self._resolved)
+        self._cache = RobotsCache(settings, fetcher, self.clock, self._resolved)
+        self._flights = Flights(crawler, self._engine, self._ask)
+        self._deferral = Deferral(
+            crawler, settings, self._engine, self._cache, self._flights, self.clock
+        )
         self._spellings: dict[str, Known] = {}
         self._max_spellings = _SPELLINGS * settings.cache_max_origins
+        self._waiting = 0
+        self._max_waiting = crawler.settings.getint("CONCURRENT_REQUESTS") // _SHARE
         self._logged: set[str] = set()
 
     @classmethod
@@ -80,39 +99,39 @@ class RepMiddleware:
             return StopAtStart(crawler, str(error))
         return middleware
 
-    def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Return None to let *request* pass, or a coroutine that does.
+    def process_request(
+        self, request: Request
+    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+        """Return None to let *request* pass, *request* itself to have it held, or a coroutine
+        that does one of these.
 
-        Either raises ``RobotsDisallowed`` if the robots.txt of the URL's origin forbids it, and
-        ``RobotsUnreachable`` if that can't be had.
+        Each raises ``RobotsDisallowed`` if the robots.txt of the URL's origin forbids it, and
+        ``RobotsUnreachable`` if that can't be had and waiting is of no use.
         """
         if request.meta.get("dont_obey_robotstxt"):
             return None
+        if RELEASED in request.meta:
+            self._deferral.arrive(request)
         usual = _USUAL_URL.match(request.url)
         spelling = usual[1] if usual else None
         known = self._spellings.get(spelling) if spelling else None
         if usual and known is not None and self.clock() < known.usable_until:
             self._cache.touch(known)
-            if usual[2] != _ROBOTS_PATH:
-                self._decide(request, known, usual[2])
-            return None
+            return self._decide(request, known, usual[2])
 
         scheme = request.url.partition(":")[0].lower()
         if scheme not in DEFAULT_PORTS:
             return None  # data:, file:, s3: and the like are not covered by the protocol
         origin = self._origin_of(request)
         path = usual[2] if usual else path_of(request.url)
-        if path == _ROBOTS_PATH:
-            return None
         known = self._cache.get(origin)
         if known is None:
-            return self._wait(request, origin, path)
+            return None if path == _ROBOTS_PATH else self._wait(request, origin, path)
         if spelling:
             if len(self._spellings) >= self._max_spellings:
                 self._spellings.clear()
             self._spellings[spelling] = known
-        self._decide(request, known, path)
-        return None
+        return self._decide(request, known, path)
 
     def _origin_of(self, request: Request) -> Origin:
         try:
@@ -122,62 +141,99 @@ class RepMiddleware:
             self._stats.inc_value("rep/invalid_url")
             raise RobotsUnreachable(None, f"the URL has no origin: {error}") from None
 
-    async def _wait(self, request: Request, origin: Origin, path: str) -> None:
-        """Have the robots.txt of *origin* fetched, and decide then."""
-        stale = self._cache.holds(origin)
-        self._stats.inc_value("rep/cache/refresh" if stale else "rep/cache/miss")
-        try:
-            known = await self._cache.resolve(origin, request)
-        except CONFIGURATION_ERRORS as error:
-            self._log_once(
-                f"{origin.scheme} {error}",
-                logging.ERROR,
-                "robots.txt of %(origin)s can't be asked for, so its pages are not fetched: "
-                "%(error)s",
-                {"origin": origin, "error": error},
-            )
-            raise RobotsUnreachable(origin, f"{type(error).__name__}: {error}") from error
-        self._judge(request, known, path)
-
-    def _decide(self, request: Request, known: Known, path: str) -> None:
+    def _decide(self, request: Request, known: Known, path: str) -> Request | None:
         """Decide by what is at hand."""
         stale = known.standing is Standing.STALE
         self._stats.inc_value("rep/cache/stale" if stale else "rep/cache/hit")
-        self._judge(request, known, path)
+        return self._judge(request, known, path)
 
-    def _judge(self, request: Request, known: Known, path: str) -> None:
+    async def _wait(self, request: Request, origin: Origin, path: str) -> Request | None:
+        """Have the robots.txt of *origin* fetched. Wait here for the answer if it is not long in
+        coming, else have *request* held."""
+        asked_before = self._cache.get_any(origin) is not None
+        self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+        flight = self._flights.to(origin, request)
+        direct = self._deferral.came_back(request)
+        try:
+            if direct:
+                with self._engine.extra_slot():
+                    known = await flight.wait()
+            elif self._deferral.full:
+                # Not an extra slot: who floods the hold with new origins shall be slowed down.
+                known = await flight.wait()
+            elif self._waiting < self._max_waiting:
+                self._waiting += 1
+                try:
+                    known = await flight.wait(flight.left_of(self._grace))
+                finally:
+                    self._waiting -= 1
+            else:
+                return self._deferral.hand_over(request)
+        except StillWaiting:
+            return self._deferral.hand_over(request)
+        except CrawlEnding:
+            if self._deferral.outlives and not direct:
+                return self._deferral.hand_over(request)
+            raise RobotsUnreachable(origin, "the crawl is ending") from None
+        except CONFIGURATION_ERRORS as error:
+            raise RobotsUnreachable(origin, _text_of(error)) from error
+        return self._judge(request, known, path, direct=direct)
+
+    def _judge(
+        self, request: Request, known: Known, path: str, *, direct: bool = False
+    ) -> Request | None:
+        if path == _ROBOTS_PATH:
+            return None
         if known.unreachable:
-            self._unreachable(request, known)
-            return
-        robots = known.robots
-        if robots is None:
-            return
-        token, rules = robots.rules(self._agents.chain_of(request), self._obey_global)
+            return self._unreachable(request, known, direct)
+        if known.robots is None:
+            return None
+        token, rules = known.robots.rules(self._agents.chain_of(request), self._obey_global)
         found = rules.find(comparable(path))
         if allows(found):
-            return
-        error = RobotsDisallowed(known.origin, robots.decision(token, found))
+            return None
+        error = RobotsDisallowed(known.origin, known.robots.decision(token, found))
         self._stats.inc_value("robotstxt/forbidden")
-        logger.debug(
-            "%(error)s: %(request)s",
-            {"error": error, "request": request},
-            extra={"spider": self._crawler.spider},
-        )
+        self._log(logging.DEBUG, "%(error)s: %(request)s", error=error, request=request)
         raise error
 
-    def _unreachable(self, request: Request, known: Known) -> None:
+    def _unreachable(self, request: Request, known: Known, direct: bool) -> Request | None:
+        """There is nothing to decide by: hold *request*, drop it, or let it pass."""
         if self._policy == "allow":
             self._stats.inc_value("rep/unreachable/allowed")
-            return
+            return None
         entry = known.entry
+        if self._policy == "defer" and not (direct or self._deferral.came_back(request)):
+            dead = entry.dead_attempts >= self._dead_tries
+            if not dead and not self._deferral.full:
+                return self._deferral.hand_over(request)
+            if not dead:
+                self._deferral.warn_full()
         error = RobotsUnreachable(known.origin, entry.error or "unreachable", entry.attempts)
         self._stats.inc_value("rep/unreachable/dropped")
-        logger.debug(
-            "Dropped, since %(error)s: %(request)s",
-            {"error": error, "request": request},
-            extra={"spider": self._crawler.spider},
-        )
+        self._log(logging.DEBUG, "Dropped, %(error)s: %(request)s", error=error, request=request)
         raise error
+
+    async def _ask(self, flight: Flight) -> Known:
+        try:
+            return await self._cache.ask(flight.origin, flight.request)
+        except CONFIGURATION_ERRORS as error:
+            self._cannot_ask(flight.origin, error)
+            raise
+
+    def _cannot_ask(self, origin: Origin, error: Exception) -> None:
+        key = f"{origin.scheme} {error}"
+        if key not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add(key)
+            self._log(
+                logging.ERROR,
+                "robots.txt of %(origin)s can't be asked for, so its pages are not fetched: "
+                "%(error)s",
+                origin=origin,
+                error=error,
+            )
+        self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
+        self._deferral.cannot_ask(origin, _text_of(error))
 
     async def _resolved(self, known: Known, answer: Answer, request: Request) -> None:
         """Count, log and announce what a fetch brought."""
@@ -213,23 +269,24 @@ class RepMiddleware:
         if robots is not None:
             self._seeding.discovered(known.origin, answer.url, robots)
 
+        self._deferral.resolved(known)
+
     def _log_failure(self, known: Known, answer: Answer) -> None:
         entry = known.entry
-        logger.log(
+        self._log(
             # The first failure of a row is news.
             logging.INFO if entry.attempts == 1 else logging.DEBUG,
-            "robots.txt of %(origin)s is unreachable (%(reason)s)%(copy)s; asked for again in "
-            "%(delay).0f s at the earliest",
-            {
-                "origin": known.origin,
-                "reason": answer.reason,
-                "copy": ", an older copy goes on being applied" if entry.has_copy else "",
-                "delay": entry.next_attempt_at - self.clock(),
-            },
-            extra={"spider": self._crawler.spider},
+            "robots.txt of %(origin)s is unreachable (%(reason)s)%(copy)s; not asked for again "
+            "within %(delay).1f s",
+            origin=known.origin,
+            reason=answer.reason,
+            copy=", an older copy goes on being applied" if entry.has_copy else "",
+            delay=entry.next_attempt_at - self.clock(),
         )
 
-    def _log_once(self, key: str, level: int, message: str, values: dict[str, Any]) -> None:
-        if key not in self._logged and len(self._logged) < 1000:
-            self._logged.add(key)
-            logger.log(level, message, values, extra={"spider": self._crawler.spider})
+    def _log(self, level: int, message: str, **values: Any) -> None:
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+
+def _text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

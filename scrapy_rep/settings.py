@@ -92,6 +92,10 @@ class RepSettings:
     unreachable: str = _setting(
         "defer", _unreachable, "one of " + ", ".join(map(repr, UNREACHABLE_CHOICES))
     )
+    defer_grace: float = _setting(0.5, _seconds, _SECONDS)
+    defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
+    defer_max_requests: int = _setting(100000, _count, "a whole number, 1 or more")
+    defer_dead_host_tries: int = _setting(3, _count, "a whole number, 1 or more")
     retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
     retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
     download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)

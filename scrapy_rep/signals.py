@@ -15,3 +15,15 @@ sitemap_discovered = object()
 
 Arguments: ``origin`` (whose robots.txt it was), ``url`` (str, absolute), ``spider``.
 """
+
+request_deferred = object()
+"""When a request begins to be held because its robots.txt can't be had.
+
+Arguments: ``request``, ``origin``, ``spider``.
+"""
+
+request_released = object()
+"""When a held request goes back to the scheduler, to be decided like any other.
+
+Arguments: ``request``, ``origin``, ``spider``.
+"""

@@ -91,6 +91,8 @@ def quick_engine() -> Iterator[None]:
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", 0.05)
+        # Older Scrapy pauses for 100 ms around each callback.
+        patch.setattr("scrapy.utils.defer._DEFER_DELAY", 0.001, raising=False)
         yield
     gc.unfreeze()
 

@@ -14,11 +14,36 @@ _COMMENT = re.compile(r"\(([^()]*)\)")
 # What browsers call themselves, and what crawlers repeat to look like one to servers that
 # care. None of it is a crawler's own name.
 _BROWSER_PRODUCTS = frozenset(
-    """
-    mozilla applewebkit khtml gecko chrome chromium headlesschrome crios safari version mobile
-    firefox fxios edge edg edga edgios opera opr vivaldi yabrowser samsungbrowser ucbrowser
-    seamonkey trident presto msie like
-    """.split()
+    [
+        "mozilla",
+        "applewebkit",
+        "khtml",
+        "gecko",
+        "chrome",
+        "chromium",
+        "headlesschrome",
+        "crios",
+        "safari",
+        "version",
+        "mobile",
+        "firefox",
+        "fxios",
+        "edge",
+        "edg",
+        "edga",
+        "edgios",
+        "opera",
+        "opr",
+        "vivaldi",
+        "yabrowser",
+        "samsungbrowser",
+        "ucbrowser",
+        "seamonkey",
+        "trident",
+        "presto",
+        "msie",
+        "like",
+    ]
 )
 
 # How crawlers' names end or begin, for headers that hide them in a comment without version.

@@ -34,6 +34,8 @@ class Entry:
     """When the first failure of the row was; None while all is well."""
     attempts: int = 0
     """Failures in the row."""
+    dead_attempts: int = 0
+    """How many of the last ones, in a row, were failures to resolve the host or to connect."""
     next_attempt_at: float = 0.0
     error: str | None = None
     """What happened at the last failure."""

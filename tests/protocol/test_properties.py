@@ -58,6 +58,8 @@ def test_nothing_raises(body: bytes, url: str, agent: str | list[str]) -> None:
 # With three times the examples nearly every sentence of the specification decides one.
 @settings(max_examples=3 * settings.default.max_examples)
 @given(questions())
+@example((b"User-agent: *\nDisallow", ["/"]))
+@example((b"User-agent: *\nAllow: /a\nUser-agent\nDisallow: /", ["/"]))
 def test_equals_the_reference(question: Question) -> None:
     body, asked = question
     reference = Reference()

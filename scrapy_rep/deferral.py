@@ -1,0 +1,361 @@
+"""Requests whose robots.txt can't be had are held, and come back when an answer does
+(REP.md section 4; DESIGN.md, "Why it is cut so").
+
+How a request is held, with documented API alone: `process_request` returns it, the engine hands it
+to `crawl()`, and the handler of `request_scheduled` here keeps it and raises `IgnoreRequest`. It
+is out of the downloader then, and no errback was called. Release is `engine.crawl()`.
+
+What is returned to a direct download (a media pipeline's, say) comes back to `process_request`
+instead: that is how the two are told apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from scrapy import signals as scrapy_signals
+from scrapy.core.scheduler import Scheduler
+from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.utils.job import job_dir
+
+from scrapy_rep import signals
+from scrapy_rep.alarm import Alarm
+from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
+from scrapy_rep.protocol import Origin
+from scrapy_rep.release import Job, Releases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.cache import Known, RobotsCache
+    from scrapy_rep.engine import EngineAccess
+    from scrapy_rep.flights import Flights
+    from scrapy_rep.settings import RepSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Line:
+    """The requests of one origin that stand in line. Times are those of the running crawl."""
+
+    __slots__ = ("announced", "began", "count", "deadline", "origin", "retry_at")
+
+    def __init__(self, origin: Origin, began: float) -> None:
+        self.origin = origin
+        self.began = began
+        self.count = 0
+        self.announced = False
+        self.deadline = math.inf
+        """When the one that was held first is given up."""
+        self.retry_at = math.inf
+        """When robots.txt is asked for again."""
+
+
+class Deferral:
+    """Holds requests and lets them go, each origin on its own clock."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        engine: EngineAccess,
+        cache: RobotsCache,
+        flights: Flights,
+        clock: Callable[[], float],
+    ) -> None:
+        """:param clock: seconds since the epoch, as entries have them"""
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        self._settings = settings
+        self._engine = engine
+        self._cache = cache
+        self._flights = flights
+        self._clock = clock
+        self._hold: MemoryHold | DiskHold = MemoryHold()
+        self._releases: Releases[Line] = Releases(crawler, self._now, self._sent, self._finished)
+        self._releases.hold = self._hold
+        self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
+        self._lines: dict[str, Line] = {}
+        self._total = 0
+        self._number = 0
+        self._returned: WeakKeyDictionary[Request, bool] = WeakKeyDictionary()
+        self._started = time.monotonic()
+        self._warned = False
+        self.closing = False
+        connect = crawler.signals.connect
+        connect(self._spider_opened, scrapy_signals.spider_opened)
+        connect(self._spider_idle, scrapy_signals.spider_idle)
+        connect(self._spider_closed, scrapy_signals.spider_closed)
+
+    def _now(self) -> float:
+        """Seconds that the crawl has been running, earlier runs with its JOBDIR included."""
+        return time.monotonic() - self._started
+
+    # What the middleware asks
+
+    @property
+    def full(self) -> bool:
+        """Whether no more may be held."""
+        return self._total >= self._settings.defer_max_requests
+
+    @property
+    def outlives(self) -> bool:
+        """Whether what is held when the crawl ends goes on in the next."""
+        return isinstance(self._hold, DiskHold) or self._scheduler_outlives
+
+    @property
+    def _scheduler_outlives(self) -> bool:
+        """Whether the scheduler keeps its requests when the process ends: not Scrapy's own (with
+        JOBDIR it does, but then the hold is on disk), and not one told not to persist."""
+        scheduler = self._engine.scheduler
+        return not isinstance(scheduler, Scheduler) and bool(getattr(scheduler, "persist", True))
+
+    def hand_over(self, request: Request) -> Request:
+        """Return *request* as `process_request` has to return it, to have it held."""
+        self._returned[request] = request.dont_filter
+        # It has passed the offsite and the dupe filter, which shall not see it again.
+        request.dont_filter = True
+        self._listen()
+        return request
+
+    def came_back(self, request: Request) -> bool:
+        """Whether *request*, returned to be held, is here again: it is a direct download."""
+        dont_filter = self._returned.pop(request, None) if self._returned else None
+        if dont_filter is None:
+            return False
+        request.dont_filter = dont_filter
+        self._listen()
+        return True
+
+    def arrive(self, request: Request) -> None:
+        """Take a released request back, see :meth:`Releases.arrive`."""
+        self._releases.arrive(request)
+
+    def warn_full(self) -> None:
+        """Tell the user, once, that requests are dropped because too many are held."""
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "%(count)d requests are held, as many as REP_DEFER_MAX_REQUESTS allows: further "
+                "ones for unreachable origins are dropped. Others are not reported.",
+                {"count": self._total},
+                extra={"spider": self._crawler.spider},
+            )
+
+    # Holding
+
+    def _listen(self) -> None:
+        """Hear of scheduled requests only while one may be ours: a handler costs each request of
+        a crawl some microseconds."""
+        crawler_signals = self._crawler.signals
+        change = crawler_signals.connect if self._returned else crawler_signals.disconnect
+        change(self._request_scheduled, scrapy_signals.request_scheduled)
+
+    def _request_scheduled(self, request: Request, **_: Any) -> None:
+        dont_filter = self._returned.pop(request, None)
+        self._listen()
+        if dont_filter is None:
+            return
+        origin = Origin.from_url(request.url)
+        known = self._cache.get(origin)
+        self._number += 1
+        waited, row = self._releases.before(request)
+        held = Held(self._number, self._now() - waited, dont_filter, request, row)
+        on_disk = isinstance(self._hold, DiskHold)
+        if self.closing and not on_disk and not self._scheduler_outlives:
+            self._stats.inc_value("rep/given_up")
+            self._engine.fail(request, RobotsUnreachable(origin, "the crawl is ending"))
+        elif (self.closing and on_disk) or (
+            not self.closing and (origin in self._flights or (known and known.unreachable))
+        ):
+            self._add(origin, held, known)
+        else:
+            # The answer came meanwhile, or the scheduler is where it is safe: on to it.
+            self._releases.mark(held)
+            return
+        raise IgnoreRequest("held until its robots.txt is had")
+
+    def _add(self, origin: Origin, held: Held, known: Known | None) -> None:
+        key = str(origin)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line(origin, self._now())
+            self._cache.pin(origin)
+        self._hold.add(key, held)
+        line.count += 1
+        self._gauge(1)
+        line.deadline = min(line.deadline, held.since + self._settings.defer_max_wait)
+        if known is not None and known.unreachable:
+            self._wait_for(line, known)
+        self._set_alarm(line)
+        self._stats.inc_value("rep/deferred")
+        self._crawler.signals.send_catch_log(
+            signals.request_deferred,
+            request=held.request,
+            origin=origin,
+            spider=self._crawler.spider,
+        )
+
+    def _gauge(self, change: int) -> None:
+        self._total += change
+        self._stats.set_value("rep/held", self._total)
+        self._stats.max_value("rep/held/max", self._total)
+
+    # The origins' clocks
+
+    def resolved(self, known: Known) -> None:
+        """A robots.txt was asked for: let go of those who waited for it, or ask again later."""
+        line = self._lines.get(str(known.origin))
+        if line is None:
+            return
+        entry = known.entry
+        if not known.unreachable or self._settings.unreachable != "defer":
+            self._let_go(line)  # to be decided like any other
+        elif entry.dead_attempts >= self._settings.defer_dead_host_tries:
+            self._let_go(line, (f"{entry.error}; the host is down", entry.attempts))
+        else:
+            self._cache.pin(known.origin)
+            self._wait_for(line, known)
+            self._set_alarm(line)
+
+    def cannot_ask(self, origin: Origin, reason: str) -> None:
+        """A robots.txt can't be asked for, for a reason that is the user's to mend."""
+        line = self._lines.get(str(origin))
+        if line is not None:
+            self._let_go(line, (reason, 0))
+
+    def _wait_for(self, line: Line, known: Known) -> None:
+        line.retry_at = self._now() + known.entry.next_attempt_at - self._clock()
+        if not line.announced:
+            line.announced = True
+            self._log(line, "Requests of %(origin)s are held until its robots.txt can be had")
+
+    def _set_alarm(self, line: Line) -> None:
+        self._alarm.set(str(line.origin), min(line.deadline, line.retry_at))
+
+    def _due(self, key: str) -> None:
+        line = self._lines.get(key)
+        if line is None:
+            return
+        now = self._now()
+        if line.deadline <= now:
+            line.deadline = math.inf
+            known = self._cache.get_any(line.origin)
+            entry = known.entry if known else None
+            reason = entry.error if entry and entry.error else "no answer yet"
+            limit = self._settings.defer_max_wait
+            why = f"{reason}; held for {limit:g} s"
+            self._let_go(line, (why, entry.attempts if entry else 0), before=now - limit)
+        if line.retry_at <= now:
+            line.retry_at = math.inf
+            self._flights.to(line.origin, again=True)
+        self._set_alarm(line)
+
+    # Letting go
+
+    def _let_go(
+        self, line: Line, given_up: tuple[str, int] | None = None, before: float = math.inf
+    ) -> None:
+        self._releases.add(Job(line, line.origin, self._number, before, given_up))
+
+    def _sent(self, job: Job[Line], count: int) -> None:
+        job.line.count -= count
+        self._gauge(-count)
+
+    def _finished(self, job: Job[Line]) -> None:
+        line, key = job.line, str(job.origin)
+        if job.count and (line.announced or job.given_up):
+            self._log_end(job)
+        oldest = self._hold.oldest(key)
+        if oldest is not None:
+            line.deadline = oldest + self._settings.defer_max_wait
+            self._set_alarm(line)
+        elif self._lines.get(key) is line:
+            self._gauge(-line.count)  # what couldn't be read from disk
+            del self._lines[key]
+            self._cache.unpin(line.origin)
+
+    def _log_end(self, job: Job[Line]) -> None:
+        seconds = self._now() - job.line.began
+        values: dict[str, Any] = {"count": job.count, "seconds": seconds}
+        if job.given_up is None:
+            message = "%(count)d requests of %(origin)s released, held for up to %(seconds).1f s"
+        else:
+            kept = isinstance(self._hold, DiskHold)
+            values["reason"], values["attempts"] = job.given_up
+            message = (
+                "%(count)d requests of %(origin)s given up after %(seconds).1f s: %(reason)s "
+                "(robots.txt asked for %(attempts)d times)"
+            ) + ("; they are kept for the next run with this JOBDIR" if kept else "")
+        self._log(job.line, message, values)
+
+    def _log(self, line: Line, message: str, values: dict[str, Any] | None = None) -> None:
+        logger.info(
+            message,
+            {"origin": line.origin, **(values or {})},
+            extra={"spider": self._crawler.spider},
+        )
+
+    # The crawl's beginning and end
+
+    def _spider_opened(self, spider: Spider) -> None:
+        self._engine.before_closing(self._before_closing)
+        self._hold = self._releases.hold = open_hold(job_dir(self._crawler.settings), spider)
+        if isinstance(self._hold, DiskHold):
+            self._recover(self._hold)
+
+    def _recover(self, hold: DiskHold) -> None:
+        """Go on with what an earlier run held."""
+        self._number, ran = hold.last()
+        self._started = time.monotonic() - ran
+        for key, count in hold.recover(self._now()):
+            line = self._lines[key] = Line(Origin.from_url(key), self._now())
+            line.count = count
+            line.announced = True
+            line.retry_at = self._now()
+            line.deadline = (hold.oldest(key) or 0.0) + self._settings.defer_max_wait
+            self._gauge(count)
+            self._set_alarm(line)
+        if self._total:
+            logger.info(
+                "%(count)d requests of %(origins)d origins are still held from an earlier run",
+                {"count": self._total, "origins": len(self._lines)},
+                extra={"spider": self._crawler.spider},
+            )
+
+    def _spider_idle(self) -> None:
+        if self._lines or self._releases:
+            raise DontCloseSpider
+
+    def _before_closing(self) -> None:
+        """Nothing in flight or held may delay the end; nothing held may be lost by it."""
+        if self.closing:
+            return
+        self.closing = True
+        self._alarm.stop()
+        self._releases.clear()
+        self._flights.end()
+        hold = self._hold.memory if isinstance(self._hold, DiskHold) else self._hold
+        for key, line in self._lines.items():
+            for held in hold.take(key, line.count, self._number, math.inf):
+                if self._scheduler_outlives:
+                    self._releases.mark(held)
+                    assert self._crawler.engine is not None
+                    self._crawler.engine.crawl(held.request)
+                    continue
+                held.request.dont_filter = held.dont_filter
+                self._stats.inc_value("rep/given_up")
+                reason = "the crawl ended before its robots.txt could be had"
+                self._engine.fail(held.request, RobotsUnreachable(line.origin, reason))
+
+    def _spider_closed(self) -> None:
+        self._hold.close()

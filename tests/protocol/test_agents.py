@@ -1,0 +1,241 @@
+"""Product tokens, and the one that a User-Agent header carries (REP.md section 7)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.agents import is_token, product_token
+from tests.protocol.strategies import any_text
+from tests.protocol.tables import rfc9309, rows
+
+VALID = [
+    ("FooBot", "letters"),
+    ("foo-bot", "a hyphen"),
+    ("foo_bot", "an underscore"),
+    ("f", "one letter"),
+    ("Googlebot-Image", "as in real life"),
+]
+NOT_VALID = [
+    ("", "empty"),
+    ("*", "the name of the group for all"),
+    ("foo*", "a star"),
+    ("Foo Bot", "a blank"),
+    (" foo", "a blank in front"),
+    ("foo\n", "a line end"),
+    ("foo/1.2", "a version"),
+    ("foo2", "a digit"),
+    ("foo.bot", "a dot"),
+    ("f\u00f6\u00f6", "not ASCII"),
+    ("\u212aoo", "not ASCII, though its small letter is"),
+]
+
+
+@rfc9309
+@pytest.mark.parametrize("token", rows("7", VALID))
+def test_token(token: str) -> None:
+    assert is_token(token)
+
+
+@rfc9309
+@pytest.mark.parametrize("token", rows("7", NOT_VALID))
+def test_no_token(token: str) -> None:
+    assert not is_token(token)
+
+
+def test_only_ascii_letters_have_a_case() -> None:
+    """The Kelvin sign's small letter is a k."""
+    assert RobotsTxt.parse(b"User-agent: k\nDisallow: /").allowed("/", "\u212a")
+
+
+SAFARI = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"
+MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_5)"
+NEXUS = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P)"
+MOBILE = SAFARI.replace("Safari", "Mobile Safari")
+
+CRAWLERS = [
+    ("FooBot", "FooBot", "a token alone"),
+    ("FooBot/1.2", "FooBot", "with a version"),
+    ("FooBot (+https://foo.example)", "FooBot", "with a comment"),
+    ("FooBot/1.2 (+https://foo.example/bot)", "FooBot", "with both"),
+    ("  FooBot/1.2  ", "FooBot", "blanks around"),
+    ("foo_bot-x/1.2", "foo_bot-x", "hyphen and underscore"),
+    ("my_project (+http://www.yourdomain.com)", "my_project", "Scrapy's project template"),
+    ("Scrapy/2.19.0 (+https://scrapy.org)", "Scrapy", "Scrapy"),
+    ("curl/8.0", "curl", "curl"),
+    ("Wget/1.21.3", "Wget", "wget"),
+    ("python-requests/2.31.0", "python-requests", "requests"),
+    ("Python-urllib/3.11", "Python-urllib", "urllib"),
+    ("Go-http-client/1.1", "Go-http-client", "Go"),
+    ("Python/3.10 aiohttp/3.8.5", "Python", "the first of two products"),
+    ("FooBot/1.0 Mozilla/5.0", "FooBot", "its own name before a browser's"),
+    (
+        "Mozilla/5.0 (compatible; FooBot/1.2; +https://foo.example/bot)",
+        "FooBot",
+        "in a browser's comment",
+    ),
+    (
+        "Mozilla/5.0 (compatible; FooBot; +https://foo.example/bot)",
+        "FooBot",
+        "in a browser's comment without a version",
+    ),
+    (
+        "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+        "Googlebot",
+        "Googlebot",
+    ),
+    (
+        "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Googlebot/2.1; "
+        "+http://www.google.com/bot.html) Chrome/120.0.0.0 Safari/537.36",
+        "Googlebot",
+        "Googlebot, desktop",
+    ),
+    (
+        f"{NEXUS} {MOBILE} (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+        "Googlebot",
+        "Googlebot, smartphone",
+    ),
+    ("Googlebot-Image/1.0", "Googlebot-Image", "Googlebot for images"),
+    ("AdsBot-Google (+http://www.google.com/adsbot.html)", "AdsBot-Google", "AdsBot"),
+    ("Mediapartners-Google", "Mediapartners-Google", "AdSense"),
+    (
+        "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; "
+        "+http://www.bing.com/bingbot.htm) Chrome/103.0.5060.134 Safari/537.36",
+        "bingbot",
+        "bingbot, desktop",
+    ),
+    (
+        f"{NEXUS} {MOBILE}  (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
+        "bingbot",
+        "bingbot, mobile",
+    ),
+    (
+        f"{MAC} AppleWebKit/605.1.15 (KHTML, like Gecko) Version/13.1.1 Safari/605.1.15 "
+        "(Applebot/0.1; +http://www.apple.com/go/applebot)",
+        "Applebot",
+        "Applebot",
+    ),
+    (
+        "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.0; "
+        "+https://openai.com/gptbot)",
+        "GPTBot",
+        "GPTBot",
+    ),
+    (
+        "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ClaudeBot/1.0; "
+        "+claudebot@anthropic.com)",
+        "ClaudeBot",
+        "ClaudeBot, with a mail address",
+    ),
+    (
+        f"{MAC} AppleWebKit/600.2.5 (KHTML, like Gecko) Version/8.0.2 Safari/600.2.5 "
+        "(Amazonbot/0.1; +https://developer.amazon.com/support/amazonbot)",
+        "Amazonbot",
+        "Amazonbot",
+    ),
+    ("Mozilla/5.0 (compatible; YandexBot/3.0; +http://yandex.com/bots)", "YandexBot", "Yandex"),
+    (
+        "Mozilla/5.0 (compatible; Baiduspider/2.0; +http://www.baidu.com/search/spider.html)",
+        "Baiduspider",
+        "Baidu",
+    ),
+    ("Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)", "AhrefsBot", "Ahrefs"),
+    (
+        "Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)",
+        "SemrushBot",
+        "Semrush",
+    ),
+    (
+        "Mozilla/5.0 (compatible; PetalBot;+https://webmaster.petalsearch.com/site/petalbot)",
+        "PetalBot",
+        "PetalBot, no version and no blank",
+    ),
+    (
+        f"{NEXUS} {MOBILE} (compatible; Bytespider; spider-feedback@bytedance.com)",
+        "Bytespider",
+        "Bytespider",
+    ),
+    ("CCBot/2.0 (https://commoncrawl.org/faq/)", "CCBot", "Common Crawl"),
+    ("DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)", "DuckDuckBot", "DuckDuckGo"),
+    (
+        "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+        "facebookexternalhit",
+        "Facebook",
+    ),
+    ("ia_archiver (+http://www.alexa.com/site/help; crawler@alexa.com)", "ia_archiver", "Alexa"),
+    (
+        "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+        "Slackbot-LinkExpanding",
+        "Slack",
+    ),
+    # As a group's name the token ends at the digit, so that is the one that can be obeyed.
+    ("MJ12bot/1.0", "MJ", "a digit in the name"),
+    ("Java1.6.0_22", "Java", "a version without a slash"),
+    # Names that don't say that they are a crawler's, where nothing else could be the name.
+    (
+        "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ChatGPT-User/1.0; "
+        "+https://openai.com/bot)",
+        "ChatGPT-User",
+        "ChatGPT-User",
+    ),
+    ("Mozilla/5.0 (compatible; Qwantify/1.0; +https://www.qwant.com/)", "Qwantify", "Qwant"),
+    (
+        "Mozilla/5.0 (compatible; Dataprovider/6.92; +https://www.dataprovider.com/)",
+        "Dataprovider",
+        "Dataprovider",
+    ),
+    ("Mozilla/5.0 (compatible; heritrix/3.4.0 +https://archive.org)", "heritrix", "Heritrix"),
+]
+
+
+@pytest.mark.parametrize(("header", "token"), rows("7", CRAWLERS))
+def test_crawler(header: str, token: str) -> None:
+    assert product_token(header) == token
+    assert is_token(token)
+
+
+BROWSERS = [
+    (f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {SAFARI}", "Chrome"),
+    (f"{NEXUS} {MOBILE}", "Chrome, mobile"),
+    ("Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0", "Firefox"),
+    (
+        f"{MAC} AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Safari/605.1.15",
+        "Safari",
+    ),
+    (
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 "
+        "(KHTML, like Gecko) CriOS/120.0.6099.119 Mobile/15E148 Safari/604.1",
+        "Chrome, iPhone",
+    ),
+    (f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {SAFARI} Edg/120.0.0.0", "Edge"),
+    (f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {SAFARI} OPR/106.0.0.0", "Opera"),
+    ("Opera/9.80 (Windows NT 6.0) Presto/2.12.388 Version/12.14", "Opera, old"),
+    ("Mozilla/5.0 (Windows NT 10.0; WOW64; Trident/7.0; rv:11.0) like Gecko", "Explorer 11"),
+    ("Mozilla/5.0 (compatible; MSIE 9.0; Windows NT 6.1; Trident/5.0)", "Explorer 9"),
+    ("Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; SV1; .NET CLR 1.1)", "Explorer 6"),
+    (
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+        "HeadlessChrome/120.0.0.0 Safari/537.36",
+        "a browser without a window",
+    ),
+    ("Mozilla/5.0", "nothing but Mozilla"),
+    ("", "nothing"),
+    ("   ", "blanks"),
+    ("*", "a star"),
+    ("/1.0", "no name"),
+    ("(+https://foo.example)", "a comment alone"),
+    ("1234", "a number"),
+]
+
+
+@pytest.mark.parametrize("header", rows("7 no crawler", BROWSERS))
+def test_nobody(header: str) -> None:
+    assert product_token(header) is None
+
+
+@given(st.one_of(any_text, st.text("abB/1.;(), -+:", max_size=20).map("Mozilla/5.0 {}".format)))
+def test_any_header_has_a_token_or_none(header: str) -> None:
+    token = product_token(header)
+    assert token is None or is_token(token)

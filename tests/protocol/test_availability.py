@@ -1,0 +1,103 @@
+"""What an answer means (REP.md section 3)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.availability import Outcome, outcome_of
+from tests.protocol.tables import google_only, rfc9309, rows
+
+STATUSES = [
+    *((status, Outcome.RULES, "2xx: the body counts") for status in (200, 201, 203, 204, 206, 226)),
+    *(
+        (status, Outcome.MISSING, "3xx that can't be followed: as 404")
+        for status in (300, 301, 302, 303, 304, 305, 307, 308, 399)
+    ),
+    *(
+        (status, Outcome.MISSING, "4xx: no restrictions")
+        for status in (400, 401, 402, 403, 404, 405, 406, 407, 408, 410, 418, 428, 430, 451, 499)
+    ),
+    (429, Outcome.UNREACHABLE, "429: too many requests"),
+    *(
+        (status, Outcome.UNREACHABLE, "5xx: unreachable")
+        for status in (500, 501, 502, 503, 504, 505, 508, 511, 520, 529, 599)
+    ),
+]
+RULES = b"User-agent: *\nDisallow: /\n"
+
+
+@rfc9309
+@pytest.mark.parametrize(("status", "outcome"), rows("3", STATUSES))
+@pytest.mark.parametrize("body", [b"", RULES, b"<html><title>Hello</title></html>"])
+def test_status(status: int, outcome: Outcome, body: bytes) -> None:
+    assert outcome_of(status, body) is outcome
+
+
+def test_names() -> None:
+    """They stand in stats."""
+    assert {outcome.value for outcome in Outcome} == {"rules", "missing", "unreachable"}
+
+
+NOT_FOUND = [
+    (b"<html><head><title>404 Not Found</title></head></html>", "the title"),
+    (b"<title>404</title>", "a number alone"),
+    (b"<title>Error 404 (Not Found)!!1</title>", "a number among words"),
+    (b"<title>Page not found | Example</title>", "words alone"),
+    (b"<TITLE>PAGE NOT FOUND</TITLE>", "in capitals"),
+    (b'<title lang="en">\n  Not\n  Found\n</title>', "attributes and line ends"),
+    (b"<title>Example</title><h1>404 Not Found</h1>", "the first heading"),
+    (b"<h1>Not Found</h1><p>The requested URL was not found on this server.</p>", "no title"),
+    (b"<title>Oops</title><h2 class='x'>Page <b>not</b> found</h2>", "a heading with tags"),
+    (b"\xff\xfe\x00<title>404 \xe9</title>", "bytes that are not UTF-8"),
+]
+FOUND = [
+    (b"", "no page"),
+    (b"<title>503 Service Unavailable</title><h1>Service Unavailable</h1>", "unavailable"),
+    (b"<title>500 Internal Server Error</title>", "a server error"),
+    (b"<title>Maintenance</title><p>404 not found</p>", "the words only in the text"),
+    (b"<title>Maintenance</title><!-- page not found template -->", "the words in a comment"),
+    (b"<h1>Error</h1><h1>404 Not Found</h1>", "the words only in the second heading"),
+    (b"<title>Error 40404</title>", "a longer number"),
+    (b"<title>Upstream not foundry</title>", "a longer word"),
+    (RULES, "rules"),
+]
+
+
+@google_only
+@pytest.mark.parametrize("status", [500, 502, 503])
+@pytest.mark.parametrize("body", rows("3 soft 404", NOT_FOUND))
+def test_soft_404(status: int, body: bytes) -> None:
+    assert outcome_of(status, body) is Outcome.MISSING
+    assert outcome_of(status, body, soft_404=False) is Outcome.UNREACHABLE
+
+
+@google_only
+@pytest.mark.parametrize("body", rows("3 no soft 404", FOUND))
+def test_no_soft_404(body: bytes) -> None:
+    assert outcome_of(503, body) is Outcome.UNREACHABLE
+
+
+@google_only
+@pytest.mark.parametrize(("status", "outcome"), [(429, Outcome.UNREACHABLE), (200, Outcome.RULES)])
+def test_only_5xx_can_be_a_soft_404(status: int, outcome: Outcome) -> None:
+    assert outcome_of(status, NOT_FOUND[0][0]) is outcome
+
+
+PIECES = [b"<title>", b"</title>", b"<h1", b">", b"</h1>", b"404", b"not", b" ", b"found", b"<", b"x"]
+
+
+@given(
+    st.integers(0, 1000),
+    st.one_of(st.binary(), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)),
+    st.booleans(),
+)
+def test_any_answer_has_an_outcome(status: int, body: bytes, soft_404: bool) -> None:
+    assert isinstance(outcome_of(status, body, soft_404=soft_404), Outcome)
+
+
+@pytest.mark.parametrize("piece", [b"<title", b"<title>", b"<h1", b"<h1>", b"<h1><b", b"<", b"not "])
+def test_a_hostile_page_is_read_quickly(piece: bytes) -> None:
+    """Headings that never end: this would take minutes were it quadratic."""
+    assert outcome_of(503, piece * (512_000 // len(piece))) is Outcome.UNREACHABLE

@@ -1,0 +1,163 @@
+"""How long an answer holds, and when an unreachable origin is asked again (REP.md sections 4, 5)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.freshness import backoff, fresh_seconds, retry_after
+from tests.protocol.strategies import any_text
+from tests.protocol.tables import rfc9309, rows
+
+DEFAULT, MINIMUM, MAXIMUM = 86_400.0, 300.0, 604_800.0
+fresh = partial(fresh_seconds, default=DEFAULT, minimum=MINIMUM, maximum=MAXIMUM)
+
+FRESH = [
+    (None, None, DEFAULT, "24 hours by default"),
+    ("", None, DEFAULT, "an empty header"),
+    ("public", None, DEFAULT, "nothing about time"),
+    ("max-age=3600", None, 3600.0, "shorter"),
+    ("max-age=172800", None, 172_800.0, "longer"),
+    ("max-age=300", None, MINIMUM, "the floor"),
+    ("max-age=299", None, MINIMUM, "below the floor"),
+    ("max-age=0", None, MINIMUM, "zero can't force a fetch per page"),
+    ("max-age=-1", None, MINIMUM, "negative"),
+    ("max-age=604801", None, MAXIMUM, "above the ceiling"),
+    ("max-age=" + "9" * 15, None, MAXIMUM, "far above the ceiling"),
+    ("max-age=" + "9" * 30, None, MAXIMUM, "more than a machine word"),
+    ("max-age=" + "9" * 5000, None, MAXIMUM, "more than Python converts"),
+    ("no-store", None, MINIMUM, "no-store"),
+    ("no-cache", None, MINIMUM, "no-cache"),
+    ("No-Cache, Max-Age=3600", None, MINIMUM, "no-cache beside max-age, in capitals"),
+    ("max-age=3600, no-store", None, MINIMUM, "no-store beside max-age"),
+    ("no-cache=set-cookie", None, MINIMUM, "no-cache for a field"),
+    ("public, max-age=3600, must-revalidate", None, 3600.0, "among others"),
+    ("public,max-age=3600", None, 3600.0, "without blanks"),
+    ('max-age="3600"', None, 3600.0, "in quotes"),
+    ("max-age = 3600", None, 3600.0, "with blanks"),
+    ("max-age=7200, max-age=3600", None, 3600.0, "the smallest of two"),
+    ("s-maxage=3600", None, DEFAULT, "meant for proxies"),
+    ("max-age", None, DEFAULT, "without a value"),
+    ("max-age=", None, DEFAULT, "with an empty value"),
+    ("max-age=soon", None, DEFAULT, "nonsense"),
+    ("max-age=3600", "600", 3000.0, "less the age"),
+    ("max-age=3600", "0", 3600.0, "no age"),
+    ("max-age=3600", " 600 ", 3000.0, "blanks around the age"),
+    ("max-age=3600", "3500", MINIMUM, "the floor after the age is subtracted"),
+    ("max-age=3600", "999999", MINIMUM, "older than allowed"),
+    ("max-age=1000000", "500000", 500_000.0, "the age before the ceiling"),
+    ("max-age=3600", "-600", 3600.0, "a negative age"),
+    ("max-age=3600", "old", 3600.0, "an age that is nonsense"),
+    ("max-age=3600", "", 3600.0, "an empty age"),
+]
+
+
+@rfc9309
+@pytest.mark.parametrize(("cache_control", "age", "seconds"), rows("5", FRESH))
+def test_fresh_seconds(cache_control: str | None, age: str | None, seconds: float) -> None:
+    assert fresh(cache_control, age) == seconds
+
+
+PIECES = ["max-age", "no-store", "s-maxage", "=", '"', ",", " ", "0", "600", "9" * 25, "-", "x"]
+headers = st.one_of(
+    st.none(), any_text, st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
+)
+
+
+@given(headers, headers)
+def test_fresh_seconds_of_anything_is_within_bounds(
+    cache_control: str | None, age: str | None
+) -> None:
+    assert MINIMUM <= fresh(cache_control, age) <= MAXIMUM
+
+
+NOW = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
+RETRY_AFTER = [
+    (None, None, "no header"),
+    ("", None, "an empty one"),
+    ("120", 120.0, "seconds"),
+    (" 120 ", 120.0, "blanks around"),
+    ("0", 0.0, "at once"),
+    ("Wed, 21 Oct 2015 07:30:00 GMT", 120.0, "a date"),
+    ("Wednesday, 21-Oct-15 07:30:00 GMT", 120.0, "a date as in RFC 850"),
+    ("Wed Oct 21 07:30:00 2015", 120.0, "a date as in C"),
+    ("Wed, 21 Oct 2015 07:00:00 GMT", 0.0, "a date in the past"),
+    ("soon", None, "nonsense"),
+    ("1.5", None, "no integer"),
+    ("12 0", None, "two numbers"),
+    ("\u0661\u0662", None, "digits that are not ASCII"),
+    ("Wed, 32 Oct 2015 07:30:00 GMT", None, "no such date"),
+    ("Wed, 21 Oct 99999 07:30:00 GMT", None, "no such year"),
+]
+
+
+@rfc9309
+@pytest.mark.parametrize(("value", "seconds"), rows("4", RETRY_AFTER))
+def test_retry_after(value: str | None, seconds: float | None) -> None:
+    assert retry_after(value, NOW) == seconds
+
+
+@pytest.mark.parametrize("digits", [10, 25, 400, 5000])
+def test_a_long_retry_after_is_the_ceiling(digits: int) -> None:
+    """The politest reading of a number that means "not for a very long time"."""
+    seconds = retry_after("9" * digits, NOW)
+    assert backoff(1, base=5, maximum=600, jitter=0.0, retry_after=seconds) == 600
+
+
+DATE_PIECES = ["Wed", ",", " ", "21", "Oct", "2015", "0000", "07:30:00", "GMT", "+9999", "-", "99"]
+
+
+@given(st.one_of(any_text, st.lists(st.sampled_from(DATE_PIECES), max_size=10).map("".join)))
+def test_retry_after_of_anything(value: str) -> None:
+    seconds = retry_after(value, NOW)
+    assert seconds is None or seconds >= 0
+
+
+wait = partial(backoff, base=5.0, maximum=600.0)
+
+
+def test_backoff_doubles_up_to_the_ceiling() -> None:
+    waits = [wait(attempts, jitter=0.0) for attempts in range(1, 11)]
+    assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
+
+
+@pytest.mark.parametrize("attempts", [1, 5, 60])
+def test_backoff_with_jitter(attempts: int) -> None:
+    """Apart from each other, so that origins which fell together are not asked together, and
+    each still a good part of the full wait."""
+    waits = [wait(attempts, jitter=jitter) for jitter in (0.0, 0.25, 0.5, 0.75, 0.999)]
+    assert len(set(waits)) == len(waits)
+    assert max(waits) <= 600
+    assert min(waits) >= max(waits) / 2
+
+
+LOWER_BOUND = [
+    (1, 60.0, 60.0, "longer than the back-off"),
+    (1, 1.0, 5.0, "shorter"),
+    (1, 0.0, 5.0, "none"),
+    (1, None, 5.0, "no header"),
+    (1, 9999.0, 600.0, "within the ceiling"),
+    (8, 60.0, 600.0, "shorter than a late back-off"),
+]
+
+
+@pytest.mark.parametrize(("attempts", "asked", "seconds"), rows("4", LOWER_BOUND))
+def test_retry_after_is_a_lower_bound(
+    attempts: int, asked: float | None, seconds: float
+) -> None:
+    assert wait(attempts, jitter=0.0, retry_after=asked) == seconds
+    assert wait(attempts, jitter=0.999, retry_after=asked) >= min(asked or 0.0, 600.0)
+
+
+@given(
+    st.integers(1, 10**9),
+    st.floats(0, 1, exclude_max=True),
+    st.one_of(st.none(), st.floats(0, 1e12)),
+)
+def test_backoff_is_within_bounds(attempts: int, jitter: float, asked: float | None) -> None:
+    seconds = wait(attempts, jitter=jitter, retry_after=asked)
+    assert min(asked or 0.0, 600.0) <= seconds <= 600
+    assert seconds >= 2.5

@@ -1,0 +1,243 @@
+"""REP.md sections 4 and 5 in real crawls, on a clock that the test moves: how long an answer
+holds, the clock of an unreachable origin, the 30 days, and whose entries leave."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from scrapy_rep.protocol.availability import Outcome
+from tests.behaviours import after, answer, in_turn
+from tests.crawling import CrawlResult, crawl
+from tests.servers import Site, Sites
+from tests.steps import Clock, Step, StepSpider
+from tests.test_status_table import Resolved
+
+RULES = "User-agent: *\nDisallow: /private\n"
+DAY = 86400
+OK, NO, DOWN = "ok", "RobotsDisallowed", "RobotsUnreachable"
+
+# Back-off: 75 to 100 s after the first failure, 150 to 200, 300 to 400, then 600 to 800.
+SLOW = {"REP_RETRY_DELAY": 100, "REP_RETRY_MAX_DELAY": 800}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock().install(monkeypatch)
+
+
+async def run(
+    clock: Clock, *steps: Step, settings: dict[str, Any] | None = None, **kwargs: Any
+) -> tuple[list[str], CrawlResult]:
+    """What became of the requests among *steps*, and of the crawl."""
+    result = await crawl(StepSpider, settings, steps=list(steps), clock=clock, **kwargs)
+    result.assert_clean()
+    assert isinstance(result.spider, StepSpider)
+    return result.spider.outcomes, result
+
+
+class Asked:
+    """A step: notes how often robots.txt was asked for so far."""
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.counts = site, []  # type: ignore[var-annotated]
+
+    def __call__(self) -> None:
+        self.counts.append(self.site.count("/robots.txt"))
+
+
+FRESH: list[tuple[str, dict[str, str], int]] = [
+    ("nothing said", {}, DAY),
+    ("max-age", {"Cache-Control": "public, max-age=3600"}, 3600),
+    ("longer than a day", {"Cache-Control": "max-age=172800"}, 2 * DAY),
+    ("under the floor", {"Cache-Control": "max-age=0"}, 300),
+    ("over the ceiling", {"Cache-Control": "max-age=31536000"}, 7 * DAY),
+    ("no-store", {"Cache-Control": "no-store"}, 300),
+    ("no-cache", {"Cache-Control": "no-cache, max-age=3600"}, 300),
+    ("Age is subtracted", {"Cache-Control": "max-age=3600", "Age": "600"}, 3000),
+    ("Age alone says nothing", {"Age": "600"}, DAY),
+    ("nonsense", {"Cache-Control": "max-age=long", "Age": "old"}, DAY),
+    ("Expires is not looked at", {"Expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, DAY),
+]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"), [row[1:] for row in FRESH], ids=[r[0] for r in FRESH]
+)
+@pytest.mark.parametrize("status", [200, 404])
+async def test_fresh(
+    sites: Sites, clock: Clock, status: int, headers: dict[str, str], seconds: int
+) -> None:
+    """An answer that there is no file is one too."""
+    site = sites.add(robots=answer(RULES, status, headers.items()))
+    asked, page = Asked(site), site.url("/private")
+    outcomes, result = await run(
+        clock, page, seconds - 1, page, asked, 2, page, asked, seconds - 1, page, asked
+    )
+    assert asked.counts == [1, 2, 2]
+    assert outcomes == [NO if status == 200 else OK] * 4
+    counts = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
+    assert counts == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "control", "seconds"),
+    [
+        ({"REP_CACHE_TTL": 1000}, "private", 1000),
+        ({"REP_CACHE_MIN_TTL": 20}, "max-age=10", 20),
+        ({"REP_CACHE_MAX_TTL": 5000}, "max-age=6000", 5000),
+    ],
+)
+async def test_settings(
+    sites: Sites, clock: Clock, settings: dict[str, Any], control: str, seconds: int
+) -> None:
+    site = sites.add(robots=answer(RULES, headers=[("Cache-Control", control)]))
+    asked, page = Asked(site), site.url("/x")
+    await run(clock, page, seconds - 1, page, asked, 2, page, asked, settings=settings)
+    assert asked.counts == [1, 2]
+
+
+async def test_what_is_new_applies_before_the_next_decision(sites: Sites, clock: Clock) -> None:
+    site = sites.add(robots=in_turn(RULES, "User-agent: *\nDisallow: /x", 404))
+    both = [site.url("/private"), site.url("/x")]
+    outcomes, _ = await run(clock, *both, DAY, *both, DAY, *both)
+    assert outcomes == [NO, OK, OK, NO, OK, OK]
+
+
+async def test_a_stale_copy_is_applied_while_the_origin_is_unreachable(
+    sites: Sites, clock: Clock
+) -> None:
+    """However old it is; and the clock keeps running."""
+    site = sites.add(robots=in_turn(RULES, 503, 503, RULES))
+    asked, resolved = Asked(site), Resolved()
+    both = [site.url("/private"), site.url("/x")]
+    outcomes, result = await run(
+        clock,
+        *[*both, asked, DAY + 1, *both, asked],  # asked again, in vain
+        *[74, *both, asked],  # not yet
+        *[27, *both, asked],  # 101 s after the first failure: again in vain
+        *[201, *both, asked, 100, *both, asked],  # there again, and fresh
+        settings=SLOW,
+        signal_handlers=resolved.handlers,
+    )
+    assert outcomes == [NO, OK] * 6
+    assert asked.counts == [1, 2, 2, 3, 4, 4]
+    assert [(one["outcome"], one["attempts"]) for one in resolved.all] == [
+        (Outcome.RULES, 0),
+        (Outcome.UNREACHABLE, 1),
+        (Outcome.UNREACHABLE, 2),
+        (Outcome.RULES, 0),
+    ]
+    names = ("rep/cache/stale", "rep/cache/refresh", "rep/unreachable/dropped")
+    assert [result.stat(name) for name in names] == [4, 3, 0]
+    assert result.log.count("an older copy goes on being applied") == 2
+
+
+async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
+    """Who had no robots.txt yesterday and answers 503 today has trouble: wait."""
+    site = sites.add(robots=in_turn(404, 503, 404))
+    page = site.url("/x")
+    outcomes, _ = await run(clock, page, DAY + 1, page, 74, page, 27, page, settings=SLOW)
+    assert outcomes == [OK, DOWN, DOWN, OK]
+
+
+async def test_back_off(sites: Sites, clock: Clock) -> None:
+    """Doubles up to the ceiling, less a quarter at most. One clock, whoever asks."""
+    site = sites.add(robots=503)
+    asked, page = Asked(site), site.url("/x")
+    waits = [(100, 75), (200, 150), (400, 300), (800, 600), (800, 600)]
+    steps: list[Step] = [page]
+    for longest, shortest in waits:
+        steps += [shortest - 1, page, page, asked, longest - shortest + 1, page, asked]
+    outcomes, result = await run(clock, *steps, settings=SLOW)
+    assert set(outcomes) == {DOWN}
+    assert asked.counts == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
+    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
+    assert attempts == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6]
+    assert "(asked 6 times): HTTP status 503" in str(result.spider.errors[-1][1])
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("500", 500),
+        ("date", 500),
+        ("9999", 800),  # within the ceiling
+        ("10", 75),  # a lower bound: the back-off goes on
+        ("-5", 75),
+        ("soon", 75),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after(
+    sites: Sites, clock: Clock, status: int, value: str, seconds: int
+) -> None:
+    if value == "date":
+        value = formatdate(clock.now + 500, usegmt=True)
+    site = sites.add(robots=in_turn(answer("busy", status, [("Retry-After", value)]), RULES))
+    asked, page = Asked(site), site.url("/x")
+    outcomes, _ = await run(clock, page, seconds - 1, page, asked, 27, page, asked, settings=SLOW)
+    assert outcomes == [DOWN, DOWN, OK]
+    assert asked.counts == [1, 2]
+
+
+async def test_recovery_ends_the_row(sites: Sites, clock: Clock) -> None:
+    """The next failure is the first of a new one: short back-off, 30 days from there."""
+    site = sites.add(robots=in_turn(503, 503, 404, 503, 503))
+    asked, page = Asked(site), site.url("/x")
+    limit = {**SLOW, "REP_UNREACHABLE_LIMIT": 1.5 * DAY}
+    outcomes, result = await run(
+        clock,
+        *[page, 101, page, 201, page, asked],
+        *[DAY + 1, page, asked, 74, page, asked, 27, page, asked],
+        settings=limit,
+    )
+    assert outcomes == [DOWN, DOWN, OK, DOWN, DOWN, DOWN]
+    assert asked.counts == [3, 4, 4, 5]
+    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
+    assert attempts == [1, 2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("copy", [True, False], ids=["with a copy", "without a copy"])
+async def test_the_30_days(sites: Sites, clock: Clock, copy: bool) -> None:
+    site = sites.add(robots=in_turn(*([RULES] if copy else []), 503))
+    both = [site.url("/private"), site.url("/x")]
+    steps: list[Step] = [*both, DAY, *both, 29 * DAY - 1000, *both, 2000, *both, 300 * DAY, *both]
+    if not copy:
+        steps[:3] = []
+    outcomes, _ = await run(clock, *steps, settings=SLOW)
+    assert outcomes == [NO, OK] * 5 if copy else [DOWN, DOWN] * 2 + [OK, OK] * 2
+
+
+async def test_the_limit_needs_no_further_question(sites: Sites, clock: Clock) -> None:
+    """It may pass between two attempts."""
+    site = sites.add(robots=503)
+    page = site.url("/private")
+    settings = {**SLOW, "REP_UNREACHABLE_LIMIT": 50}
+    outcomes, _ = await run(clock, page, 49, page, 2, page, settings=settings)
+    assert outcomes == [DOWN, DOWN, OK]
+    assert site.count("/robots.txt") == 1
+
+
+async def test_least_recently_used_leave(sites: Sites, clock: Clock) -> None:
+    a, b, c = (sites.add(robots=RULES) for _ in range(3))
+    order = [a, b, a, a, c, a, c, b, c]  # c takes the place of b, then b that of a
+    settings = {"REP_CACHE_MAX_ORIGINS": 2}
+    outcomes, result = await run(
+        clock, *[one.url("/private") for one in order], a.url("/"), settings=settings
+    )
+    assert outcomes == [NO] * len(order) + [OK]
+    assert [one.count("/robots.txt") for one in (a, b, c)] == [2, 2, 1]
+    assert result.stat("rep/cache/miss") == 5
+
+
+async def test_single_flight(sites: Sites) -> None:
+    site = sites.add(robots=after(0.2, RULES))
+    paths = [f"/{number}" for number in range(10)] + [f"/private/{number}" for number in range(10)]
+    result = await crawl([site.url(path) for path in paths], {"CONCURRENT_REQUESTS": 20})
+    assert result.responses == {site.url(path): 200 for path in paths[:10]}
+    assert site.count("/robots.txt") == result.stat("robotstxt/request_count") == 1
+    assert result.stat("rep/cache/miss") + result.stat("rep/cache/hit") == 20
+    result.assert_clean()

@@ -1,0 +1,219 @@
+"""The second door: `ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"` behind Scrapy's own middleware
+(DESIGN.md, "Enabling")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest
+from scrapy.robotstxt import RobotParser as ScrapyRobotParser
+
+from scrapy_rep import RobotParser
+from tests.crawling import crawl
+from tests.servers import Sites
+
+SETTINGS: dict[str, Any] = {
+    "ADDONS": {},
+    "ROBOTSTXT_OBEY": True,
+    "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser",
+    # Of the requests that wait for one robots.txt the built-in asks the parser about two at
+    # most, and lets the others pass.
+    "CONCURRENT_REQUESTS": 1,
+}
+
+RULES = b"""\
+User-agent: foobot
+Disallow: /private
+Crawl-delay: 2.5
+Crawl-delay: 1
+
+User-agent: *
+Disallow: /all
+Crawl-delay: 7
+"""
+
+FULL = "Mozilla/5.0 (compatible; FooBot/1.2; +https://example.com/bot)"
+
+
+def parse(body: bytes) -> RobotParser:
+    # Scrapy's parsers take the crawler for their log only; ours writes none.
+    return RobotParser.from_crawler(None, body)  # type: ignore[arg-type]
+
+
+def test_is_one_of_scrapys_parsers() -> None:
+    assert issubclass(RobotParser, ScrapyRobotParser)
+
+
+AGENTS = [
+    ("foobot", "foobot"),
+    ("FooBot", "foobot"),
+    (b"FooBot", "foobot"),
+    ("FooBot/1.2", "foobot"),
+    (FULL, "foobot"),
+    (FULL.encode(), "foobot"),
+    ("FooBot/1.2 (+https://example.com) Scrapy/2.19", "foobot"),
+    ("foobot-images", "*"),
+    ("Scrapy/2.19 (+https://scrapy.org)", "*"),
+    ("*", "*"),
+    ("", "*"),
+    (b"", "*"),
+    ("Mozilla/5.0", "*"),
+    (b"\xff\xfe/1.0", "*"),
+    ("\ud800", "*"),
+    (" FooBot ", "foobot"),
+]
+
+
+@pytest.mark.parametrize(("agent", "group"), AGENTS, ids=repr)
+def test_agents(agent: str | bytes, group: str) -> None:
+    parser = parse(RULES)
+    kept_out = {"foobot": "/private", "*": "/all"}[group]
+    for path in ("/private", "/all", "/x"):
+        assert parser.allowed(f"http://h{path}", agent) == (path != kept_out)
+        assert parser.allowed(f"http://h{path}".encode(), agent) == (path != kept_out)
+    # Of several the largest: what the owner of the site would mind least.
+    assert parser.crawl_delay(agent) == {"foobot": 2.5, "*": 7.0}[group]
+
+
+@pytest.mark.parametrize(
+    ("body", "delay"),
+    [
+        (b"", None),
+        (b"User-agent: *\nDisallow: /", None),
+        (b"User-agent: *\nCrawl-delay: 0", 0.0),
+        (b"User-agent: *\nCrawl-delay: soon", None),
+        (b"User-agent: *\nCrawl-delay: -1", None),
+        (b"User-agent: *\nCrawl-delay: nan", None),
+        (b"User-agent: *\nCrawl-delay: inf", None),
+        (b"Crawl-delay: 5\nUser-agent: *", None),  # of no group
+        (b"User-agent: foobot\nDisallow:\n\nUser-agent: *\nCrawl-delay: 5", None),  # another's
+    ],
+    ids=repr,
+)
+def test_crawl_delay(body: bytes, delay: float | None) -> None:
+    assert parse(body).crawl_delay("foobot") == delay
+
+
+URLS: list[tuple[str, str | bytes, bool]] = [
+    # Rule of the file, URL, whether it is allowed.
+    ("/a", "http://h/a", False),
+    ("/a", "http://h/b", True),
+    ("/double", "http://h//double/slash", True),
+    ("//double", "http://h//double/slash", False),
+    ("/", "http://h//double/slash", False),
+    ("/b//c", "http://h/b//c", False),
+    # Raw non-ASCII, in the rule, the URL, or both, is the same as its escapes.
+    ("/\u00e4", "http://h/\u00e4", False),
+    ("/\u00e4", "http://h/%C3%A4", False),
+    ("/\u00e4", "http://h/%c3%a4", False),
+    ("/%c3%a4", "http://h/\u00e4", False),
+    ("/%C3%A4", "http://h/\u00e4x".encode(), False),
+    ("/\u00e4", "http://h/a", True),
+    # Bytes that are no UTF-8: of Latin-1 for one. Nothing raises.
+    ("/\u00e4", b"http://h/\xe4", True),
+    ("/", b"http://h/\xff\xfe", False),
+    ("/", "http://h/\ud800", False),
+    # Escapes in lower case, and what is not one. Nothing is decoded.
+    ("/a%2f", "http://h/a%2F", False),
+    ("/a%2F", "http://h/a%2fb", False),
+    ("/a/", "http://h/a%2fb", True),
+    ("/100%", "http://h/100%", False),
+    ("/~joe", "http://h/%7Ejoe", True),
+    # Query, parameters, fragment; no path at all.
+    ("/*?x=", "http://h?x=1", False),
+    ("/?x=", "http://h?x=1", False),
+    ("/;x", "http://h;x/", False),
+    ("/*x", "http://h/#x", True),
+    ("/a$", "http://h/a#b", False),
+    ("/", "http://h", False),
+    ("/$", "http://h", False),
+    # What is no URL is never a reason to raise.
+    ("/", "", False),
+    ("/", "http://", False),
+    ("/", "http://[", False),
+    ("/", b"\x00", False),
+    ("/", "//h/a", False),
+    ("/", "data:text/plain,x", False),
+    ("/" + "a" * 2000, "http://h/" + "a" * 100_000, False),
+]
+
+
+@pytest.mark.parametrize(("rule", "url", "allowed"), URLS, ids=lambda value: repr(value)[:40])
+def test_urls(rule: str, url: str | bytes, allowed: bool) -> None:
+    assert parse(f"User-agent: *\nDisallow: {rule}".encode()).allowed(url, "foobot") is allowed
+
+
+BODIES = [
+    b"",
+    b"\xef\xbb\xbf",
+    b"\x00" * 1000,
+    bytes(range(256)) * 100,
+    b"<!DOCTYPE html><title>Not found</title><p>User-agent: none",
+    b"\x1f\x8b\x08\x00garbage",
+    "User-agent: *\nDisallow: /a".encode("utf-16"),
+    b"Disallow: /a\n" * 1000,  # of no group
+    b":" * 600_000,
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:20]))
+def test_garbage_restricts_nothing(body: bytes) -> None:
+    parser = parse(body)
+    assert parser.allowed("http://h/a", "foobot") is True
+    assert parser.allowed(b"http://h/a", b"foobot") is True
+    assert parser.crawl_delay("foobot") is None
+
+
+# -- crawls ----------------------------------------------------------------------------------
+
+
+def forbidden(error: BaseException | None) -> bool:
+    return type(error) is IgnoreRequest and str(error) == "Forbidden by robots.txt"
+
+
+async def test_behind_the_built_in_middleware(sites: Sites) -> None:
+    """With a full User-Agent header, which Scrapy hands over whole; and Google's reading."""
+    rules = (
+        "User-agent: testbot\nuser-agent: other\n"
+        "Disallow: /private*.html$\nAllow: /private-not.html\ndissalow: /typo\nDisallow: /%c3%a4\n"
+    )
+    site = sites.add(robots=rules)
+    allowed = ["/", "/private-1.html?x", "/private-not.html", "/b%C3%A4"]
+    kept_out = ["/private-1.html", "/private/x.html", "/typo", "/\u00e4"]
+    parsed: list[Any] = []
+
+    def on_parsed(robotparser: Any, request: Request) -> None:
+        parsed.append(robotparser)
+
+    signal = getattr(signals, "robots_parsed", None)  # Scrapy has it since 2.18
+    result = await crawl(
+        [site.url(path) for path in allowed + kept_out],
+        SETTINGS,
+        signal_handlers={signal: on_parsed} if signal else None,
+    )
+    assert result.responses == {Request(site.url(path)).url: 200 for path in allowed}
+    for path in kept_out:
+        assert forbidden(result.failure(site.url(path))), path
+    assert result.stat("robotstxt/forbidden") == len(kept_out)
+    assert not [name for name in result.stats if name.startswith("rep/")]
+    assert [type(one) for one in parsed] == ([RobotParser] if signal else [])
+    result.assert_clean()
+
+
+async def test_robotstxt_user_agent_of_scrapy(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all")
+    urls = [site.url("/foo"), site.url("/all")]
+    result = await crawl(urls, {**SETTINGS, "ROBOTSTXT_USER_AGENT": FULL})
+    assert forbidden(result.failure(urls[0]))
+    assert result.responses == {urls[1]: 200}
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("body", BODIES[:6], ids=lambda body: repr(body[:20]))
+async def test_garbage_in_a_crawl(sites: Sites, body: bytes) -> None:
+    site = sites.add(robots=body)
+    result = await crawl(site.url("/a"), SETTINGS)
+    assert result.responses == {site.url("/a"): 200}
+    result.assert_clean()
