@@ -196,6 +196,9 @@ class Deferral:
         line.deadline = min(line.deadline, held.since + self._settings.defer_max_wait)
         if known is not None and known.unreachable:
             self._wait_for(line, known)
+        flight = self._flights.get(origin)
+        if flight is not None and flight.left_of(self._settings.defer_grace) <= 0:
+            self._announce(line)
         self._set_alarm(line)
         self._stats.inc_value("rep/deferred")
         self._crawler.signals.send_catch_log(
@@ -235,6 +238,9 @@ class Deferral:
 
     def _wait_for(self, line: Line, known: Known) -> None:
         line.retry_at = self._now() + known.entry.next_attempt_at - self._clock()
+        self._announce(line)
+
+    def _announce(self, line: Line) -> None:
         if not line.announced:
             line.announced = True
             self._log(line, "Requests of %(origin)s are held until its robots.txt can be had")
@@ -249,16 +255,19 @@ class Deferral:
         now = self._now()
         if line.deadline <= now:
             line.deadline = math.inf
-            known = self._cache.get_any(line.origin)
-            entry = known.entry if known else None
-            reason = entry.error if entry and entry.error else "no answer yet"
             limit = self._settings.defer_max_wait
-            why = f"{reason}; held for {limit:g} s"
-            self._let_go(line, (why, entry.attempts if entry else 0), before=now - limit)
+            self._let_go(line, self._why(line, f"held for {limit:g} s"), before=now - limit)
         if line.retry_at <= now:
             line.retry_at = math.inf
             self._flights.to(line.origin, again=True)
         self._set_alarm(line)
+
+    def _why(self, line: Line, what: str) -> tuple[str, int]:
+        """Why the requests of *line* are given up, and how often its robots.txt was asked for."""
+        known = self._cache.get_any(line.origin)
+        error = known.entry.error if known else None
+        attempts = (known.entry.attempts if known else 0) + (line.origin in self._flights)
+        return f"{error or 'no answer yet'}; {what}", attempts
 
     # Letting go
 
@@ -283,6 +292,8 @@ class Deferral:
             self._gauge(-line.count)  # what couldn't be read from disk
             del self._lines[key]
             self._cache.unpin(line.origin)
+            # Nobody is left who wants to know: the crawl need not wait for the answer.
+            self._flights.abandon(line.origin)
 
     def _log_end(self, job: Job[Line]) -> None:
         seconds = self._now() - job.line.began
@@ -347,6 +358,7 @@ class Deferral:
         hold = self._hold.memory if isinstance(self._hold, DiskHold) else self._hold
         for key, line in self._lines.items():
             for held in hold.take(key, line.count, self._number, math.inf):
+                self._gauge(-1)
                 if self._scheduler_outlives:
                     self._releases.mark(held)
                     assert self._crawler.engine is not None
@@ -354,8 +366,8 @@ class Deferral:
                     continue
                 held.request.dont_filter = held.dont_filter
                 self._stats.inc_value("rep/given_up")
-                reason = "the crawl ended before its robots.txt could be had"
-                self._engine.fail(held.request, RobotsUnreachable(line.origin, reason))
+                error = RobotsUnreachable(line.origin, *self._why(line, "the crawl ended"))
+                self._engine.fail(held.request, error)
 
     def _spider_closed(self) -> None:
         self._hold.close()

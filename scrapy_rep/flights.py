@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS
 
@@ -137,7 +137,7 @@ class Flights:
             with self._engine.extra_slot():
                 result = await self._ask(flight)
         except Exception as error:
-            if not isinstance(error, CONFIGURATION_ERRORS) and not self._ended:
+            if not isinstance(error, (*CONFIGURATION_ERRORS, CancelledError)):
                 logger.exception(
                     "Bug in scrapy-rep: robots.txt of %(origin)s",
                     {"origin": flight.origin},
@@ -146,9 +146,10 @@ class Flights:
             result = error
         finally:
             self._in_the_air -= 1
-            self._flights.pop(flight.origin, None)
+            if self._flights.get(flight.origin) is flight:
+                del self._flights[flight.origin]
+            self._take_off()
         self._land(flight, result)
-        self._take_off()
 
     def _land(self, flight: Flight, result: Known | Exception) -> None:
         flight.result = result
@@ -159,14 +160,28 @@ class Flights:
             else:
                 waiter.callback(result)
 
+    def get(self, origin: Origin) -> Flight | None:
+        """Return the flight to *origin*, if there is one."""
+        return self._flights.get(origin)
+
+    def abandon(self, origin: Origin) -> None:
+        """Break the flight to *origin* off, unless somebody waits for it."""
+        flight = self._flights.get(origin)
+        if flight is not None and not flight.waiters:
+            self._cancel(flight)
+
+    def _cancel(self, flight: Flight) -> None:
+        del self._flights[flight.origin]
+        if flight.running is None:
+            (self._first if flight in self._first else self._again).remove(flight)
+        else:
+            # What it ends with is of no interest any more.
+            flight.running.addErrback(lambda _: None)
+            flight.running.cancel()
+
     def end(self) -> None:
         """Give all flights up: those who wait get :class:`CrawlEnding`."""
         self._ended = True
         for flight in list(self._flights.values()):
             self._land(flight, CrawlEnding())
-            if flight.running is not None:
-                # What it ends with is of no interest any more.
-                flight.running.addErrback(lambda _: None)
-                flight.running.cancel()
-        self._first.clear()
-        self._again.clear()
+            self._cancel(flight)

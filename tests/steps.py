@@ -52,13 +52,15 @@ class StepSpider(ListSpider):
             if isinstance(step, (int, float)):
                 self.clock.now += step
             elif isinstance(step, (str, Request)):
-                return self.recorded(step)
+                return self.recorded(step).replace(cb_kwargs={"step": True})
             else:
                 step()
         return None
 
-    def parse(self, response: Any, **kwargs: Any) -> Request | None:
+    def parse(self, response: Any, step: bool = False, **kwargs: Any) -> Request | None:
         super().parse(response, **kwargs)
+        if not step:  # a sitemap
+            return None
         self.outcomes.append("ok")
         return self.following()
 
