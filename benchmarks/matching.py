@@ -19,6 +19,7 @@ import json
 import random
 import statistics
 from importlib.metadata import version
+from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,14 +64,16 @@ def read(path: str) -> Iterator[Site]:
             yield site(body, record["agent"], (case[0] for case in record["cases"]))
 
 
-WORDS = """
-    admin ajax api archive account basket blog cart category cgi-bin checkout comment content css
-    download en error feed files forum help home image images include js json lang list login mail
-    media member misc modules news node page pdf plugin print private product profile public
-    register reply review rss scripts search seller share shop sitemap sort static tag temp theme
-    tmp trackback uploads user users video wp-admin wp-content wp-includes xml
-""".split()
-BOTS = "Googlebot bingbot AhrefsBot SemrushBot Yandex Baiduspider Slurp Twitterbot GPTBot".split()
+WORDS = [
+    "admin", "ajax", "api", "archive", "account", "basket", "blog", "cart", "category", "cgi-bin",
+    "checkout", "comment", "content", "css", "download", "en", "error", "feed", "files", "forum",
+    "help", "home", "image", "images", "include", "js", "json", "lang", "list", "login", "mail",
+    "media", "member", "misc", "modules", "news", "node", "page", "pdf", "plugin", "print",
+    "private", "product", "profile", "public", "register", "reply", "review", "rss", "scripts",
+    "search", "seller", "share", "shop", "sitemap", "sort", "static", "tag", "temp", "theme", "tmp",
+    "trackback", "uploads", "user", "users", "video", "wp-admin", "wp-content", "wp-includes",
+]  # fmt: skip
+BOTS = ["Googlebot", "bingbot", "AhrefsBot", "SemrushBot", "Yandex", "Baiduspider", "Slurp"]
 # Half of the files are short, a few are very long: (rules at most, share of the files).
 SIZES = {5: 30, 20: 30, 60: 25, 200: 12, 1000: 3}
 
@@ -118,7 +121,9 @@ def _path(chance: random.Random, rules: list[str]) -> str:
     if chance.random() < 0.5:
         rule = chance.choice(rules).replace("*", chance.choice(WORDS)).removesuffix("$")
         return rule + chance.choice(("", "page.html", "x", "?a=1"))
-    tail = chance.choice(("", "/", ".html", "?page=2", "?color=red&size=10", "/some-long-title-123"))
+    tail = chance.choice(
+        ("", "/", ".html", "?page=2", "?color=red&size=10", "/some-long-title-123")
+    )
     return "".join(f"/{chance.choice(WORDS)}" for _ in range(chance.randint(1, 4))) + tail
 
 
@@ -170,7 +175,7 @@ def measure(ways: list[Way], sites: list[Site], rounds: int) -> list[tuple[float
             for robots, site_ in zip(ready[at], sites, strict=True):
                 way.ask(robots, site_)
             clock.append(perf_counter())
-            times[at].append(tuple(b - a for a, b in zip(clock, clock[1:], strict=False)))
+            times[at].append(tuple(end - start for start, end in pairwise(clock)))
             gc.collect()
     gc.enable()
     return [tuple(map(statistics.median, zip(*rows, strict=True))) for rows in times]
@@ -191,8 +196,9 @@ def report(sites: list[Site], rounds: int) -> str:
 
     theirs = others[0] if others else (None, None, None)
     row("parsing", len(sites), "file", ready, theirs[0])
-    row("parsing, both ready", len(sites), "file", ready, theirs[1])
-    row("parsing, neither ready", len(sites), "file", parse, theirs[0])
+    if others:
+        row("parsing, both ready", len(sites), "file", ready, theirs[1])
+        row("parsing, neither ready", len(sites), "file", parse, theirs[0])
     row("matching", urls, "URL", match, theirs[2])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = [
@@ -202,7 +208,9 @@ def report(sites: list[Site], rounds: int) -> str:
         ).rstrip()
         for cells in rows
     ]
-    head = f"{len(sites)} files ({size:,} bytes), {urls:,} URLs; medians of {rounds} rounds in turns"
+    head = (
+        f"{len(sites)} files ({size:,} bytes), {urls:,} URLs; medians of {rounds} rounds in turns"
+    )
     return "\n".join([head, "", *table, "", MEANING if others else SKIPPED])
 
 

@@ -19,6 +19,10 @@ DEFAULTS = {
     "REP_USER_AGENT": None,
     "REP_OBEY_GLOBAL_GROUP": True,
     "REP_UNREACHABLE": "defer",
+    "REP_DEFER_GRACE": 0.5,
+    "REP_DEFER_MAX_WAIT": 600.0,
+    "REP_DEFER_MAX_REQUESTS": 100000,
+    "REP_DEFER_DEAD_HOST_TRIES": 3,
     "REP_RETRY_DELAY": 5.0,
     "REP_RETRY_MAX_DELAY": 600.0,
     "REP_DOWNLOAD_TIMEOUT": 30.0,
@@ -33,7 +37,15 @@ DEFAULTS = {
 
 FLAGS = ("REP_OBEY_GLOBAL_GROUP", "REP_SOFT_404", "REP_SITEMAPS")
 POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT")
-SECONDS = ("REP_CACHE_TTL", "REP_CACHE_MIN_TTL", "REP_CACHE_MAX_TTL", "REP_UNREACHABLE_LIMIT")
+SECONDS = (
+    "REP_DEFER_GRACE",
+    "REP_DEFER_MAX_WAIT",
+    "REP_CACHE_TTL",
+    "REP_CACHE_MIN_TTL",
+    "REP_CACHE_MAX_TTL",
+    "REP_UNREACHABLE_LIMIT",
+)
+COUNTS = ("REP_DEFER_MAX_REQUESTS", "REP_DEFER_DEAD_HOST_TRIES", "REP_CACHE_MAX_ORIGINS")
 
 NO_NUMBERS = ["soon", "", [], True, "1 h", math.nan, math.inf, "nan", "inf", 10**400, -1, "-5"]
 
@@ -66,8 +78,9 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
     for name in SECONDS:
         for value in NO_NUMBERS:
             yield name, value, "a number of seconds, 0 or more"
-    for value in [*NO_NUMBERS, 0, 1.5, "1.5", "1e3"]:
-        yield "REP_CACHE_MAX_ORIGINS", value, "a whole number, 1 or more"
+    for name in COUNTS:
+        for value in [*NO_NUMBERS, 0, 1.5, "1.5", "1e3"]:
+            yield name, value, "a whole number, 1 or more"
     for value in ("Drop", "deferred", "", True, ["drop"], {}):
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
     for value in (
@@ -120,10 +133,8 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         *[(name, text, False) for name in FLAGS for text in ("False", "false", "0", "")],
         *[(name, "5.5", 5.5) for name in POSITIVE],
         *[(name, " 7 ", 7.0) for name in POSITIVE],
-        ("REP_CACHE_TTL", "0", 0.0),
-        ("REP_CACHE_MIN_TTL", "0", 0.0),
-        ("REP_UNREACHABLE_LIMIT", "0", 0.0),
-        ("REP_CACHE_MAX_ORIGINS", "5", 5),
+        *[(name, "0", 0.0) for name in SECONDS if name != "REP_CACHE_MAX_TTL"],
+        *[(name, "5", 5) for name in COUNTS],
         ("REP_UNREACHABLE", "allow", "allow"),
         ("REP_USER_AGENT", "FooBot", ("FooBot",)),
         ("REP_USER_AGENT", "FooBot-Images, foo_bot", ("FooBot-Images", "foo_bot")),

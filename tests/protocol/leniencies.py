@@ -65,9 +65,7 @@ for _field, _spellings in Reference.FIELDS.items():
         _without(
             f"6 {_field} is recognised by prefix",
             is_field=lambda self, name, spelling, spellings=_spellings: (
-                name == spelling
-                if spelling.decode() in spellings
-                else name.startswith(spelling)
+                name == spelling if spelling.decode() in spellings else name.startswith(spelling)
             ),
         )
         for _typo in _spellings[1:]:
@@ -204,14 +202,17 @@ WITHOUT["8 an index page stands for its directory"] = _NoIndexPage()
 WITHOUT["8 for exactly its directory"] = _IndexPageBelowToo()
 _without(
     "8 * stands for any characters",
-    matches=lambda self, path, pattern: b"*" not in pattern
-    and Reference.matches(self, path, pattern),
+    matches=lambda self, path, pattern: (
+        b"*" not in pattern and Reference.matches(self, path, pattern)
+    ),
 )
 _without(
     "8 $ at the end is the end of the URL",
-    matches=lambda self, path, pattern: path.startswith(pattern)
-    if pattern.endswith(b"$") and b"*" not in pattern
-    else Reference.matches(self, path, pattern),
+    matches=lambda self, path, pattern: (
+        path.startswith(pattern)
+        if pattern.endswith(b"$") and b"*" not in pattern
+        else Reference.matches(self, path, pattern)
+    ),
 )
 _without(
     "8 $ anywhere else is a dollar sign",
@@ -235,15 +236,11 @@ _without(
 )
 _without(
     "8 raw bytes of a rule are percent-encoded",
-    escaped=lambda self, value: re.sub(
-        rb"%[0-9a-fA-F]{2}", lambda found: found[0].upper(), value
-    ),
+    escaped=lambda self, value: re.sub(rb"%[0-9a-fA-F]{2}", lambda found: found[0].upper(), value),
 )
 _without(
     "8 bytes that are not UTF-8 are encoded one by one",
-    escaped=lambda self, value: Reference.escaped(
-        self, value.decode(errors="ignore").encode()
-    ),
+    escaped=lambda self, value: Reference.escaped(self, value.decode(errors="ignore").encode()),
 )
 _without(
     "8 an empty rule is ignored",
@@ -271,9 +268,9 @@ _without(
 )
 _without(
     "8 a query without a path starts with a slash",
-    path=lambda self, url: Reference.path(self, url)
-    if re.match(r"(//|[^/?;]*://)?[^/?;]*/", url)
-    else b"",
+    path=lambda self, url: (
+        Reference.path(self, url) if re.match(r"(//|[^/?;]*://)?[^/?;]*/", url) else b""
+    ),
 )
 _without(
     "8 the fragment is not compared",

@@ -8,7 +8,7 @@ constant of its own, so that `leniencies.py` can take it away.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 USER_AGENT, ALLOW, DISALLOW, SITEMAP = "user-agent", "allow", "disallow", "sitemap"
 
@@ -29,7 +29,7 @@ class Reference:
     LINE_END = rb"\r\n|\r|\n"
     MAX_LINE = 16_663
     SPACE = b" \t\v\f"
-    FIELDS: dict[str, tuple[str, ...]] = {
+    FIELDS: ClassVar[dict[str, tuple[str, ...]]] = {
         USER_AGENT: ("user-agent", "useragent", "user agent"),
         ALLOW: ("allow",),
         DISALLOW: ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"),

@@ -41,9 +41,7 @@ line_ends = st.sampled_from(LINE_ENDS)
 
 _parts = st.lists(st.sampled_from(PATH_PARTS), max_size=4).map("".join)
 values = st.builds("".join, st.tuples(st.sampled_from(["/"] * 6 + ["*", ""]), _parts))
-rule_lines = st.builds(
-    "{}: {}".format, st.sampled_from(["Allow", "Disallow", "disalow"]), values
-)
+rule_lines = st.builds("{}: {}".format, st.sampled_from(["Allow", "Disallow", "disalow"]), values)
 
 
 def _fields_value(field: str) -> st.SearchStrategy[str]:

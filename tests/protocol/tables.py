@@ -18,9 +18,7 @@ rfc9309 = pytest.mark.rfc9309
 google_only = pytest.mark.google_only
 
 
-def rows(
-    section: str, table: Iterable[tuple[Any, ...]], *marks: pytest.MarkDecorator
-) -> list[Any]:
+def rows(section: str, table: Iterable[tuple[Any, ...]], *marks: pytest.MarkDecorator) -> list[Any]:
     """Make a table into parameters of a test. The last column is the reason for the row: it and
     the *section* of REP.md become the row's id."""
     return [pytest.param(*row[:-1], id=f"{section}: {row[-1]}", marks=marks) for row in table]

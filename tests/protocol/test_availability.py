@@ -85,7 +85,19 @@ def test_only_5xx_can_be_a_soft_404(status: int, outcome: Outcome) -> None:
     assert outcome_of(status, NOT_FOUND[0][0]) is outcome
 
 
-PIECES = [b"<title>", b"</title>", b"<h1", b">", b"</h1>", b"404", b"not", b" ", b"found", b"<", b"x"]
+PIECES = [
+    b"<title>",
+    b"</title>",
+    b"<h1",
+    b">",
+    b"</h1>",
+    b"404",
+    b"not",
+    b" ",
+    b"found",
+    b"<",
+    b"x",
+]
 
 
 @given(
@@ -97,7 +109,9 @@ def test_any_answer_has_an_outcome(status: int, body: bytes, soft_404: bool) -> 
     assert isinstance(outcome_of(status, body, soft_404=soft_404), Outcome)
 
 
-@pytest.mark.parametrize("piece", [b"<title", b"<title>", b"<h1", b"<h1>", b"<h1><b", b"<", b"not "])
+@pytest.mark.parametrize(
+    "piece", [b"<title", b"<title>", b"<h1", b"<h1>", b"<h1><b", b"<", b"not "]
+)
 def test_a_hostile_page_is_read_quickly(piece: bytes) -> None:
     """Headings that never end: this would take minutes were it quadratic."""
     assert outcome_of(503, piece * (512_000 // len(piece))) is Outcome.UNREACHABLE

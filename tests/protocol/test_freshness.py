@@ -62,9 +62,7 @@ def test_fresh_seconds(cache_control: str | None, age: str | None, seconds: floa
 
 
 PIECES = ["max-age", "no-store", "s-maxage", "=", '"', ",", " ", "0", "600", "9" * 25, "-", "x"]
-headers = st.one_of(
-    st.none(), any_text, st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
-)
+headers = st.one_of(st.none(), any_text, st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
 
 
 @given(headers, headers)
@@ -145,9 +143,7 @@ LOWER_BOUND = [
 
 
 @pytest.mark.parametrize(("attempts", "asked", "seconds"), rows("4", LOWER_BOUND))
-def test_retry_after_is_a_lower_bound(
-    attempts: int, asked: float | None, seconds: float
-) -> None:
+def test_retry_after_is_a_lower_bound(attempts: int, asked: float | None, seconds: float) -> None:
     assert wait(attempts, jitter=0.0, retry_after=asked) == seconds
     assert wait(attempts, jitter=0.999, retry_after=asked) >= min(asked or 0.0, 600.0)
 

@@ -88,9 +88,7 @@ def test_split_groups_equal_one_big_group(
     first, second = (RobotsTxt.parse("\n".join(lines).encode()) for lines in (split, big))
     for url in data.draw(st.lists(urls("\n".join(big).encode()), min_size=1, max_size=5)):
         for agent in ("foo", "bar"):
-            assert without_line(first.decide(url, agent)) == without_line(
-                second.decide(url, agent)
-            )
+            assert without_line(first.decide(url, agent)) == without_line(second.decide(url, agent))
 
 
 @given(

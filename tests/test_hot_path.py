@@ -1,0 +1,168 @@
+"""DESIGN.md, "The hot path is one dictionary look-up and one match": a request whose origin is
+known and fresh suspends nothing, and no URL is taken apart again for it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import urllib.parse
+from typing import Any
+
+import pytest
+from scrapy import Request
+
+from scrapy_rep import RepMiddleware
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol import Origin, RobotsTxt
+from tests.crawling import ListSpider, crawl
+from tests.servers import Sites
+from tests.steps import Clock
+
+RULES = "User-agent: *\nDisallow: /private\nDisallow: /*?secret=\n"
+
+
+class Probe(ListSpider):
+    """Asks the middleware by itself, from within the crawl: what comes back at once for a URL?"""
+
+    def __init__(self, warm: list[str], asked: list[Request], **kwargs: Any) -> None:
+        super().__init__(requests=warm, **kwargs)
+        self.asked = asked
+        self.answers: list[Any] = []
+        self.left = len(warm)
+
+    def parse(self, response: Any, **kwargs: Any) -> None:
+        self.after_each()
+
+    def failed(self, failure: Any) -> None:
+        self.after_each()
+
+    def after_each(self) -> None:
+        self.left -= 1
+        if not self.left:
+            middleware = self.crawler.get_downloader_middleware(RepMiddleware)
+            with pytest.MonkeyPatch.context() as patch:
+                forbid_the_long_way(patch)
+                self.answers = [ask(middleware, request) for request in self.asked]
+
+
+def ask(middleware: Any, request: Request) -> Any:
+    try:
+        return middleware.process_request(request)
+    except (RobotsDisallowed, RobotsUnreachable) as error:
+        return type(error)
+
+
+class LongWay(BaseException):
+    """Nothing may catch it."""
+
+
+def forbid_the_long_way(patch: pytest.MonkeyPatch) -> None:
+    """What the hot path has no need for raises."""
+
+    def raiser(*args: Any, **kwargs: Any) -> Any:
+        raise LongWay
+
+    patch.setattr(Origin, "from_url", raiser)
+    patch.setattr(RobotsTxt, "parse", raiser)
+    taking_apart = ("urlsplit", "urlparse", "urljoin", "urlparse_cached", "safe_url_string")
+    for name, module in list(sys.modules.items()):
+        if module is urllib.parse or name.split(".")[0] in ("scrapy_rep", "scrapy", "w3lib"):
+            for function in taking_apart:
+                if function in vars(module):  # hasattr() would call a deprecated one
+                    patch.setattr(module, function, raiser)
+
+
+async def answers(
+    warm: list[str], asked: list[str | Request], settings: dict[str, Any] | None = None
+) -> list[Any]:
+    requests = [Request(one) if isinstance(one, str) else one for one in asked]
+    result = await crawl(Probe, settings, warm=warm, asked=requests)
+    result.assert_clean()
+    assert isinstance(result.spider, Probe)
+    assert len(result.spider.answers) == len(asked)
+    return result.spider.answers
+
+
+async def test_known_and_fresh(sites: Sites) -> None:
+    rules, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
+    header = {"User-Agent": "foobot/1.0"}
+    # The long way is taken once for each spelling of an origin, to learn it.
+    warm = [site.url(f"/{number}") for number in range(2) for site in (rules, missing, busy)]
+    got = await answers(
+        warm,
+        [
+            rules.url("/x"),
+            rules.url("/"),
+            rules.url("/x?y=1#z"),
+            rules.url("/k\u00e4se%2f"),
+            Request(rules.url("/x"), headers=header, meta={"x": 1}),
+            rules.url("/private/1"),
+            rules.url("/x?secret=1"),
+            missing.url("/private"),
+            busy.url("/x"),
+        ],
+        {"CONCURRENT_REQUESTS": 1},
+    )
+    assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable]
+
+
+async def test_requests_that_the_protocol_does_not_concern(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow: /")
+    got = await answers(
+        [site.url("/x")],
+        [
+            Request(site.url("/x"), meta={"dont_obey_robotstxt": True}),
+            "data:text/plain,x",
+            "file:///etc/hostname",
+            "s3://bucket/key",
+            "about:blank",
+        ],
+    )
+    assert got == [None] * 5
+
+
+async def test_unknown_and_stale_are_asked_for(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way round: this test would see a coroutine."""
+    clock = Clock().install(monkeypatch)
+    site, other = sites.add(robots=RULES), sites.add(robots=RULES)
+    seen: list[Any] = []
+
+    class StaleProbe(ListSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> None:
+            middleware = self.crawler.get_downloader_middleware(RepMiddleware)
+            assert middleware is not None
+            process: Any = middleware.process_request
+            assert process(Request(site.url("/y"))) is None
+            clock.now += 86401
+            for url in (site.url("/y"), other.url("/y")):
+                coroutine = process(Request(url))
+                assert inspect.iscoroutine(coroutine)
+                seen.append(await coroutine)
+            seen.append(process(Request(site.url("/y"))))
+            clock.now += 86399
+            seen.append(process(Request(site.url("/y"))))
+
+    result = await crawl(StaleProbe, requests=[site.url("/x")])
+    assert seen == [None] * 4
+    assert [one.count("/robots.txt") for one in (site, other)] == [2, 1]
+    result.assert_clean()
+
+
+async def test_time_per_request_does_not_grow_with_the_file(sites: Sites) -> None:
+    """Rules are prepared once for a group, not for each request: counted, not timed."""
+    site = sites.add(robots=RULES + "".join(f"Disallow: /{n}/x\n" for n in range(2000)))
+    prepared: list[Any] = []
+    original = RobotsTxt._prepare
+
+    def counting(self: RobotsTxt, token: str) -> Any:
+        prepared.append(token)
+        return original(self, token)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RobotsTxt, "_prepare", counting)
+        result = await crawl([site.url(f"/{number}/x") for number in range(30)])
+    assert result.stat("robotstxt/forbidden") == 30
+    assert prepared == ["*"]
+    result.assert_clean()

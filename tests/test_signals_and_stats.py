@@ -1,0 +1,241 @@
+"""DESIGN.md, "Exceptions, signals, stats, meta": what a project sees of all this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy import signals as scrapy_signals
+from scrapy.exceptions import DownloadConnectionRefusedError, IgnoreRequest
+
+from scrapy_rep import signals
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule
+from scrapy_rep.protocol.availability import Outcome
+from tests.behaviours import redirect
+from tests.crawling import CrawlResult, ListSpider, crawl
+from tests.servers import Sites
+from tests.steps import StepSpider
+from tests.test_status_table import Resolved
+
+RULES = "User-agent: *\nDisallow: /private\nCrawl-delay: 3\n"
+
+
+def stats_of(result: CrawlResult, *prefixes: str) -> dict[str, Any]:
+    return {name: value for name, value in result.stats.items() if name.startswith(prefixes)}
+
+
+# -- stats -----------------------------------------------------------------------------------
+
+
+async def test_all_stats_of_a_crawl(sites: Sites) -> None:
+    rules, missing, busy = sites.add(), sites.add(robots=404), sites.add(robots=503)
+    rules.set("/robots.txt", f"{RULES}Sitemap: {rules.url('/map.xml')}")
+    moved = sites.add(robots=redirect(rules.url("/rules")))
+    rules.set("/rules", RULES)
+    steps = [site.url(path) for site in (rules, missing, busy) for path in ("/private", "/x", "/y")]
+    steps += [moved.url("/private"), sites.refused() + "/x", "http://:80/x"]
+    result = await crawl(StepSpider, steps=steps)
+    assert stats_of(result, "rep/", "robotstxt/") == {
+        "robotstxt/request_count": 5,  # a robots.txt that moved counts once, as the built-in counts
+        "robotstxt/response_count": 4,
+        "robotstxt/response_status_count/200": 2,
+        "robotstxt/response_status_count/404": 1,
+        "robotstxt/response_status_count/503": 1,
+        f"robotstxt/exception_count/{DownloadConnectionRefusedError}": 1,
+        "robotstxt/forbidden": 2,
+        "rep/outcome/rules": 2,
+        "rep/outcome/missing": 1,
+        "rep/outcome/unreachable": 2,
+        "rep/cache/miss": 5,
+        "rep/cache/hit": 6,
+        "rep/unreachable/dropped": 4,
+        "rep/invalid_url": 1,
+        "rep/sitemaps/found": 1,
+    }
+    result.assert_clean()
+
+
+async def test_stats_where_the_unreachable_may_pass(sites: Sites) -> None:
+    site = sites.add(robots=503)
+    result = await crawl(
+        StepSpider, {"REP_UNREACHABLE": "allow"}, steps=[site.url("/x"), site.url("/y")]
+    )
+    assert stats_of(result, "rep/", "robotstxt/") == {
+        "robotstxt/request_count": 1,
+        "robotstxt/response_count": 1,
+        "robotstxt/response_status_count/503": 1,
+        "rep/outcome/unreachable": 1,
+        "rep/cache/miss": 1,
+        "rep/cache/hit": 1,
+        "rep/unreachable/allowed": 2,
+    }
+    result.assert_clean()
+
+
+async def test_stats_are_those_of_the_built_in_middleware(sites: Sites) -> None:
+    """Same names, same meaning: dashboards go on working."""
+    rules, missing = sites.add(robots=RULES), sites.add(robots=404)
+    moved = sites.add(robots=redirect(rules.url("/robots.txt")))
+    steps = [site.url(path) for site in (rules, missing, moved) for path in ("/private", "/x")]
+    steps += [sites.refused() + "/x"]
+    ours = await crawl(StepSpider, steps=steps)
+    settings = {"ADDONS": {}, "ROBOTSTXT_OBEY": True, "RETRY_ENABLED": False}
+    theirs = await crawl(StepSpider, settings, steps=steps)
+    assert stats_of(ours, "robotstxt/") == stats_of(theirs, "robotstxt/")
+    assert len(stats_of(ours, "robotstxt/")) == 6
+    assert stats_of(theirs, "rep/") == {}
+
+
+# -- signals ---------------------------------------------------------------------------------
+
+
+async def test_robots_resolved(sites: Sites) -> None:
+    plain, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
+    moved = sites.add(robots=redirect("/here"), pages={"/here": RULES})
+    dead = sites.refused()
+    resolved = Resolved()
+    roots = [site.url("") for site in (plain, missing, busy, moved)] + [dead]
+    result = await crawl(
+        StepSpider,
+        steps=[f"{root}/x" for root in roots],
+        signal_handlers=resolved.handlers,
+    )
+    robots = [one.pop("robots") for one in resolved.all]
+    assert [isinstance(one, RobotsTxt) for one in robots] == [True, False, False, True, False]
+    assert robots[1:3] == [None, None]
+    assert not robots[0].allowed(plain.url("/private"), "testbot")
+
+    errors = [one.pop("error") for one in resolved.all]
+    assert errors[:4] == [None] * 4
+    assert isinstance(errors[4], str)
+    assert errors[4]
+
+    def expected(root: str, outcome: Outcome, status: int | None, **other: Any) -> dict[str, Any]:
+        return {
+            "origin": Origin.from_url(root),
+            "outcome": outcome,
+            "status": status,
+            "url": f"{root}/robots.txt",
+            "hops": 0,
+            "attempts": 0,
+            "spider": result.spider,
+            **other,
+        }
+
+    got = [{k: v for k, v in one.items() if k not in ("signal", "sender")} for one in resolved.all]
+    assert got == [
+        expected(roots[0], Outcome.RULES, 200),
+        expected(roots[1], Outcome.MISSING, 404),
+        expected(roots[2], Outcome.UNREACHABLE, 503, attempts=1),
+        expected(roots[3], Outcome.RULES, 200, url=moved.url("/here"), hops=1),
+        expected(roots[4], Outcome.UNREACHABLE, None, attempts=1),
+    ]
+    result.assert_clean()
+
+
+async def test_handlers_may_be_coroutines_and_come_before_the_decision(sites: Sites) -> None:
+    site, order = sites.add(robots=RULES), []
+
+    class NotingSpider(ListSpider):
+        def failed(self, failure: Any) -> None:
+            order.append("decided")
+
+    async def on_resolved(origin: Origin) -> None:
+        order.append("resolved")
+
+    await crawl(
+        NotingSpider,
+        requests=[site.url("/private")],
+        signal_handlers={signals.robots_resolved: on_resolved},
+    )
+    assert order == ["resolved", "decided"]
+
+
+@pytest.mark.parametrize("name", ["robots_resolved", "sitemap_discovered"])
+async def test_a_handler_that_raises_does_no_harm(sites: Sites, name: str) -> None:
+    site = sites.add()
+    site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}")
+
+    def broken(**kwargs: Any) -> None:
+        raise ZeroDivisionError
+
+    result = await crawl(
+        [site.url("/private"), site.url("/x")],
+        signal_handlers={getattr(signals, name): broken},
+    )
+    assert result.responses == {site.url("/x"): 200}
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.log.count("Error caught on signal handler") == 1
+
+
+@pytest.mark.skipif(not hasattr(scrapy_signals, "robots_parsed"), reason="older Scrapy")
+async def test_robots_parsed(sites: Sites) -> None:
+    """Scrapy's own signal, as its own middleware sends it: once a file that was parsed."""
+    site, others = sites.add(robots=RULES), [sites.add(robots=404), sites.add(robots=503)]
+    got: list[Any] = []
+
+    def on_parsed(robotparser: Any, request: Request) -> None:
+        got.append((robotparser, request))
+
+    first = site.url("/x")
+    result = await crawl(
+        StepSpider,
+        steps=[first, site.url("/y"), *(other.url("/x") for other in others)],
+        signal_handlers={scrapy_signals.robots_parsed: on_parsed},
+    )
+    [(parser, request)] = got
+    assert request.url == first
+    assert parser.crawl_delay("testbot") == 3.0
+    assert parser.allowed(site.url("/x"), "testbot")
+    assert not parser.allowed(site.url("/private").encode(), b"testbot/1.0")
+    result.assert_clean()
+
+
+# -- exceptions and the log ------------------------------------------------------------------
+
+
+async def test_disallowed(sites: Sites) -> None:
+    rules = "# 1\nUser-agent: other\nDisallow:\n\nUser-agent: *\nAllow: /\nDisallow: /a*z$\n"
+    site = sites.add(robots=rules)
+    result = await crawl(site.url("/abcz"))
+    error = result.failure(site.url("/abcz"))
+    assert isinstance(error, IgnoreRequest)
+    assert isinstance(error, RobotsDisallowed)
+    assert error.origin == Origin.from_url(site.url())
+    assert error.decision == Decision(False, Rule(7, "/a*z$", False), "*")
+    message = "Forbidden by robots.txt (line 7: Disallow: /a*z$, group *)"
+    assert str(error) == message
+    [record] = [one for one in result.records if one.getMessage().startswith("Forbidden")]
+    assert record.getMessage() == f"{message}: <GET {site.url('/abcz')}>"
+    assert (record.levelname, record.spider) == ("DEBUG", result.spider)  # type: ignore[attr-defined]
+    result.assert_clean()
+
+
+async def test_disallowed_for_a_named_agent(sites: Sites) -> None:
+    """The group is named as the crawler names itself."""
+    site = sites.add(robots="User-agent: TESTBOT\nDisallow: /k\u00e4se")
+    result = await crawl(site.url("/k\u00e4se/1"))
+    [(_, error)] = result.spider.errors
+    assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /k\u00e4se, group testbot)"
+    result.assert_clean()
+
+
+async def test_unreachable(sites: Sites) -> None:
+    site = sites.add(robots=503)
+    result = await crawl(StepSpider, steps=[site.url("/x"), site.url("/y")])
+    for (request, error), path in zip(result.spider.errors, ("/x", "/y"), strict=True):
+        assert isinstance(error, IgnoreRequest)
+        assert isinstance(error, RobotsUnreachable)
+        assert request.url == site.url(path)
+        assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
+        assert (error.reason, error.attempts) == ("HTTP status 503", 1)
+        assert str(error) == "robots.txt unreachable: HTTP status 503"
+        line = f"DEBUG Dropped, {error}: <GET {site.url(path)}>"
+        assert result.log.count(line) == 1
+    # The first failure of a row is news.
+    news = f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP status 503); "
+    assert result.log.count(news) == 1
+    assert "ERROR" not in result.log
+    result.assert_clean()
