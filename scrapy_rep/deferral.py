@@ -1,12 +1,8 @@
 """Requests whose robots.txt can't be had are held, and come back when an answer does
 (REP.md section 4; DESIGN.md, "Why it is cut so").
 
-How a request is held, with documented API alone: `process_request` returns it, the engine hands it
-to `crawl()`, and the handler of `request_scheduled` here keeps it and raises `IgnoreRequest`. It
-is out of the downloader then, and no errback was called. Release is `engine.crawl()`.
-
-What is returned to a direct download (a media pipeline's, say) comes back to `process_request`
-instead: that is how the two are told apart.
+`catch.py` takes them out of the downloader, `holds.py` keeps them, `alarm.py` tells when an origin
+is to be asked again, `release.py` hands them back to the scheduler. Here these meet.
 """
 
 from __future__ import annotations
@@ -14,18 +10,19 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
 from scrapy.core.scheduler import Scheduler
-from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.alarm import Alarm
+from scrapy_rep.catch import Catcher
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
+from scrapy_rep.lines import Line
 from scrapy_rep.protocol import Origin
 from scrapy_rep.release import Job, Releases
 
@@ -41,22 +38,6 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)
-
-
-class Line:
-    """The requests of one origin that stand in line. Times are those of the running crawl."""
-
-    __slots__ = ("announced", "began", "count", "deadline", "origin", "retry_at")
-
-    def __init__(self, origin: Origin, began: float) -> None:
-        self.origin = origin
-        self.began = began
-        self.count = 0
-        self.announced = False
-        self.deadline = math.inf
-        """When the one that was held first is given up."""
-        self.retry_at = math.inf
-        """When robots.txt is asked for again."""
 
 
 class Deferral:
@@ -87,7 +68,7 @@ class Deferral:
         self._lines: dict[str, Line] = {}
         self._total = 0
         self._number = 0
-        self._returned: WeakKeyDictionary[Request, bool] = WeakKeyDictionary()
+        self._catcher = Catcher(crawler, self._caught)
         self._started = time.monotonic()
         self._warned = False
         self.closing = False
@@ -121,20 +102,11 @@ class Deferral:
 
     def hand_over(self, request: Request) -> Request:
         """Return *request* as `process_request` has to return it, to have it held."""
-        self._returned[request] = request.dont_filter
-        # It has passed the offsite and the dupe filter, which shall not see it again.
-        request.dont_filter = True
-        self._listen()
-        return request
+        return self._catcher.hand_over(request)
 
     def came_back(self, request: Request) -> bool:
-        """Whether *request*, returned to be held, is here again: it is a direct download."""
-        dont_filter = self._returned.pop(request, None) if self._returned else None
-        if dont_filter is None:
-            return False
-        request.dont_filter = dont_filter
-        self._listen()
-        return True
+        """Whether *request*, handed over, is here again: it is a direct download."""
+        return self._catcher.came_back(request)
 
     def arrive(self, request: Request) -> None:
         """Take a released request back, see :meth:`Releases.arrive`."""
@@ -153,18 +125,8 @@ class Deferral:
 
     # Holding
 
-    def _listen(self) -> None:
-        """Hear of scheduled requests only while one may be ours: a handler costs each request of
-        a crawl some microseconds."""
-        crawler_signals = self._crawler.signals
-        change = crawler_signals.connect if self._returned else crawler_signals.disconnect
-        change(self._request_scheduled, scrapy_signals.request_scheduled)
-
-    def _request_scheduled(self, request: Request, **_: Any) -> None:
-        dont_filter = self._returned.pop(request, None)
-        self._listen()
-        if dont_filter is None:
-            return
+    def _caught(self, request: Request, dont_filter: bool) -> bool:
+        """Hold *request*; False: it goes to the scheduler instead."""
         origin = Origin.from_url(request.url)
         known = self._cache.get(origin)
         self._number += 1
@@ -181,14 +143,14 @@ class Deferral:
         else:
             # The answer came meanwhile, or the scheduler is where it is safe: on to it.
             self._releases.mark(held)
-            return
-        raise IgnoreRequest("held until its robots.txt is had")
+            return False
+        return True
 
     def _add(self, origin: Origin, held: Held, known: Known | None) -> None:
         key = str(origin)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = Line(origin, self._now())
+            line = self._lines[key] = Line(origin, self._now(), self._crawler.spider)
             self._cache.pin(origin)
         self._hold.add(key, held)
         line.count += 1
@@ -198,7 +160,7 @@ class Deferral:
             self._wait_for(line, known)
         flight = self._flights.get(origin)
         if flight is not None and flight.left_of(self._settings.defer_grace) <= 0:
-            self._announce(line)
+            line.announce()
         self._set_alarm(line)
         self._stats.inc_value("rep/deferred")
         self._crawler.signals.send_catch_log(
@@ -238,12 +200,7 @@ class Deferral:
 
     def _wait_for(self, line: Line, known: Known) -> None:
         line.retry_at = self._now() + known.entry.next_attempt_at - self._clock()
-        self._announce(line)
-
-    def _announce(self, line: Line) -> None:
-        if not line.announced:
-            line.announced = True
-            self._log(line, "Requests of %(origin)s are held until its robots.txt can be had")
+        line.announce()
 
     def _set_alarm(self, line: Line) -> None:
         self._alarm.set(str(line.origin), min(line.deadline, line.retry_at))
@@ -282,8 +239,11 @@ class Deferral:
 
     def _finished(self, job: Job[Line]) -> None:
         line, key = job.line, str(job.origin)
-        if job.count and (line.announced or job.given_up):
-            self._log_end(job)
+        if job.count and job.given_up:
+            kept = isinstance(self._hold, DiskHold)
+            line.log_given_up(job.count, self._now(), job.given_up, kept)
+        elif job.count and line.announced:
+            line.log_released(job.count, self._now())
         oldest = self._hold.oldest(key)
         if oldest is not None:
             line.deadline = oldest + self._settings.defer_max_wait
@@ -294,27 +254,6 @@ class Deferral:
             self._cache.unpin(line.origin)
             # Nobody is left who wants to know: the crawl need not wait for the answer.
             self._flights.abandon(line.origin)
-
-    def _log_end(self, job: Job[Line]) -> None:
-        seconds = self._now() - job.line.began
-        values: dict[str, Any] = {"count": job.count, "seconds": seconds}
-        if job.given_up is None:
-            message = "%(count)d requests of %(origin)s released, held for up to %(seconds).1f s"
-        else:
-            kept = isinstance(self._hold, DiskHold)
-            values["reason"], values["attempts"] = job.given_up
-            message = (
-                "%(count)d requests of %(origin)s given up after %(seconds).1f s: %(reason)s "
-                "(robots.txt asked for %(attempts)d times)"
-            ) + ("; they are kept for the next run with this JOBDIR" if kept else "")
-        self._log(job.line, message, values)
-
-    def _log(self, line: Line, message: str, values: dict[str, Any] | None = None) -> None:
-        logger.info(
-            message,
-            {"origin": line.origin, **(values or {})},
-            extra={"spider": self._crawler.spider},
-        )
 
     # The crawl's beginning and end
 
@@ -329,7 +268,7 @@ class Deferral:
         self._number, ran = hold.last()
         self._started = time.monotonic() - ran
         for key, count in hold.recover(self._now()):
-            line = self._lines[key] = Line(Origin.from_url(key), self._now())
+            line = self._lines[key] = Line(Origin.from_url(key), self._now(), self._crawler.spider)
             line.count = count
             line.announced = True
             line.retry_at = self._now()

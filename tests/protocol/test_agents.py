@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.agents import is_token, product_token
 from tests.protocol.strategies import any_text
 from tests.protocol.tables import rfc9309, rows
@@ -43,11 +42,6 @@ def test_token(token: str) -> None:
 @pytest.mark.parametrize("token", rows("7", NOT_VALID))
 def test_no_token(token: str) -> None:
     assert not is_token(token)
-
-
-def test_only_ascii_letters_have_a_case() -> None:
-    """The Kelvin sign's small letter is a k."""
-    assert RobotsTxt.parse(b"User-agent: k\nDisallow: /").allowed("/", "\u212a")
 
 
 SAFARI = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"

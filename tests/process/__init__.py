@@ -1,0 +1,198 @@
+"""Crawls in processes of their own, which a test can watch, stop and kill.
+
+    crawl = Crawl(tmp_path, urls, {"JOBDIR": jobdir}, reactor="select")
+    crawl.wait_for("deferred", 60)
+    crawl.kill()
+
+What happens in the crawl is written to a file by `tests.process.recorder`; `crawl.urls("page")`
+are the URLs of those events. The reactor is the child's, so these tests are run in one mode of
+the test run only: mark them with `ONCE`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import scrapy
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
+
+import scrapy_rep
+
+HERE = Path(__file__).resolve().parent
+SPIDER = HERE / "pages_spider.py"
+
+ONCE = pytest.mark.skipif(
+    not (is_reactor_installed() and is_asyncio_reactor_installed()),
+    reason="crawls in processes of their own choose the reactor: run with --reactor=asyncio",
+)
+
+REACTORS: dict[str, dict[str, Any]] = {
+    "asyncio": {},
+    "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
+    "none": {"TWISTED_REACTOR_ENABLED": False},
+}
+
+SETTINGS: dict[str, Any] = {
+    "ADDONS": {"scrapy_rep.Addon": 300},
+    "EXTENSIONS": {"tests.process.recorder.Recorder": 0},
+    "USER_AGENT": "testbot/1.0",
+    "REP_DEFER_GRACE": 0.05,
+    "REP_RETRY_DELAY": 0.1,
+    "REP_RETRY_MAX_DELAY": 0.2,
+    "REP_DOWNLOAD_TIMEOUT": 30,
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+}
+
+# For whatever should take a second: other tests may run on the same machine.
+PATIENCE = 60.0
+
+
+class Event(NamedTuple):
+    kind: str
+    url: str
+    detail: str
+
+
+def command(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[str]:
+    """`scrapy ...` in this Python, with settings as `-s` gives them."""
+    line = [sys.executable, "-m", "scrapy", *arguments]
+    for name, value in (settings or {}).items():
+        line += ["-s", f"{name}={json.dumps(value) if isinstance(value, dict) else value}"]
+    return line
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The child imports the same scrapy_rep as this process, and `tests`."""
+    paths = [str(HERE.parent.parent), str(Path(scrapy_rep.__file__).parent.parent)]
+    if inherited := os.environ.get("PYTHONPATH"):
+        paths.append(inherited)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
+
+
+class Crawl:
+    """One run of a spider. Starts at once."""
+
+    def __init__(
+        self,
+        folder: Path,
+        urls: Iterable[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        *,
+        reactor: str = "asyncio",
+        ends: str = "",
+        spider: Path = SPIDER,
+        **arguments: str,
+    ) -> None:
+        """:param folder: made if it isn't there; the run's files are put there, under new names
+        :param ends: see `tests.process.recorder`
+        :param arguments: the spider's
+        """
+        folder.mkdir(exist_ok=True)
+        number = len(list(folder.glob("*.log")))
+        self._events = folder / f"{number}.events"
+        self._log = folder / f"{number}.log"
+        wanted = folder / f"{number}.urls"
+        wanted.write_text("\n".join(urls))
+        line = command(
+            "runspider",
+            str(spider),
+            *("-a", f"urls={wanted}"),
+            *(part for item in arguments.items() for part in ("-a", "=".join(item))),
+            settings={**SETTINGS, **REACTORS[reactor], **(settings or {})},
+        )
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                line,
+                cwd=folder,
+                env=environment(CRAWL_EVENTS=str(self._events), CRAWL_ENDS=ends),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    # What happened
+
+    @property
+    def events(self) -> list[Event]:
+        """All that happened so far."""
+        if not self._events.exists():
+            return []
+        lines = self._events.read_text().split("\n")[:-1]
+        return [Event(*line.split("\t")) for line in lines]
+
+    def of(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]
+
+    def urls(self, kind: str) -> list[str]:
+        return [event.url for event in self.of(kind)]
+
+    @property
+    def stats(self) -> dict[str, str]:
+        return {event.url: event.detail for event in self.of("stat")}
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was closed; None if it was not, or not in order."""
+        closed = self.of("closed")
+        return closed[0].detail if closed else None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def assert_clean(self) -> None:
+        assert "Traceback" not in self.log, self.log
+        assert " ERROR: " not in self.log, self.log
+
+    # What to do
+
+    def wait_for(self, kind: str, count: int = 1, *, timeout: float = PATIENCE) -> None:
+        """Return when there were `count` events of that kind, or the process has ended."""
+        self.wait_until(lambda: len(self.of(kind)) >= count, f"{count} times {kind}", timeout)
+
+    def wait_until(self, happened: Any, what: str, timeout: float = PATIENCE) -> None:
+        """Return when `happened()` is true, or the process has ended."""
+        until = time.monotonic() + timeout
+        while not happened() and self._process.poll() is None:
+            if time.monotonic() > until:
+                self.kill()
+                pytest.fail(f"waited {timeout} s for {what}:\n{self.log}")
+            time.sleep(0.005)
+
+    def kill(self) -> None:
+        """`kill -9`"""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def interrupt(self) -> None:
+        """Ctrl-C"""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def join(self, timeout: float = PATIENCE) -> Crawl:
+        """Wait until it has ended."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            pytest.fail(f"did not end within {timeout} s:\n{self.log}")
+        return self
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        self.kill()
+
+
+def scrapy_version() -> tuple[int, ...]:
+    return tuple(scrapy.version_info[:2])
