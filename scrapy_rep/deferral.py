@@ -234,16 +234,17 @@ class Deferral:
         self._releases.add(Job(line, line.origin, self._number, before, given_up))
 
     def _sent(self, job: Job[Line], count: int) -> None:
-        job.line.count -= count
+        line = job.line
+        line.count -= count
+        if job.given_up:
+            line.given_up += count
+            line.why = job.given_up
+        else:
+            line.released += count
         self._gauge(-count)
 
     def _finished(self, job: Job[Line]) -> None:
         line, key = job.line, str(job.origin)
-        if job.count and job.given_up:
-            kept = isinstance(self._hold, DiskHold)
-            line.log_given_up(job.count, self._now(), job.given_up, kept)
-        elif job.count and line.announced:
-            line.log_released(job.count, self._now())
         oldest = self._hold.oldest(key)
         if oldest is not None:
             line.deadline = oldest + self._settings.defer_max_wait
@@ -251,6 +252,7 @@ class Deferral:
         elif self._lines.get(key) is line:
             self._gauge(-line.count)  # what couldn't be read from disk
             del self._lines[key]
+            line.log_end(self._now(), kept=isinstance(self._hold, DiskHold))
             self._cache.unpin(line.origin)
             # Nobody is left who wants to know: the crawl need not wait for the answer.
             self._flights.abandon(line.origin)

@@ -17,7 +17,18 @@ logger = logging.getLogger(__name__)
 class Line:
     """The held requests of one origin. Times are in seconds on the clock of the running crawl."""
 
-    __slots__ = ("_spider", "announced", "began", "count", "deadline", "origin", "retry_at")
+    __slots__ = (
+        "_spider",
+        "announced",
+        "began",
+        "count",
+        "deadline",
+        "given_up",
+        "origin",
+        "released",
+        "retry_at",
+        "why",
+    )
 
     def __init__(self, origin: Origin, began: float, spider: Spider | None) -> None:
         self.origin = origin
@@ -25,6 +36,10 @@ class Line:
         self.began = began
         self.count = 0
         self.announced = False
+        self.released = 0
+        self.given_up = 0
+        self.why = ("", 0)
+        """Why the last ones were given up, and how often robots.txt was asked for by then."""
         self.deadline = math.inf
         """When the one that was held first is given up."""
         self.retry_at = math.inf
@@ -36,29 +51,29 @@ class Line:
             self.announced = True
             self._log("Requests of %(origin)s are held until its robots.txt can be had")
 
-    def log_released(self, count: int, now: float) -> None:
-        """Log that *count* requests were released."""
-        self._log(
-            "%(count)d requests of %(origin)s released, held for up to %(seconds).1f s",
-            count=count,
-            seconds=now - self.began,
-        )
+    def log_end(self, now: float, kept: bool) -> None:
+        """Log what became of all these requests, now that none is held any more.
 
-    def log_given_up(self, count: int, now: float, why: tuple[str, int], kept: bool) -> None:
-        """Log that *count* requests were given up.
-
-        :param why: the reason, and how often robots.txt was asked for
-        :param kept: whether they are on disk for the next run
+        :param kept: whether those given up are on disk for the next run
         """
-        self._log(
-            "%(count)d requests of %(origin)s given up after %(seconds).1f s: %(reason)s "
-            "(robots.txt asked for %(attempts)d times)%(kept)s",
-            count=count,
-            seconds=now - self.began,
-            reason=why[0],
-            attempts=why[1],
-            kept="; they are kept for the next run with this JOBDIR" if kept else "",
-        )
+        seconds = now - self.began
+        if self.given_up:
+            reason, attempts = self.why
+            self._log(
+                "%(count)d requests of %(origin)s given up after %(seconds).1f s: %(reason)s "
+                "(robots.txt asked for %(attempts)d times)%(kept)s",
+                count=self.given_up,
+                seconds=seconds,
+                reason=reason,
+                attempts=attempts,
+                kept="; they are kept for the next run with this JOBDIR" if kept else "",
+            )
+        if self.released and self.announced:
+            self._log(
+                "%(count)d requests of %(origin)s released after %(seconds).1f s",
+                count=self.released,
+                seconds=seconds,
+            )
 
     def _log(self, message: str, **values: Any) -> None:
         logger.info(message, {"origin": self.origin, **values}, extra={"spider": self._spider})

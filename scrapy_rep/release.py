@@ -55,7 +55,6 @@ class Job(Generic[LineT]):
     """Only those held since no later time."""
     given_up: tuple[str, int] | None
     """Why they are given up (and after how many attempts); None if they are released."""
-    count: int = 0
 
 
 class Releases(Generic[LineT]):
@@ -120,7 +119,6 @@ class Releases(Generic[LineT]):
             self._jobs.popleft()
             self._on_finished(job)
             return
-        job.count += len(taken)
         if job.given_up and isinstance(self.hold, DiskHold):
             self.hold.give_up([held.row for held in taken if held.row is not None])
         assert self._crawler.engine is not None
