@@ -159,8 +159,8 @@ class Deferral:
         if known is not None and known.unreachable:
             self._wait_for(line, known)
         flight = self._flights.get(origin)
-        if flight is not None and flight.left_of(self._settings.defer_grace) <= 0:
-            line.announce()
+        if flight is not None and not line.announced:
+            line.slow_at = self._now() + flight.left_of(self._settings.defer_grace)
         self._set_alarm(line)
         self._stats.inc_value("rep/deferred")
         self._crawler.signals.send_catch_log(
@@ -203,7 +203,7 @@ class Deferral:
         line.announce()
 
     def _set_alarm(self, line: Line) -> None:
-        self._alarm.set(str(line.origin), min(line.deadline, line.retry_at))
+        self._alarm.set(str(line.origin), line.due_at)
 
     def _due(self, key: str) -> None:
         line = self._lines.get(key)
@@ -214,6 +214,9 @@ class Deferral:
             line.deadline = math.inf
             limit = self._settings.defer_max_wait
             self._let_go(line, self._why(line, f"held for {limit:g} s"), before=now - limit)
+        if line.slow_at <= now:
+            line.slow_at = math.inf
+            line.announce()
         if line.retry_at <= now:
             line.retry_at = math.inf
             self._flights.to(line.origin, again=True)

@@ -27,6 +27,7 @@ class Line:
         "origin",
         "released",
         "retry_at",
+        "slow_at",
         "why",
     )
 
@@ -44,6 +45,13 @@ class Line:
         """When the one that was held first is given up."""
         self.retry_at = math.inf
         """When robots.txt is asked for again."""
+        self.slow_at = math.inf
+        """When an answer that has not come is worth a word in the log."""
+
+    @property
+    def due_at(self) -> float:
+        """When something is to be done next."""
+        return min(self.deadline, self.retry_at, self.slow_at)
 
     def announce(self) -> None:
         """Log that requests are being held, once."""
