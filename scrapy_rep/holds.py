@@ -196,11 +196,11 @@ class DiskHold:
 
     def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
         """As :meth:`MemoryHold.take`. What is taken counts as released."""
-        taken = self.memory.take(origin, limit, upto, before)
+        taken: list[Held] = []
         rows = self._db.execute(
             "SELECT id, number, since, request FROM held WHERE origin = ? AND state = ? "
             "AND number <= ? AND since <= ? ORDER BY number LIMIT ?",
-            (origin, HELD, upto, before, limit - len(taken)),
+            (origin, HELD, upto, before, limit),
         ).fetchall()
         for row, number, since, data in rows:
             try:
@@ -215,6 +215,9 @@ class DiskHold:
                 continue
             taken.append(Held(number, since, request.dont_filter, request, row))
         self._mark(RELEASED, [row for row, *_ in rows])
+        # Those in memory have their places between these.
+        last = rows[-1][1] if len(rows) == limit else upto
+        taken += self.memory.take(origin, limit, last, before)
         return sorted(taken, key=lambda held: held.number)
 
     def count(self, origin: str) -> int:

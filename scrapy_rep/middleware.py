@@ -112,12 +112,13 @@ class RepMiddleware:
             return None
         if RELEASED in request.meta:
             self._deferral.arrive(request)
+        direct = self._deferral.came_back(request)
         usual = _USUAL_URL.match(request.url)
         spelling = usual[1] if usual else None
         known = self._spellings.get(spelling) if spelling else None
         if usual and known is not None and self.clock() < known.usable_until:
             self._cache.touch(known)
-            return self._decide(request, known, usual[2])
+            return self._decide(request, known, usual[2], direct)
 
         scheme = request.url.partition(":")[0].lower()
         if scheme not in DEFAULT_PORTS:
@@ -126,12 +127,12 @@ class RepMiddleware:
         path = usual[2] if usual else path_of(request.url)
         known = self._cache.get(origin)
         if known is None:
-            return None if path == _ROBOTS_PATH else self._wait(request, origin, path)
+            return None if path == _ROBOTS_PATH else self._wait(request, origin, path, direct)
         if spelling:
             if len(self._spellings) >= self._max_spellings:
                 self._spellings.clear()
             self._spellings[spelling] = known
-        return self._decide(request, known, path)
+        return self._decide(request, known, path, direct)
 
     def _origin_of(self, request: Request) -> Origin:
         try:
@@ -141,19 +142,23 @@ class RepMiddleware:
             self._stats.inc_value("rep/invalid_url")
             raise RobotsUnreachable(None, f"the URL has no origin: {error}") from None
 
-    def _decide(self, request: Request, known: Known, path: str) -> Request | None:
+    def _decide(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
         """Decide by what is at hand."""
         stale = known.standing is Standing.STALE
         self._stats.inc_value("rep/cache/stale" if stale else "rep/cache/hit")
-        return self._judge(request, known, path)
+        return self._judge(request, known, path, direct)
 
-    async def _wait(self, request: Request, origin: Origin, path: str) -> Request | None:
+    async def _wait(
+        self, request: Request, origin: Origin, path: str, direct: bool
+    ) -> Request | None:
         """Have the robots.txt of *origin* fetched. Wait here for the answer if it is not long in
-        coming, else have *request* held."""
+        coming, else have *request* held.
+
+        :param direct: a direct download, which can't be held
+        """
         asked_before = self._cache.get_any(origin) is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         flight = self._flights.to(origin, request)
-        direct = self._deferral.came_back(request)
         try:
             if direct:
                 with self._engine.extra_slot():
@@ -177,11 +182,9 @@ class RepMiddleware:
             raise RobotsUnreachable(origin, "the crawl is ending") from None
         except CONFIGURATION_ERRORS as error:
             raise RobotsUnreachable(origin, _text_of(error)) from error
-        return self._judge(request, known, path, direct=direct)
+        return self._judge(request, known, path, direct)
 
-    def _judge(
-        self, request: Request, known: Known, path: str, *, direct: bool = False
-    ) -> Request | None:
+    def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
         if path == _ROBOTS_PATH:
             return None
         if known.unreachable:
@@ -203,7 +206,7 @@ class RepMiddleware:
             self._stats.inc_value("rep/unreachable/allowed")
             return None
         entry = known.entry
-        if self._policy == "defer" and not (direct or self._deferral.came_back(request)):
+        if self._policy == "defer" and not direct:
             dead = entry.dead_attempts >= self._dead_tries
             if not dead and not self._deferral.full:
                 return self._deferral.hand_over(request)

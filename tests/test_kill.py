@@ -73,14 +73,9 @@ class Chain:
 
     def at_release(self) -> None:
         self.town.down()
-        count = self.chance.randrange(1, PAGES)
         kind = self.chance.choice(["resolved", "released", "time"])
-        if kind == "time":
-            run = self.start()
-        elif kind == "resolved":  # some time before the last of the held are released
-            run = self.start(ends=f"SIGKILL resolved {self.chance.randrange(20, 40)}")
-        else:
-            run = self.start(ends=f"SIGKILL released {count}")
+        count = self.chance.randrange(1, 1 + len(self.town.sites) if kind == "resolved" else PAGES)
+        run = self.start(ends="" if kind == "time" else f"SIGKILL {kind} {count}")
         run.wait_for("deferred", PAGES)
         self.town.up()
         if kind == "time":

@@ -64,7 +64,7 @@ class Recorder:
             record(self._kinds[signal], request.url, request.meta.get("note", ""))
 
     def _resolved(self, origin: Any, outcome: Any, **_: Any) -> None:
-        record("resolved", str(origin), outcome.value)
+        record("resolved" if outcome.value != "unreachable" else "refused", str(origin))
 
     def _opened(self) -> None:
         record("opened")
