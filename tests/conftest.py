@@ -31,6 +31,10 @@ def without_reactor(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_reactor: cannot work without a Twisted reactor")
+    # Twisted before 22.10, on Python 3.10.
+    config.addinivalue_line(
+        "filterwarnings", r"ignore:currentThread\(\) is deprecated:DeprecationWarning"
+    )
     if without_reactor(config):
         from scrapy.utils.reactorless import install_reactor_import_hook
 

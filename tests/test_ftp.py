@@ -81,7 +81,8 @@ async def test_the_user_of_the_page_is_not_used(ftp: Ftp) -> None:
     """robots.txt is asked for as `anonymous`, whoever fetches the page."""
     site = ftp(RULES)
     meta = {"ftp_user": "alice", "ftp_password": "secret"}
-    await crawl(Request(site.url("/private"), meta=meta))
+    settings = {"FTP_USER": "bob", "FTP_PASSWORD": "secret"}
+    await crawl(Request(site.url("/private"), meta=meta), settings)
     assert [argument for command, argument in site.commands if command == "USER"] == ["anonymous"]
     assert ("PASS", "secret") not in site.commands
 

@@ -85,6 +85,8 @@ async def test_ipv6(sites: Sites) -> None:
         site = sites.add(robots=RULES, host="::1")
     except OSError as error:
         pytest.skip(f"no IPv6 here: {error}")
+    if Request(site.url()).url != site.url():
+        pytest.skip("this w3lib takes the brackets from IPv6 addresses")
     result = await crawl([site.url("/private"), site.url("/public")])
     assert site.url("").startswith("http://[::1]:")
     assert disallowed(result, site.url("/private"))
@@ -206,7 +208,7 @@ async def test_no_url_makes_a_traceback_or_loses_another_request(sites: Sites, c
     requests = []
     for url in _odd(site):
         try:
-            requests.append(Request(url))
+            requests.append(Request(url).replace())
         except ValueError:
             continue  # Scrapy itself refuses it, in the spider
     requests += [Request(site.url("/private")), Request(site.url("/public"))]

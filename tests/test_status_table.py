@@ -6,6 +6,7 @@ and for /public.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from tests.behaviours import (
     Behaviour,
+    after,
     answer,
     chunked,
     hang_up,
@@ -209,6 +211,18 @@ async def test_unreachable_is_let_pass(sites: Sites, row: Row) -> None:
     assert result.stat("robotstxt/request_count") == 1
     assert site.asked_once("/robots.txt")
     result.assert_clean()
+
+
+async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
+    """REP_DOWNLOAD_TIMEOUT, whatever DOWNLOAD_TIMEOUT says, longer or shorter."""
+    silent, slow = sites.add(robots=silence()), sites.add(robots=after(1.0, RULES))
+    began = time.monotonic()
+    result = await crawl(silent.url("/public"), IMPATIENT)
+    assert isinstance(result.failure(silent.url("/public")), RobotsUnreachable)
+    assert 0.5 <= time.monotonic() - began < 5
+    result = await crawl([slow.url("/private"), slow.url("/public")], {"DOWNLOAD_TIMEOUT": 0.5})
+    assert isinstance(result.failure(slow.url("/private")), RobotsDisallowed)
+    assert result.status(slow.url("/public")) == 200
 
 
 @pytest.mark.parametrize("choice", ["drop", "allow"])

@@ -6,50 +6,24 @@ import re
 
 _TOKEN = re.compile(r"[a-zA-Z_-]*")
 
-# A product in a User-Agent header: a name, perhaps of several words, and its version.
-_PRODUCT = re.compile(r"([a-zA-Z][a-zA-Z_-]*)(?=[/;,\s)]|$)")
-_VERSIONED = re.compile(r"([a-zA-Z][a-zA-Z_-]*)/")
 _COMMENT = re.compile(r"\(([^()]*)\)")
 
 # What browsers call themselves, and what crawlers repeat to look like one to servers that
 # care. None of it is a crawler's own name.
-_BROWSER_PRODUCTS = frozenset(
-    [
-        "mozilla",
-        "applewebkit",
-        "khtml",
-        "gecko",
-        "chrome",
-        "chromium",
-        "headlesschrome",
-        "crios",
-        "safari",
-        "version",
-        "mobile",
-        "firefox",
-        "fxios",
-        "edge",
-        "edg",
-        "edga",
-        "edgios",
-        "opera",
-        "opr",
-        "vivaldi",
-        "yabrowser",
-        "samsungbrowser",
-        "ucbrowser",
-        "seamonkey",
-        "trident",
-        "presto",
-        "msie",
-        "like",
-    ]
+# fmt: off
+_BROWSER_WORDS = frozenset(
+    {
+        "mozilla", "applewebkit", "khtml", "gecko", "chrome", "chromium", "headlesschrome",
+        "crios", "safari", "version", "mobile", "firefox", "fxios", "edge", "edg", "edga",
+        "edgios", "opera", "opr", "vivaldi", "yabrowser", "samsungbrowser", "ucbrowser",
+        "seamonkey", "trident", "presto", "msie", "like", "compatible", "build",
+    }
 )
+# fmt: on
 
-# How crawlers' names end or begin, for headers that hide them in a comment without version.
+# How crawlers' names end or begin: for those that give neither version nor address.
 _CRAWLER_NAME = re.compile(
-    r"bot\b|bot[-_]|spider|crawl|scrap|slurp|fetch|archiver|agent|preview|scan|monitor|checker",
-    re.IGNORECASE,
+    r"bot\b|bot[-_]|spider|crawl|scrap|slurp|fetch|archiver|preview|checker", re.IGNORECASE
 )
 
 
@@ -71,36 +45,30 @@ def product_token(user_agent: str) -> str | None:
     ``Mozilla/5.0 (compatible; FooBot/1.2; +https://…)`` is ``FooBot``: names that browsers give
     themselves do not count. A header that is nothing but a token is that token.
 
-    A product that stands outside the comments is preferred to one inside; the versions after
-    a ``/`` are cut off, and so is what follows a character that no token can hold.
+    A header that begins with another name is that name. In a browser's disguise a crawler gives
+    itself away by how its name sounds, or by a version beside an address to complain to.
     """
     user_agent = user_agent.strip()
-    if is_token(user_agent):
-        return user_agent
-    comments = _COMMENT.findall(user_agent)
+    first = leading_token(user_agent)
+    if first and first.lower() not in _BROWSER_WORDS:
+        return first
     outside = _COMMENT.sub(" ", user_agent)
-    is_browser = leading_token(outside).lower() in _BROWSER_PRODUCTS
-    own = [name for name in _names(outside) if name.lower() not in _BROWSER_PRODUCTS]
-    if not is_browser:
-        # `Scrapy/2.19 (+https://scrapy.org)`: the first product is the sender's own.
-        return own[0] if own else None
-    # A browser's disguise: the crawler's name stands in a comment, or among the products.
-    hidden = [name for comment in comments for name in _comment_names(comment)]
-    for name in [*own, *hidden]:
-        if _CRAWLER_NAME.search(name):
-            return name
+    for word in outside.split():
+        if _CRAWLER_NAME.search(_own_name(word)):
+            return _own_name(word)
+    for comment in _COMMENT.findall(user_agent):
+        has_address = "://" in comment or "@" in comment
+        for part in re.split(r"[;,]", comment):
+            word = part.strip().partition(" ")[0]
+            name = _own_name(word)
+            if name and (_CRAWLER_NAME.search(name) or (has_address and "/" in word)):
+                return name
     return None
 
 
-def _names(text: str) -> list[str]:
-    return _VERSIONED.findall(text) or _PRODUCT.findall(text)
-
-
-def _comment_names(comment: str) -> list[str]:
-    """Names of a comment's parts. A part that is a URL or an address has none."""
-    parts = (part.strip() for part in re.split(r"[;,]", comment))
-    return [
-        leading_token(part)
-        for part in parts
-        if part and "://" not in part and "@" not in part and leading_token(part)
-    ]
+def _own_name(word: str) -> str:
+    """The token that *word* begins with; empty for an address and for a browser's words."""
+    name = leading_token(word)
+    if "://" in word or "@" in word or name.lower() in _BROWSER_WORDS:
+        return ""
+    return name

@@ -8,7 +8,7 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-_MAX_AGE = re.compile(r'\bmax-age\s*=\s*"?\s*(-?[0-9]{1,18})\b', re.IGNORECASE)
+_MAX_AGE = re.compile(r'\bmax-age\s*=\s*"?\s*(-?[0-9]+)\b', re.IGNORECASE)
 _S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
@@ -35,14 +35,20 @@ def fresh_seconds(
             return minimum
         found = _MAX_AGE.findall(_S_MAXAGE.sub("", cache_control))
         if found:
-            lifetime = min(map(int, found)) - _age(age)
+            lifetime = min(map(_number, found)) - _age(age)
             return float(min(max(lifetime, minimum), maximum))
     return default
 
 
 def _age(value: str | None) -> int:
     value = (value or "").strip()
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
+    return _number(value) if value.isascii() and value.isdigit() else 0
+
+
+def _number(digits: str) -> int:
+    """An integer; one too long to be meant (and, at some length, for Python to convert) is only
+    large."""
+    return int(digits) if len(digits) < 19 else 10**18
 
 
 def retry_after(value: str | None, now: float) -> float | None:
@@ -53,7 +59,7 @@ def retry_after(value: str | None, now: float) -> float | None:
     """
     value = (value or "").strip()
     if value.isascii() and value.isdigit():
-        return float(value) if len(value) < 19 else None
+        return float(_number(value))
     if not value:
         return None
     try:

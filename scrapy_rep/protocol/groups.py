@@ -156,8 +156,8 @@ class RobotsTxt:
 
     def _choose(self, agent: str | Sequence[str], obey_global: bool) -> tuple[str | None, Rules]:
         for token in (agent,) if isinstance(agent, str) else agent:
-            # "*" names no crawler, so as an agent it has no group of its own.
-            if token and token != GLOBAL and self._named(token.lower()):
+            # "*" names no crawler, and case is ASCII's: the Kelvin sign is no K.
+            if token.isascii() and token not in ("", GLOBAL) and self._named(token.lower()):
                 return token, self._prepare(token.lower())
         if obey_global and self._named(GLOBAL):
             return GLOBAL, self._prepare(GLOBAL)

@@ -10,6 +10,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
 """The schemes that the protocol covers, and their default ports."""
 
 _AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
+_DELIMITER = re.compile(r"[/?#@:\[\]\\\s]")
 _PORT = re.compile(r"[0-9]{0,5}\Z")
 
 
@@ -71,9 +72,12 @@ def _punycode(host: str, url: str) -> str:
     try:
         # The same (standard library) codec that w3lib gives Request.url its host by, so that
         # both spellings of a name are one origin.
-        return host.encode("idna").decode("ascii").lower()
+        name = host.encode("idna").decode("ascii").lower()
     except UnicodeError as error:
         raise ValueError(f"no valid host ({error}): {_shortened(url)}") from None
+    if not name or _DELIMITER.search(name):  # a full-width slash becomes a slash
+        raise ValueError(f"no valid host: {_shortened(url)}")
+    return name
 
 
 def _ipv6(address: str, url: str) -> str:

@@ -110,9 +110,9 @@ def lines(body: bytes) -> Iterator[tuple[int, int, str]]:
     number = 0
     for line in normalise(body).split("\n"):
         number += 1
-        name, _, value = line.partition(":")
+        name, colon, value = line.partition(":")
         field = _FIELDS.get(name)
-        if field is None:
+        if field is None or not colon:
             line = line.strip(SPACE)
             # Of the other lines most are blank, comments or HTML: a quarter of the time to parse.
             if not line or line[0] not in _INITIALS:
@@ -140,20 +140,16 @@ def _without_colon(line: str) -> tuple[str, str]:
     return (words[0], words[1]) if len(words) == 2 else ("", "")
 
 
-_ESCAPES = re.compile(r"%[0-9a-fA-F]{2}|[\x80-\xff]")
-
-
-def _escape(match: re.Match[str]) -> str:
-    found = match.group()
-    return found.upper() if found[0] == "%" else f"%{ord(found):02X}"
+_ESCAPED = re.compile(r"%[0-9a-fA-F]{2}")
+_PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 
 def escape(value: str) -> str:
     """Return a rule's value as it is compared: ``%aa`` upper-cased to ``%AA``, bytes above 127
     percent-encoded one by one, nothing decoded (REP.md section 8)."""
-    if "%" in value or not value.isascii():
-        return _ESCAPES.sub(_escape, value)
-    return value
+    if not value.isascii():
+        value = value.translate(_PERCENT_ENCODED)
+    return _ESCAPED.sub(lambda match: match[0].upper(), value) if "%" in value else value
 
 
 def readable(value: str) -> str:

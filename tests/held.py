@@ -1,0 +1,178 @@
+"""What the tests of deferral share: settings, a robots.txt that the test lets answer, and a
+record of what a crawl does with held requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy import signals as scrapy_signals
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep import signals
+from tests.behaviours import Behaviour, as_behaviour
+from tests.crawling import CrawlResult
+from tests.servers import Connection, Hit, Site
+
+RULES = "User-agent: *\nDisallow: /private\n"
+
+DEFER: dict[str, Any] = {
+    "REP_UNREACHABLE": "defer",
+    "REP_RETRY_DELAY": 0.1,
+    "REP_RETRY_MAX_DELAY": 0.4,
+}
+
+NEVER = 1000.0
+"""Seconds: longer than a crawl of the tests may take. Who waits for it fails."""
+
+
+class Gate:
+    """A behaviour that is one thing until it is opened, and another from then on."""
+
+    def __init__(self, before: Any, after: Any) -> None:
+        self.before, self.after = as_behaviour(before), as_behaviour(after)
+        self.opened = False
+
+    def open(self) -> None:
+        self.opened = True
+
+    async def __call__(self, hit: Hit, connection: Connection) -> None:
+        await (self.after if self.opened else self.before)(hit, connection)
+
+
+def when_open(gate: Gate, then: Any) -> Behaviour:
+    """No answer until *gate* is open."""
+    behaviour = as_behaviour(then)
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        while not gate.opened:
+            await asyncio.sleep(0.01)
+        await behaviour(hit, connection)
+
+    return behave
+
+
+def silent_until_open(then: Any = RULES) -> Gate:
+    """A robots.txt that does not answer until it is opened; then those who wait get it too."""
+    gate = Gate(404, then)
+    gate.before = when_open(gate, then)
+    return gate
+
+
+class Record:
+    """What happens to requests, in its order. Give `handlers` to `crawl()`."""
+
+    def __init__(self, *, on_deferred: Callable[[Spider, int], object] | None = None) -> None:
+        """:param on_deferred: called each time with the spider and how many were held so far"""
+        self.deferred: list[str] = []
+        self.released: list[str] = []
+        self.dropped: list[str] = []
+        self.resolved: list[dict[str, Any]] = []
+        self.origins: set[str] = set()
+        self.spider: Spider | None = None
+        self.concurrency: list[int] = []
+        """Of the downloader, when the spider opened and when it had closed."""
+        self.closing_took = 0.0
+        self._closing_at = 0.0
+        self._on_deferred = on_deferred
+        self.handlers = {
+            scrapy_signals.spider_opened: self._opened,
+            scrapy_signals.spider_closed: self._closed,
+            scrapy_signals.request_dropped: self._drop,
+            signals.request_deferred: self._defer,
+            signals.request_released: self._release,
+            signals.robots_resolved: self._resolve,
+        }
+
+    def close(self, reason: str = "enough") -> None:
+        """Close the spider."""
+        self.began_to_close()
+        deferred_from_coro(self.engine.close_spider_async(reason=reason))
+
+    def began_to_close(self) -> None:
+        self._closing_at = time.monotonic()
+
+    @property
+    def engine(self) -> Any:
+        assert self.spider is not None
+        return self.spider.crawler.engine
+
+    def _opened(self, spider: Spider) -> None:
+        self.spider = spider
+        self.concurrency.append(self.engine.downloader.total_concurrency)
+
+    def _closed(self, spider: Spider) -> None:
+        self.closing_took = time.monotonic() - self._closing_at
+        self.concurrency.append(self.engine.downloader.total_concurrency)
+
+    def _drop(self, request: Request) -> None:
+        self.dropped.append(request.url)
+
+    def _defer(self, request: Request, origin: Any, spider: Spider) -> None:
+        self.deferred.append(request.url)
+        self.origins.add(str(origin))
+        if self._on_deferred is not None:
+            self._on_deferred(spider, len(self.deferred))
+
+    def _release(self, request: Request, origin: Any, spider: Spider) -> None:
+        self.released.append(request.url)
+        self.origins.add(str(origin))
+
+    def _resolve(self, **kwargs: Any) -> None:
+        self.resolved.append(kwargs)
+
+
+def later(seconds: float, function: Callable[[], object]) -> None:
+    """Call *function* when the crawl has gone on for a while."""
+    call_later(seconds, function)
+
+
+def urls(site: Site, count: int, prefix: str = "/page") -> list[str]:
+    return [site.url(f"{prefix}{number}") for number in range(count)]
+
+
+def origin_of(site: Site) -> str:
+    """As our signals and log lines name it."""
+    return site.url("").rstrip("/")
+
+
+def lines(result: CrawlResult, *words: str, level: str = "INFO") -> list[str]:
+    """Our lines of the log of that level with all of these words."""
+    return [
+        record.getMessage()
+        for record in result.records
+        if record.levelname == level
+        and record.name.startswith("scrapy_rep")
+        and all(word in record.getMessage() for word in words)
+    ]
+
+
+def assert_clean(result: CrawlResult) -> None:
+    """It ended by itself, and nothing went wrong on the way, in the test's spider neither."""
+    result.assert_clean()
+    assert_no_errors(result)
+
+
+def assert_no_errors(result: CrawlResult) -> None:
+    errors = [one.getMessage() for one in result.records if one.levelname in ("ERROR", "CRITICAL")]
+    assert errors == []
+
+
+def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
+    """Nobody was told that a request failed, and nothing counts as dropped."""
+    assert result.failures == {}
+    assert record.dropped == []
+    for stat in (
+        "downloader/exception_count",
+        "dupefilter/filtered",
+        "offsite/filtered",
+        "rep/given_up",
+        "rep/unreachable/dropped",
+        "rep/unreachable/allowed",
+        "robotstxt/forbidden",
+    ):
+        assert stat not in result.stats, stat
