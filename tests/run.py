@@ -39,7 +39,8 @@ def main(arguments: list[str]) -> int:
     python = make_environment(ENVIRONMENT)
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*install, "tox>=4.24"], check=True)
-    return subprocess.run([str(python), "-m", "tox", "run", *arguments], cwd=ROOT).returncode
+    tox = [str(python), "-m", "tox", "run", *arguments]
+    return subprocess.run(tox, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
