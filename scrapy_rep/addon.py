@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
+POSITION = 100
+"""Where Scrapy has its own: after the offsite filter, before everything that changes requests."""
 
 
 class Addon:
@@ -21,11 +24,10 @@ class Addon:
         """Scrapy calls this before the crawl. What the project sets itself stays."""
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
-        try:
-            settings.replace_in_component_priority_dict(
-                MIDDLEWARES, RobotsTxtMiddleware, RepMiddleware
-            )
-        except KeyError:
-            # The usual case: the built-in is in Scrapy's DOWNLOADER_MIDDLEWARES_BASE only.
-            settings.setdefault_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
-            settings.setdefault_in_component_priority_dict(MIDDLEWARES, RepMiddleware, 100)
+        listed = {load_object(name): at for name, at in settings.getdict(MIDDLEWARES).items()}
+        position = listed.get(RobotsTxtMiddleware)
+        settings.setdefault_in_component_priority_dict(
+            MIDDLEWARES, RepMiddleware, POSITION if position is None else position
+        )
+        # Taking it out of the list is not enough: Scrapy's own list has it too.
+        settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.agents import is_token, product_token
+from scrapy_rep.protocol.agents import product_token
 from scrapy_rep.settings import TOKEN_HINT, chain
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Agents:
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._known: dict[str, tuple[str, ...]] = {}
+        self._warned = False
         self._fixed = settings.user_agent
         if self._fixed is None:
             configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
@@ -54,8 +55,9 @@ class Agents:
 
     def chain_of(self, request: Request) -> tuple[str, ...]:
         """Return the chain for *request*; empty if no token can be told (then ``*`` applies)."""
-        if META_KEY in request.meta:
-            return self._of_meta(request.meta[META_KEY])
+        value = request.meta.get(META_KEY)
+        if value is not None:
+            return self._lenient(value, f"a request's meta[{META_KEY!r}]")
         if self._fixed is not None:
             return self._fixed
         if request.headers:  # empty for nearly all: the look-up costs more than the rest
@@ -69,32 +71,26 @@ class Agents:
             self._default = self._lenient(str(name), "the setting USER_AGENT")
         return self._default
 
-    def _of_meta(self, value: Any) -> tuple[str, ...]:
-        try:
-            return chain(value)
-        except ValueError:
-            return self._lenient(str(value), f"a request's meta[{META_KEY!r}]")
-
     def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
         """The chain for a value that may be a full User-Agent header. Warns where there is none."""
-        if not isinstance(value, str):
-            try:
-                return chain(value)
-            except ValueError:
-                value = str(value)
-        known = self._known.get(value)
+        known = self._known.get(value) if isinstance(value, str) else None
         if known is not None:
             return known
-        token = value if is_token(value) else product_token(value)
-        if token is None and () not in self._known.values():
+        try:
+            tokens = chain(value)
+        except ValueError:
+            token = product_token(value) if isinstance(value, str) else None
+            tokens = (token,) if token else ()
+        if not tokens and not self._warned:
+            self._warned = True
             logger.warning(
                 "No product token can be told from %(where)s (%(value)r), so the rules for all "
                 "agents (*) apply. Name yours in the setting REP_USER_AGENT.",
-                {"where": where, "value": value[:200]},
+                {"where": where, "value": str(value)[:200]},
                 extra={"spider": self._crawler.spider},
             )
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-            self._known[""] = ()  # one warning is enough
-        known = self._known[value] = () if token is None else (token,)
-        return known
+        if isinstance(value, str):
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[value] = tokens
+        return tokens

@@ -137,11 +137,14 @@ class Deferral:
             self._stats.inc_value("rep/given_up")
             self._engine.fail(request, RobotsUnreachable(origin, "the crawl is ending"))
         elif (self.closing and on_disk) or (
-            not self.closing and (origin in self._flights or (known and known.unreachable))
+            not self.closing
+            and not self.full
+            and (origin in self._flights or (known and known.unreachable))
         ):
             self._add(origin, held, known)
         else:
-            # The answer came meanwhile, or the scheduler is where it is safe: on to it.
+            # The answer came meanwhile, there is no room left, or the scheduler is where it is
+            # safe: on to it.
             self._releases.mark(held)
             return False
         return True

@@ -9,11 +9,12 @@ from urllib.parse import urljoin, urlsplit
 from scrapy import Request
 
 from scrapy_rep import signals
+from scrapy_rep.protocol import Origin
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.protocol import Origin, RobotsTxt
+    from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)
@@ -38,46 +39,46 @@ class SitemapSeeding:
 
         :param robots_url: where the file came from, for relative URLs
         """
-        extra = {"spider": self._crawler.spider}
         listed = list(dict.fromkeys(robots.sitemaps))
         if len(listed) > MAX_SITEMAPS:
             logger.warning(
                 "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first "
                 "%(limit)d are ignored",
                 {"origin": origin, "count": len(listed), "limit": MAX_SITEMAPS},
-                extra=extra,
+                extra={"spider": self._crawler.spider},
             )
         for value in listed[:MAX_SITEMAPS]:
-            try:
-                url = urljoin(robots_url, value)
-                if url != value and not urlsplit(value).scheme:
-                    logger.warning(
-                        "robots.txt of %(origin)s lists a sitemap by a relative URL: %(value)s",
-                        {"origin": origin, "value": value[:200]},
-                        extra=extra,
-                    )
-                request = Request(
-                    url,
-                    meta={
-                        META_KEY: str(origin),
-                        # A sitemap may be on any host; allowed_domains is about pages.
-                        "allow_offsite": True,
-                    },
-                )
-                usable = urlsplit(request.url).scheme in ("http", "https")
-            except ValueError:
-                usable = False
-            if not usable:
-                logger.warning(
-                    "robots.txt of %(origin)s lists a sitemap that is no URL: %(value)s",
-                    {"origin": origin, "value": value[:200]},
-                    extra=extra,
-                )
+            request = self._request(origin, robots_url, value)
+            if request is None:
+                self._warn("robots.txt of %(origin)s lists a sitemap that is no URL", origin, value)
                 continue
             if hash(request.url) in self._seen:
                 continue
             self._seen.add(hash(request.url))
             self._emit(origin, request)
+
+    def _request(self, origin: Origin, robots_url: str, value: str) -> Request | None:
+        """The request for a sitemap as written in a robots.txt; None where that is no URL."""
+        try:
+            if urlsplit(value).scheme:
+                url = value
+            else:
+                url = urljoin(robots_url, value)
+                self._warn(
+                    "robots.txt of %(origin)s lists a sitemap by a relative URL", origin, value
+                )
+            # A sitemap may be on any host; allowed_domains is about pages.
+            request = Request(url, meta={META_KEY: str(origin), "allow_offsite": True})
+            return request if Origin.from_url(request.url).scheme in ("http", "https") else None
+        except ValueError:
+            return None
+
+    def _warn(self, message: str, origin: Origin, value: str) -> None:
+        logger.warning(
+            f"{message}: %(value)s",
+            {"origin": origin, "value": value[:200]},
+            extra={"spider": self._crawler.spider},
+        )
 
     def _emit(self, origin: Origin, request: Request) -> None:
         crawler = self._crawler

@@ -35,6 +35,10 @@ SETTINGS: dict[str, Any] = {
     "MEMUSAGE_ENABLED": False,
 }
 
+ONE_ATTEMPT: dict[str, Any] = {"REP_RETRY_DELAY": 60.0}
+"""Settings for tests that count how often an unreachable origin is asked: its clock does not
+strike again within the test, however slow the machine is."""
+
 CRAWL_TIMEOUT = 60.0
 """Seconds after which a crawl that does not end fails its test."""
 
@@ -200,4 +204,12 @@ def captured_log() -> Iterator[list[logging.LogRecord]]:
         root.removeHandler(handler)
 
 
-__all__ = ["AGENT", "CrawlResult", "ListSpider", "captured_log", "crawl", "run_settings"]
+__all__ = [
+    "AGENT",
+    "ONE_ATTEMPT",
+    "CrawlResult",
+    "ListSpider",
+    "captured_log",
+    "crawl",
+    "run_settings",
+]

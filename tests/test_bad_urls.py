@@ -28,7 +28,7 @@ def accepted(url: str) -> bool:
     return True
 
 
-async def crawl_among_good_ones(sites: Sites, *bad: str) -> tuple[CrawlResult, Site]:
+async def crawl_among_good_ones(sites: Sites, *bad: str | Request) -> tuple[CrawlResult, Site]:
     """The good ones arrive, whatever the bad do; and of each bad one we hear, too."""
     site = sites.add(robots=RULES)
     good = [site.url(f"/good/{number}") for number in range(4)]
@@ -186,6 +186,31 @@ async def test_all_at_once(sites: Sites) -> None:
     result, _ = await crawl_among_good_ones(sites, *bad)
     assert {type(error) for _, error in result.spider.errors} == {RobotsUnreachable}
     assert len(result.spider.errors) == len(bad) > 30
+
+
+VERBATIM: list[tuple[str, type[Exception] | None]] = [
+    # What Scrapy passes on as it is (since 2.19), and what becomes of it.
+    (" {}/private", RobotsDisallowed),  # Scrapy's download handlers strip it
+    ("\t{}/private", RobotsDisallowed),
+    ("{}/private \u00e4", RobotsDisallowed),
+    ("{}/private\ud800", RobotsDisallowed),
+    ("{}?x=1", None),
+    ("{}/ok%zz", None),
+    ("http://", RobotsUnreachable),
+    ("http://h:99999/", RobotsUnreachable),
+    ("http://\u00e4.invalid/\u00e4", RobotsUnreachable),
+    ("http://h\x00/", RobotsUnreachable),
+]
+
+
+@pytest.mark.skipif(not hasattr(Request, "_url_is_verbatim"), reason="older Scrapy")
+@pytest.mark.parametrize(("url", "error"), VERBATIM, ids=repr)
+async def test_verbatim_urls(sites: Sites, url: str, error: type[Exception] | None) -> None:
+    site = sites.add(robots=RULES)
+    request = Request(url.replace("{}", site.url("")), meta={"verbatim_url": True})
+    result, _ = await crawl_among_good_ones(sites, request)
+    assert [type(one) for _, one in result.spider.errors] == ([error] if error else [])
+    assert len(site.requests) <= 1 + (error is None)
 
 
 RAW = [

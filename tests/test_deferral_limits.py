@@ -1,13 +1,11 @@
-"""What bounds deferral: how long, how many, whose hosts are down for good, how many slots."""
+"""What bounds deferral: how long, how many, whose hosts are down for good."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import scrapy
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
@@ -22,16 +20,11 @@ from tests.held import (
     Gate,
     Record,
     assert_clean,
-    assert_nothing_dropped,
     lines,
     origin_of,
-    silent_until_open,
     urls,
-    when_open,
 )
-from tests.servers import Connection, Hit, Sites
-
-UNLIMITED = tuple(map(int, scrapy.__version__.split(".")[:2])) >= (2, 19)
+from tests.servers import Sites
 
 
 @pytest.mark.parametrize("jobdir", [False, True])
@@ -183,88 +176,6 @@ async def test_a_busy_host_is_not_a_dead_one(sites: Sites) -> None:
     site = sites.add(robots=in_turn(503, 503, 503, 503, 503, RULES))
     result = await crawl(urls(site, 3), {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2})
     assert len(result.responses) == 3
-    assert_clean(result)
-
-
-CONCURRENCY = [1, 2, pytest.param(0, marks=pytest.mark.skipif(not UNLIMITED, reason="no 0"))]
-
-
-@pytest.mark.parametrize("grace", [0, 0.5, NEVER])
-@pytest.mark.parametrize("concurrency", CONCURRENCY)
-async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: float) -> None:
-    several = [sites.add(robots=robots) for robots in (RULES, after(0.1, RULES))]
-    several.append(sites.add(robots=in_turn(503, after(0.1, 503), RULES)))
-    record = Record()
-    result = await crawl(
-        [url for site in several for url in urls(site, 4)],
-        {**DEFER, "CONCURRENT_REQUESTS": concurrency, "REP_DEFER_GRACE": grace},
-        signal_handlers=record.handlers,
-    )
-    assert len(result.responses) == 12
-    assert [site.count("/robots.txt") for site in several] == [1, 1, 3]
-    assert record.concurrency == [concurrency, concurrency]
-    assert_nothing_dropped(result, record)
-    assert_clean(result)
-
-
-@pytest.mark.parametrize("grace", [0.1, NEVER])
-async def test_silent_sites_leave_the_slots_to_pages(sites: Sites, grace: float) -> None:
-    """16 robots.txt are awaited by many requests, however long these may wait in place; only when
-    all pages of a healthy site have been fetched do the answers come."""
-    robots = silent_until_open()
-    silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
-    wanted = urls(healthy, 30)
-
-    def page() -> None:
-        if sum(hit.path != "/robots.txt" for hit in list(healthy.requests)) == 30:
-            robots.open()
-
-    record = Record()
-    record.handlers[scrapy_signals.response_received] = page
-    result = await crawl(
-        [*(site.url(path) for path in ("/a", "/b", "/c") for site in silent), *wanted],
-        {
-            **DEFER,
-            "CONCURRENT_REQUESTS": 4,
-            "REP_DEFER_GRACE": grace,
-            "REP_DOWNLOAD_TIMEOUT": NEVER,
-        },
-        signal_handlers=record.handlers,
-    )
-    assert len(result.responses) == 16 * 3 + 30
-    assert all(site.count("/robots.txt") == 1 for site in silent)
-    assert record.concurrency == [4, 4]
-    assert_nothing_dropped(result, record)
-    assert_clean(result)
-
-
-async def test_so_many_fetches_at_a_time(sites: Sites) -> None:
-    """Four for each of CONCURRENT_REQUESTS; the others take their turns."""
-    running, most = 0, 0
-    robots = silent_until_open()
-    inner = when_open(robots, RULES)
-
-    async def counted(hit: Hit, connection: Connection) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        if running == 8:
-            # Time for one too many.
-            asyncio.get_running_loop().call_later(0.3, robots.open)
-        await inner(hit, connection)
-        running -= 1
-
-    several = [sites.add(robots=counted) for _ in range(20)]
-    record = Record()
-    result = await crawl(
-        [site.url("/x") for site in several],
-        {**DEFER, "CONCURRENT_REQUESTS": 2, "REP_DEFER_GRACE": 0.1},
-        signal_handlers=record.handlers,
-    )
-    assert most == 8
-    assert len(result.responses) == 20
-    assert record.concurrency == [2, 2]
-    assert_nothing_dropped(result, record)
     assert_clean(result)
 
 

@@ -16,7 +16,7 @@ from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.behaviours import after, redirect
-from tests.crawling import ListSpider, crawl
+from tests.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.servers import Sites
 
 RULES = "User-agent: *\nDisallow: /private\n"
@@ -77,7 +77,7 @@ async def test_inline_download_from_an_unreachable_origin(sites: Sites, choice: 
     start, busy = sites.add(robots=RULES), sites.add(robots=503)
     result = await crawl(
         InlineSpider,
-        {"REP_UNREACHABLE": choice},
+        {**ONE_ATTEMPT, "REP_UNREACHABLE": choice},
         requests=[start.url("/start")],
         inline=[busy.url("/a"), busy.url("/b")],
     )
@@ -112,6 +112,7 @@ async def test_files_pipeline_obeys(sites: Sites, tmp_path: Path, choice: str) -
     result = await crawl(
         FilesSpider,
         {
+            **ONE_ATTEMPT,
             "REP_UNREACHABLE": choice,
             "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
             "FILES_STORE": str(tmp_path),

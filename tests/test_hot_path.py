@@ -52,8 +52,8 @@ def ask(middleware: Any, request: Request) -> Any:
         return type(error)
 
 
-class LongWay(BaseException):
-    """Nothing may catch it."""
+class LongWay(Exception):
+    """The middleware did what it has no need to do."""
 
 
 def forbid_the_long_way(patch: pytest.MonkeyPatch) -> None:

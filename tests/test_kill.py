@@ -49,9 +49,8 @@ class Chain:
         self.runs: list[Crawl] = []
         self.held: set[str] = set()
 
-    def start(self, ends: str = "", *, last: bool = False) -> Crawl:
-        """A run with new pages beside what it finds, unless it is the last."""
-        new_pages = 0 if last else self.new_pages
+    def start(self, ends: str = "", *, new_pages: int = 0) -> Crawl:
+        """A run with so many pages beside what it finds."""
         urls = self.town.pages(new_pages, f"run{len(self.runs)}")
         run = Crawl(
             self.folder, urls, self.settings, reactor=self.reactor, ends=ends, **self.kwargs
@@ -59,14 +58,13 @@ class Chain:
         self.runs.append(run)
         return run
 
-    @property
     def new_pages(self) -> int:
-        return PAGES
+        return self.chance.choice([0, PAGES]) if self.runs else PAGES
 
     def start_and_hold_all(self, ends: str = "") -> Crawl:
         self.town.down()
-        new_pages = self.new_pages
-        run = self.start(ends)
+        new_pages = self.new_pages()
+        run = self.start(ends, new_pages=new_pages)
         run.wait_for("deferred", new_pages)
         run.wait_for("refused", 4)
         return run
@@ -82,9 +80,9 @@ class Chain:
         self.town.down()
         count = self.chance.randrange(1, PAGES)
         if self.chance.random() < 0.5:
-            run = self.start(f"SIGKILL deferred {count}").join()
+            run = self.start(f"SIGKILL deferred {count}", new_pages=PAGES).join()
         else:
-            run = self.start()
+            run = self.start(new_pages=PAGES)
             run.wait_for("deferred", count)
         self.end(run)
 
@@ -122,6 +120,16 @@ class Chain:
         self.town.up()
         self.end(run.join())
 
+    def stop_at(self, kind: str, count: int) -> None:
+        """Not a kill: Ctrl-C."""
+        self.town.down()
+        run = self.start(f"SIGINT {kind} {count}")
+        run.wait_for("refused", 4)
+        self.town.up()
+        run.join()
+        assert run.reason == "shutdown"
+        self.held.update(run.urls("deferred"))
+
     def all_rounds(self) -> None:
         rounds = [self.while_holding, self.while_retrying, self.at_release, self.while_downloading]
         self.chance.shuffle(rounds)
@@ -138,7 +146,7 @@ class Chain:
 
     def finish(self) -> None:
         self.town.up()
-        run = self.start(last=True).join()
+        run = self.start().join()
         assert run.reason == "finished", run.log
         assert run.stats.get("rep/held") in (None, "0")
 
@@ -161,7 +169,6 @@ class LinkedChain(Chain):
 
     kwargs = {"linked": "yes"}
 
-    @property
     def new_pages(self) -> int:
         return 0 if self.runs else 2 * PAGES
 
@@ -212,4 +219,13 @@ def test_what_a_kill_leaves_in_the_schedulers_files_does_no_harm(
     had before, instead of what it adds."""
     chain = kind(sites, tmp_path, random.Random(SEED))
     chain.go([lambda: chain.at("released", count)])
+    chain.check()
+
+
+@pytest.mark.parametrize("kind", [Chain, LinkedChain], ids=["start-requests", "linked-pages"])
+def test_a_graceful_stop_after_a_kill_loses_nothing(
+    sites: Sites, tmp_path: Path, kind: type[Chain]
+) -> None:
+    chain = kind(sites, tmp_path, random.Random(SEED))
+    chain.go([lambda: chain.at("released", 40), lambda: chain.stop_at("released", 30)])
     chain.check()

@@ -10,7 +10,7 @@ import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.behaviours import Behaviour, answer, lying_length, redirect, reset
-from tests.crawling import CrawlResult, ListSpider, crawl
+from tests.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
 from tests.servers import Site, Sites
 
 RULES = "User-agent: *\nDisallow: /private\n"
@@ -78,7 +78,7 @@ async def test_http_cache_neither_stores_nor_answers_robots_txt(
 async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites, robots: Behaviour) -> None:
     """The clock of the origin does."""
     site = sites.add(robots=robots)
-    result = await crawl(site.url("/x"), {"RETRY_ENABLED": True, "RETRY_TIMES": 5})
+    result = await crawl(site.url("/x"), {**ONE_ATTEMPT, "RETRY_ENABLED": True, "RETRY_TIMES": 5})
     assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
     assert site.asked_once("/robots.txt")
     assert result.stat("robotstxt/request_count") == 1
@@ -163,9 +163,8 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
     plain, missing, busy, gone = add(RULES), add(404), add(503), add(reset())
     moved = add(redirect(plain.url("/robots.txt")))
     every = (plain, missing, busy, gone, moved)
-    result = await crawl(
-        [site.url(path) for site in every for path in ("/private", "/x")], settings
-    )
+    urls = [site.url(path) for site in every for path in ("/private", "/x")]
+    result = await crawl(urls, {**ONE_ATTEMPT, **settings})
     assert result.responses == {
         plain.url("/x"): 200,
         moved.url("/x"): 200,

@@ -7,7 +7,7 @@ from scrapy import Request
 
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.behaviours import after
-from tests.crawling import CrawlResult, crawl
+from tests.crawling import ONE_ATTEMPT, CrawlResult, crawl
 from tests.servers import Site, Sites
 
 RULES = "User-agent: *\nDisallow: /private\n"
@@ -127,7 +127,7 @@ async def test_single_flight_of_a_failure(sites: Sites) -> None:
     """One failure is everybody's: 20 requests are not 20 attempts, before or after it."""
     site = sites.add(robots=after(0.3, 503))
     urls = [site.url(f"/page{number}") for number in range(20)]
-    result = await crawl(urls, {"CONCURRENT_REQUESTS": 8})
+    result = await crawl(urls, {**ONE_ATTEMPT, "CONCURRENT_REQUESTS": 8})
     assert site.count("/robots.txt") == 1
     assert len(result.failures) == 20
     result.assert_clean()
@@ -168,54 +168,4 @@ async def test_dont_obey_robotstxt_asks_nothing(sites: Sites) -> None:
     result = await crawl(Request(site.url("/private"), meta={"dont_obey_robotstxt": True}))
     assert result.status(site.url("/private")) == 200
     assert [hit.target for hit in site.requests] == ["/private"]
-    result.assert_clean()
-
-
-def _odd(site: Site) -> list[str]:
-    root = site.url("")
-    return [
-        f"{root}/{'long' * 25_000}",
-        f"{root}/with spaces and\ttabs",
-        f"{root}/\u00fcml\u00e4ut?q=\u20ac",
-        f"{root}/%zz%%%",
-        f"{root}/%FF%FE%00",
-        f"{root}//double//slash",
-        f"{root}/..//../x",
-        f"{root}?only=query",
-        f"{root}#fragment",
-        "http://[",
-        "http://",
-        "http:///nohost",
-        "http://[::xyz]/",
-        "http://127.0.0.1:99999/",
-        "http://127.0.0.1:port/",
-        "http://.../",
-        f"http://{'x' * 300}.test/",
-        "http://a..test/",
-        "http://\u2603\u0000.test/",
-        "http://user@/",
-        "HTTP://",
-        "ftp://",
-        "ftp://:21/x",
-        "nosuchscheme://host/x",
-        "mailto:webmaster@example.com",
-    ]
-
-
-@pytest.mark.parametrize("choice", ["drop", "allow"])
-async def test_no_url_makes_a_traceback_or_loses_another_request(sites: Sites, choice: str) -> None:
-    site = sites.add(robots=RULES)
-    requests = []
-    for url in _odd(site):
-        try:
-            requests.append(Request(url).replace())
-        except ValueError:
-            continue  # Scrapy itself refuses it, in the spider
-    requests += [Request(site.url("/private")), Request(site.url("/public"))]
-    settings = {"REP_UNREACHABLE": choice, "RETRY_ENABLED": False, "URLLENGTH_LIMIT": 0}
-    result = await crawl(requests, settings)
-    assert disallowed(result, site.url("/private"))
-    assert result.status(site.url("/public")) == 200
-    answered = len(result.spider.responses) + len(result.spider.errors)
-    assert answered == len(requests)
     result.assert_clean()

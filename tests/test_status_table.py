@@ -28,7 +28,7 @@ from tests.behaviours import (
     reset,
     silence,
 )
-from tests.crawling import crawl
+from tests.crawling import ONE_ATTEMPT, crawl
 from tests.servers import Sites
 
 RULES = b"User-agent: *\nDisallow: /private\n"
@@ -36,7 +36,7 @@ RULES = b"User-agent: *\nDisallow: /private\n"
 SIZED = [("Content-Length", str(len(RULES)))]
 CHUNKED = [("Transfer-Encoding", "chunked")]
 # So that silence is short; all other rows answer at once.
-IMPATIENT = {"REP_DOWNLOAD_TIMEOUT": 0.5}
+IMPATIENT = {**ONE_ATTEMPT, "REP_DOWNLOAD_TIMEOUT": 0.5}
 
 
 def status(code: int, *headers: tuple[str, str]) -> Behaviour:

@@ -1,0 +1,267 @@
+"""Ctrl-C while requests are held (REP.md section 4): the crawl ends at once. With JOBDIR the next
+run goes on with every request, exactly once each; without it the errbacks get to know."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.behaviours import silence
+from tests.process import ONCE, REACTORS, Crawl
+from tests.process.town import Town
+from tests.servers import Sites
+
+pytestmark = ONCE
+
+PAGES = 60
+SEED = 9309
+
+# Seconds; two are promised, on a machine that has nothing else to do.
+END = 4.0
+
+# A site that is silent is asked again soon, so that the second run gets on.
+QUICK = {"REP_DOWNLOAD_TIMEOUT": 0.5}
+
+
+@pytest.fixture
+def crawl(tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
+    """`Crawl` in a folder of the test; none outlives it."""
+    crawls: list[Crawl] = []
+
+    def start(*args: Any, **kwargs: Any) -> Crawl:
+        crawls.append(Crawl(tmp_path / "runs", *args, **kwargs))
+        return crawls[-1]
+
+    yield start
+    for one in crawls:
+        one.close()
+
+
+def seconds_to_end(crawl: Crawl) -> float:
+    began = time.monotonic()
+    crawl.interrupt()
+    crawl.join()
+    return time.monotonic() - began
+
+
+# With JOBDIR
+
+
+class Stopped:
+    """A run that is stopped in order at some moment, and one that finishes."""
+
+    def __init__(self, sites: Sites, folder: Path, kind: str, count: int, linked: bool) -> None:
+        self.town = Town(sites)
+        self.folder = folder
+        self.ends = f"SIGINT {kind} {count}"
+        self.arguments = {"linked": "yes"} if linked else {}
+        self.runs: list[Crawl] = []
+
+    def start(self, pages: int, ends: str = "") -> Crawl:
+        settings = {**QUICK, "JOBDIR": self.folder / "job"}
+        urls = self.town.pages(pages)
+        run = Crawl(self.folder, urls, settings, ends=ends, **self.arguments)
+        self.runs.append(run)
+        return run
+
+    def go(self) -> None:
+        try:
+            first = self.start(PAGES, self.ends)
+            if " deferred " not in self.ends and " refused " not in self.ends:
+                first.wait_for("deferred", PAGES)
+                self.town.up()
+            first.join()
+            self.town.up()
+            self.start(0).join()
+        finally:
+            for run in self.runs:
+                run.close()
+
+    def check(self) -> None:
+        first, second = self.runs
+        what = f"{self.ends} {self.arguments}"
+        assert (first.reason, second.reason) == ("shutdown", "finished"), what
+        held = set(first.urls("deferred"))
+        asked = self.town.asked
+        assert held - set(asked) == set(), f"{what}: never asked for"
+        assert {url: n for url, n in asked.items() if n > 1} == {}, f"{what}: more than once"
+        assert sorted(first.urls("page") + second.urls("page")) == sorted(asked), what
+        assert first.urls("failed") + second.urls("failed") == [], what
+        first.assert_clean()
+        second.assert_clean()
+
+
+def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
+    sites: Sites, tmp_path: Path
+) -> None:
+    chance = random.Random(SEED)
+    moments = [
+        ("deferred", chance.randrange(1, PAGES)),  # while requests are being held
+        ("refused", chance.randrange(6, 16)),  # while robots.txt is asked for again
+        ("resolved", chance.randrange(1, 4)),  # just before some are released
+        ("released", 1),
+        ("released", chance.randrange(2, PAGES)),
+        ("reached", chance.randrange(1, PAGES)),
+        ("left", chance.randrange(1, PAGES)),
+        ("page", chance.randrange(1, PAGES)),
+    ]
+    rounds = []
+    for number, (kind, count) in enumerate(moments):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rounds.append(Stopped(sites, folder, kind, count, linked=number % 2 == 1))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(Stopped.go, rounds))
+    for one in rounds:
+        one.check()
+
+
+def test_a_second_ctrl_c_loses_nothing(
+    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
+) -> None:
+    town = Town(sites, page_seconds=1.0)
+    settings = {**QUICK, "JOBDIR": tmp_path / "job"}
+    first = crawl(town.pages(PAGES), settings)
+    first.wait_for("deferred", PAGES)
+    town.up()
+    first.wait_for("reached")
+    first.interrupt()
+    first.wait_until(lambda: "Closing spider" in first.log, "Scrapy to hear it")
+    first.interrupt()
+    first.join()
+    assert first.reason is None, "it was no unclean end"
+
+    second = crawl((), {**settings, "CONCURRENT_REQUESTS": 64}).join()
+    assert second.reason == "finished"
+    assert set(first.urls("deferred")) - set(town.asked) == set()
+    downloaded = first.urls("downloaded") + second.urls("downloaded")
+    assert set(first.urls("deferred")) - set(downloaded) == set()
+    second.assert_clean()
+
+
+@pytest.mark.parametrize("reactor", REACTORS)
+def test_what_waits_in_place_is_kept_too(
+    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl], reactor: str
+) -> None:
+    """Silent sites, asked a moment ago: nothing is held yet, or not everything."""
+    town = Town(sites)
+    for site in town.sites:
+        site.set("/robots.txt", silence())
+    settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_GRACE": 60}
+    first = crawl(town.pages(PAGES), settings, reactor=reactor)
+    first.wait_until(lambda: town.robots_asked() >= 4, "robots.txt to be asked for")
+    assert seconds_to_end(first) < END
+    assert first.reason == "shutdown"
+    assert first.urls("failed") == []
+
+    town.up()
+    second = crawl((), settings, reactor=reactor).join()
+    assert second.reason == "finished"
+    assert set(town.asked.values()) == {1}
+    # Start requests that were not yet taken from the spider are nobody's to keep.
+    assert set(first.urls("deferred")) <= set(town.asked)
+    assert len(town.asked) >= 8  # half of CONCURRENT_REQUESTS
+    first.assert_clean()
+    second.assert_clean()
+
+
+@pytest.mark.parametrize("grace", [0.05, 60], ids=["held", "waiting-in-place"])
+def test_what_cannot_be_serialised_is_given_up(
+    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl], grace: float
+) -> None:
+    site = sites.add(robots=silence())
+    urls = [site.url(f"/{number}") for number in range(6)]
+    settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_GRACE": grace}
+    run = crawl(urls, settings, unserialisable="yes")
+    run.wait_until(lambda: site.count("/robots.txt"), "robots.txt to be asked for")
+    if grace < 1:
+        run.wait_for("deferred", len(urls))
+    else:
+        time.sleep(0.5)  # for the others to join the first
+    assert seconds_to_end(run) < END
+    assert run.reason == "shutdown"
+    assert sorted(run.urls("failed")) == sorted(urls)
+    assert all("the crawl" in event.detail for event in run.of("failed"))
+    run.assert_clean()
+
+
+# Without
+
+
+@pytest.mark.parametrize("reactor", REACTORS)
+@pytest.mark.parametrize("grace", [0.05, 60], ids=["held", "waiting-in-place"])
+def test_without_jobdir_the_errbacks_get_the_reason(
+    sites: Sites, crawl: Callable[..., Crawl], reactor: str, grace: float
+) -> None:
+    silent, busy = sites.add(robots=silence()), sites.add(robots=503)
+    urls = [site.url(f"/{number}") for number in range(20) for site in (silent, busy)]
+    run = crawl(urls, {"REP_DEFER_GRACE": grace}, reactor=reactor)
+    run.wait_for("deferred", 20 if grace > 1 else 40)
+    run.wait_for("refused", 3)
+    assert seconds_to_end(run) < END
+    assert run.reason == "shutdown"
+    reasons = {event.url: event.detail for event in run.of("failed")}
+    assert sorted(run.urls("failed")) == sorted(set(reasons)), "an errback was called twice"
+    assert set(run.urls("deferred")) <= set(reasons)
+    assert all(reason.startswith("RobotsUnreachable: ") for reason in reasons.values())
+    assert "HTTP status 503" in reasons[busy.url("/0")]
+    assert "the crawl ended" in reasons[busy.url("/0")]
+    if grace < 1:
+        assert len(reasons) == len(urls)
+        assert int(run.stats["rep/given_up"]) == len(urls)
+        assert run.stats["rep/held"] == "0"
+    run.assert_clean()
+
+
+# Given-up time
+
+
+def test_time_counts_only_while_a_run_is_going(
+    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
+) -> None:
+    """Held for 2 of 4 seconds, then 3 seconds without a run: 2 seconds are left."""
+    site = sites.add(robots=503)
+    settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_MAX_WAIT": 4}
+    first = crawl([site.url("/page")], settings)
+    first.wait_for("deferred")
+    time.sleep(2)
+    first.interrupt()
+    first.join()
+    time.sleep(3)
+    second = crawl((), settings)
+    second.wait_for("opened")
+    began = time.monotonic()
+    second.wait_for("failed")
+    seconds = time.monotonic() - began
+    second.join()
+    assert second.of("failed"), second.log
+    assert 1.0 < seconds < 3.2
+    assert second.reason == "finished"
+
+
+def test_what_is_given_up_is_kept_for_the_next_run(
+    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
+) -> None:
+    site = sites.add(robots=503)
+    urls = sorted(site.url(f"/{number}") for number in range(5))
+    settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_MAX_WAIT": 0.6}
+    first = crawl(urls, settings).join()
+    assert first.reason == "finished"
+    assert sorted(first.urls("failed")) == urls
+    assert all("held for 0.6 s" in event.detail for event in first.of("failed"))
+
+    site.set("/robots.txt", 404)
+    second = crawl((), settings).join()
+    assert sorted(second.urls("page")) == urls
+    first.assert_clean()
+    second.assert_clean()
+
+    with sqlite3.connect(tmp_path / "job" / "rep-held.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM held").fetchone() == (0,)
