@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scrapy.utils.python import to_unicode
+
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.agents import product_token
 from scrapy_rep.settings import TOKEN_HINT, chain
@@ -65,11 +67,18 @@ class Agents:
             if header:
                 return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
         if self._default is None:
-            # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
-            name = getattr(self._crawler.spider, "user_agent", None)
-            name = name or self._crawler.settings.get("USER_AGENT") or ""
-            self._default = self._lenient(str(name), "the setting USER_AGENT")
+            self._default = self._lenient(*self._default_header())
         return self._default
+
+    def _default_header(self) -> tuple[str, str]:
+        """What Scrapy sends where a request has no User-Agent header, and whence."""
+        settings = self._crawler.settings
+        for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
+            if to_unicode(name).lower() == "user-agent" and value:
+                return to_unicode(value, "latin-1"), "the setting DEFAULT_REQUEST_HEADERS"
+        # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
+        value = getattr(self._crawler.spider, "user_agent", None) or settings.get("USER_AGENT")
+        return str(value or ""), "the setting USER_AGENT"
 
     def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
         """The chain for a value that may be a full User-Agent header. Warns where there is none."""

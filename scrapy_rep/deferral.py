@@ -25,6 +25,7 @@ from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
 from scrapy_rep.lines import Line
 from scrapy_rep.protocol import Origin
 from scrapy_rep.release import Job, Releases
+from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +128,7 @@ class Deferral:
 
     def _caught(self, request: Request, dont_filter: bool) -> bool:
         """Hold *request*; False: it goes to the scheduler instead."""
-        origin = Origin.from_url(request.url)
+        origin = origin_of(request)
         known = self._cache.get(origin)
         self._number += 1
         waited, row = self._releases.before(request)

@@ -42,13 +42,17 @@ PRIORITY = 1000
 # The user's to mend, not the site's: asking again would change nothing.
 CONFIGURATION_ERRORS = (
     NotSupported,
-    UnsupportedURLSchemeError,
     NotConfigured,
     ImportError,
     NotImplementedError,
 )
 
-DEAD_HOST_ERRORS = (CannotResolveHostError, DownloadConnectionRefusedError)
+DEAD_HOST_ERRORS = (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    # What Scrapy's aiohttp handler raises for a host such as 1.2.3: no handler is missing then.
+    UnsupportedURLSchemeError,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ spot, else it returns a coroutine that waits for the origin's robots.txt and dec
 from __future__ import annotations
 
 import logging
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +21,15 @@ from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Answer, Fetcher
 from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
-from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.protocol.matching import allows, comparable, path_of
-from scrapy_rep.protocol.origin import DEFAULT_PORTS
+from scrapy_rep.protocol.matching import allows, comparable
 from scrapy_rep.release import MARK as RELEASED
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.seeding import SitemapSeeding
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.startup import StopAtStart
+from scrapy_rep.urls import FOREIGN, USUAL, origin_of, path_in
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -39,11 +37,9 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+    from scrapy_rep.protocol import Origin
 
-# Scheme, host and port, and path with query, of the URLs that nearly all requests have. The
-# others (user info, no path, ...) take the way of Origin.from_url.
-_USUAL_URL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
+logger = logging.getLogger(__name__)
 
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
@@ -113,18 +109,22 @@ class RepMiddleware:
         if RELEASED in request.meta:
             self._deferral.arrive(request)
         direct = self._deferral.came_back(request)
-        usual = _USUAL_URL.match(request.url)
+        usual = USUAL.match(request.url)
         spelling = usual[1] if usual else None
         known = self._spellings.get(spelling) if spelling else None
         if usual and known is not None and self.clock() < known.usable_until:
             self._cache.touch(known)
             return self._decide(request, known, usual[2], direct)
 
-        scheme = request.url.partition(":")[0].lower()
-        if scheme not in DEFAULT_PORTS:
-            return None  # data:, file:, s3: and the like are not covered by the protocol
-        origin = self._origin_of(request)
-        path = usual[2] if usual else path_of(request.url)
+        if FOREIGN.match(request.url):
+            return None
+        try:
+            origin = origin_of(request)
+        except ValueError as error:
+            # Nothing can be fetched from there, and nothing says that it may.
+            self._stats.inc_value("rep/invalid_url")
+            raise RobotsUnreachable(None, f"the URL has no origin: {error}") from None
+        path = usual[2] if usual else path_in(request)
         known = self._cache.get(origin)
         if known is None:
             return None if path == _ROBOTS_PATH else self._wait(request, origin, path, direct)
@@ -133,14 +133,6 @@ class RepMiddleware:
                 self._spellings.clear()
             self._spellings[spelling] = known
         return self._decide(request, known, path, direct)
-
-    def _origin_of(self, request: Request) -> Origin:
-        try:
-            return Origin.from_url(request.url)
-        except ValueError as error:
-            # Nothing can be fetched from there, and nothing says that it may.
-            self._stats.inc_value("rep/invalid_url")
-            raise RobotsUnreachable(None, f"the URL has no origin: {error}") from None
 
     def _decide(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
         """Decide by what is at hand."""

@@ -20,7 +20,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold
-from scrapy_rep.protocol import Origin
+from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.holds import Held, MemoryHold
+    from scrapy_rep.protocol import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +158,7 @@ class Releases(Generic[LineT]):
         if mark["given_up"]:
             self._stats.inc_value("rep/given_up")
             reason, attempts = mark["given_up"]
-            raise RobotsUnreachable(Origin.from_url(request.url), reason, attempts)
+            raise RobotsUnreachable(origin_of(request), reason, attempts)
         self._arrived[request] = mark
         if mark["row"] is not None and not self._listening:
             self._listening = True

@@ -8,7 +8,7 @@ from scrapy import Request
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.behaviours import after
 from tests.crawling import ONE_ATTEMPT, CrawlResult, crawl
-from tests.servers import Site, Sites
+from tests.servers import Sites
 
 RULES = "User-agent: *\nDisallow: /private\n"
 NO_RULES = "User-agent: *\nDisallow:\n"

@@ -15,6 +15,7 @@ import pytest
 
 from tests.behaviours import silence
 from tests.process import ONCE, REACTORS, Crawl
+from tests.process.recorder import PAGE_AS_EVER
 from tests.process.town import Town
 from tests.servers import Sites
 
@@ -94,6 +95,7 @@ class Stopped:
         assert {url: n for url, n in asked.items() if n > 1} == {}, f"{what}: more than once"
         assert sorted(first.urls("page") + second.urls("page")) == sorted(asked), what
         assert first.urls("failed") + second.urls("failed") == [], what
+        assert {page.detail for page in first.of("page") + second.of("page")} == {PAGE_AS_EVER}
         first.assert_clean()
         second.assert_clean()
 

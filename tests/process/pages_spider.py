@@ -9,7 +9,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.http import Response
 
-from tests.process.recorder import record
+from tests.process.recorder import record, record_page
 
 
 class PagesSpider(Spider):
@@ -42,7 +42,7 @@ class PagesSpider(Spider):
         yield from self.pages()
 
     def parse(self, response: Response) -> None:
-        record("page", response.url)
+        record_page(response)
 
     def failed(self, failure: Any) -> None:
         record("failed", failure.request.url, f"{type(failure.value).__name__}: {failure.value}")

@@ -15,7 +15,7 @@ from typing import Any
 
 from scrapy import signals
 from scrapy.crawler import Crawler
-from scrapy.http import Request
+from scrapy.http import Request, Response
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep import signals as rep_signals
@@ -34,6 +34,17 @@ def record(kind: str, url: str = "", detail: object = "") -> None:
         name, wanted, count = ends.split()
         if kind == wanted and COUNTS[kind] == int(count):
             os.kill(os.getpid(), signal.Signals[name])
+
+
+def record_page(response: Response) -> None:
+    """What a callback gets; and what it would get if nothing had been held."""
+    request = response.request
+    assert request is not None
+    marks = [key for key in request.meta if key.startswith("_rep")]
+    record("page", response.url, f"dont_filter={request.dont_filter} marks={marks}")
+
+
+PAGE_AS_EVER = "dont_filter=False marks=[]"
 
 
 class Recorder:

@@ -1,0 +1,40 @@
+"""A request's origin and path."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scrapy.utils.httpobj import urlparse_cached
+
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.matching import path_of
+
+if TYPE_CHECKING:
+    from scrapy import Request
+
+USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
+"""Scheme, host and port, and path with query, of the URLs that nearly all requests have. The others
+(user info, no path, ...) are for :func:`origin_of` and :func:`path_in`."""
+
+FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+"""A scheme that the protocol does not cover: data:, file:, s3: and the like."""
+
+
+def _as_handlers_see_it(request: Request) -> str:
+    # With the meta key `verbatim_url` (Scrapy 2.18) a request has its URL as the spider wrote it:
+    # with a blank in front, say, which download handlers don't mind.
+    return urlparse_cached(request).geturl()
+
+
+def origin_of(request: Request) -> Origin:
+    """Return the origin of the request's URL.
+
+    :raises ValueError: if it has none
+    """
+    return Origin.from_url(_as_handlers_see_it(request))
+
+
+def path_in(request: Request) -> str:
+    """Return what of the request's URL is compared with rules, see :func:`path_of`."""
+    return path_of(_as_handlers_see_it(request))

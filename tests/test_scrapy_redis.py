@@ -1,0 +1,247 @@
+"""A scheduler that outlives the process: scrapy-redis, with a real Redis server. A graceful stop
+hands what is held back to the queue that all processes share (REP.md section 4)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process import ONCE, PATIENCE, REACTORS, Crawl
+from tests.process.recorder import PAGE_AS_EVER
+from tests.servers import Site, Sites
+
+redis = pytest.importorskip("redis", reason="needs scrapy-redis, from PyPI")
+pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
+
+SERVER = shutil.which("redis-server")
+
+pytestmark = [
+    ONCE,
+    pytest.mark.skipif(SERVER is None, reason="needs redis-server: Debian's package redis-server"),
+]
+
+PAGES = 30
+UP = "User-agent: *\nDisallow: /private\n"
+
+START_URLS_SPIDER = '''
+from scrapy_redis.spiders import RedisSpider
+from tests.process.recorder import record_page
+
+class StartUrlsSpider(RedisSpider):
+    name = "pages"
+    redis_key = "start"
+
+    def __init__(self, urls, **kwargs):
+        super().__init__(**kwargs)
+
+    def parse(self, response):
+        record_page(response)
+'''
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Redis server that keeps nothing on disk."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    folder = tmp_path_factory.mktemp("redis")
+    options = {"bind": "127.0.0.1", "port": port, "dir": folder, "save": "", "appendonly": "no"}
+    line = [str(SERVER), *(part for key, value in options.items() for part in (f"--{key}", value))]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([str(part) for part in line], stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                redis.Redis(port=port).ping()
+                break
+            except redis.ConnectionError:
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < until, "redis-server does not answer"
+                time.sleep(0.05)
+        yield f"redis://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+@pytest.fixture
+def queue(server: str) -> Iterator[Any]:
+    """A client of the server, which is empty."""
+    client = redis.Redis.from_url(server)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def crawl(server: str, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
+    """`Crawl` with scrapy-redis; none outlives the test."""
+    crawls: list[Crawl] = []
+
+    def start(
+        urls: list[str], *, persist: bool = True, settings: Any = None, **kwargs: Any
+    ) -> Crawl:
+        with_redis = {
+            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+            "SCHEDULER_PERSIST": persist,
+            "REDIS_URL": server,
+            **(settings or {}),
+        }
+        crawls.append(Crawl(tmp_path / "runs", urls, with_redis, **kwargs))
+        return crawls[-1]
+
+    yield start
+    for one in crawls:
+        one.close()
+
+
+def urls_of(site: Site) -> list[str]:
+    return sorted(site.url(f"/page-{number}") for number in range(PAGES))
+
+
+def asked(site: Site) -> list[str]:
+    return sorted(site.url(hit.target) for hit in site.requests if hit.path != "/robots.txt")
+
+
+def hold_all_and_stop(run: Crawl, count: int = PAGES) -> None:
+    run.wait_for("deferred", count)
+    run.interrupt()
+    run.join()
+    assert run.reason == "shutdown", run.log
+
+
+@pytest.mark.parametrize("reactor", REACTORS)
+def test_another_process_fetches_what_was_held(
+    sites: Sites, queue: Any, crawl: Callable[..., Crawl], reactor: str
+) -> None:
+    site = sites.add(robots=503)
+    urls = urls_of(site)
+    first = crawl(urls, reactor=reactor)
+    hold_all_and_stop(first)
+    assert first.urls("failed") == []
+    assert first.stats["rep/held"] == "0"
+    assert queue.zcard("pages:requests") == PAGES
+    assert asked(site) == []
+
+    site.set("/robots.txt", UP)
+    # It requests the same pages once more: the dupe filter knows each of them, once.
+    assert queue.scard("pages:dupefilter") == PAGES
+    second = crawl(urls, reactor=reactor).join()
+    assert second.reason == "finished"
+    assert asked(site) == urls
+    assert sorted(second.urls("dropped")) == urls
+    assert {page.detail for page in second.of("page")} == {PAGE_AS_EVER}
+    assert queue.zcard("pages:requests") == 0
+    assert queue.scard("pages:dupefilter") == PAGES
+    first.assert_clean()
+    second.assert_clean()
+
+
+def test_what_was_held_can_be_held_again(
+    sites: Sites, queue: Any, crawl: Callable[..., Crawl]
+) -> None:
+    """And the time that it may be held goes on counting."""
+    site = sites.add(robots=503)
+    urls = urls_of(site)
+    limit = {"REP_DEFER_MAX_WAIT": 4}
+    first = crawl(urls, settings=limit)
+    first.wait_for("deferred", PAGES)
+    time.sleep(2)
+    first.interrupt()
+    first.join()
+
+    second = crawl([], settings=limit)
+    second.wait_for("deferred", PAGES)
+    began = time.monotonic()
+    second.wait_for("failed")
+    assert 0.5 < time.monotonic() - began < 3
+    second.join()
+    assert second.reason == "finished"
+    assert sorted(second.urls("failed")) == urls
+    assert asked(site) == []
+    first.assert_clean()
+    second.assert_clean()
+
+
+def test_without_persistence_the_errbacks_get_the_reason(
+    sites: Sites, queue: Any, crawl: Callable[..., Crawl]
+) -> None:
+    site = sites.add(robots=503)
+    urls = urls_of(site)
+    run = crawl(urls, persist=False)
+    hold_all_and_stop(run)
+    assert sorted(run.urls("failed")) == urls
+    for failed in run.of("failed"):
+        assert failed.detail.startswith("RobotsUnreachable: ")
+        assert "HTTP status 503" in failed.detail
+    assert queue.keys() == []
+    run.assert_clean()
+
+
+def test_start_urls_are_read_while_something_is_held(
+    sites: Sites, queue: Any, crawl: Callable[..., Crawl], tmp_path: Path
+) -> None:
+    """scrapy-redis reads them when the spider is idle, and closes it when it was for long."""
+    spider = tmp_path / "start_urls_spider.py"
+    spider.write_text(START_URLS_SPIDER)
+    down, up = sites.add(robots=503), sites.add(robots=UP)
+
+    def push(*urls: str) -> None:
+        queue.rpush("start", *(json.dumps({"url": url}) for url in urls))
+
+    push(*urls_of(down))
+    settings = {"MAX_IDLE_TIME_BEFORE_CLOSE": 2}
+    run = crawl([], spider=spider, settings=settings)
+    run.wait_for("deferred", PAGES)
+    time.sleep(3)
+    assert run.reason is None, "closed while something was held"
+    push(*urls_of(up))
+    run.wait_for("page", PAGES)
+    assert asked(up) == urls_of(up)
+    assert run.reason is None, "closed while something was held"
+
+    down.set("/robots.txt", UP)
+    run.join()
+    assert run.reason == "finished"
+    assert asked(down) == urls_of(down)
+    # scrapy-redis makes start requests so itself.
+    assert {page.detail for page in run.of("page")} == {"dont_filter=True marks=[]"}
+    run.assert_clean()
+
+
+def test_two_processes_with_a_jobdir_each(
+    sites: Sites, queue: Any, crawl: Callable[..., Crawl], tmp_path: Path
+) -> None:
+    """One fetches what the other released; what it holds itself it still has after a kill."""
+    mended, down = sites.add(robots=503), sites.add(robots=503)
+    one = crawl(
+        urls_of(mended), settings={"JOBDIR": tmp_path / "one"}, ends=f"SIGINT released {PAGES}"
+    )
+    one.wait_for("deferred", PAGES)
+    job = {"JOBDIR": tmp_path / "other"}
+    other = crawl(urls_of(down), settings=job)
+    other.wait_for("deferred", PAGES)
+    mended.set("/robots.txt", UP)
+    one.join()
+    other.wait_until(lambda: asked(mended) == urls_of(mended), "all pages of the mended site")
+    assert other.urls("page"), "one has fetched everything itself"
+    other.kill()
+
+    down.set("/robots.txt", UP)
+    last = crawl([], settings=job).join()
+    assert last.reason == "finished"
+    assert asked(down) == urls_of(down)
+    one.assert_clean()
+    other.assert_clean()
+    last.assert_clean()
