@@ -10,11 +10,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from scrapy import signals as scrapy_signals
-from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.exceptions import NotConfigured
 
-from scrapy_rep import signals
 from scrapy_rep.agents import Agents
+from scrapy_rep.announce import Announcer
 from scrapy_rep.cache import Known, RobotsCache
 from scrapy_rep.deferral import Deferral
 from scrapy_rep.engine import EngineAccess
@@ -25,7 +24,6 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import allows, comparable
 from scrapy_rep.release import MARK as RELEASED
-from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.seeding import SitemapSeeding
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.startup import StopAtStart
@@ -50,9 +48,6 @@ _SPELLINGS = 2
 # Half of the download slots (one in so many) may be taken by requests that wait for an answer.
 _SHARE = 2
 
-# Each configuration error is logged once, as many as this.
-_MAX_LOGGED = 1000
-
 
 class RepMiddleware:
     """Drops what robots.txt forbids (REP.md). Replaces Scrapy's RobotsTxtMiddleware."""
@@ -70,6 +65,7 @@ class RepMiddleware:
         self._dead_tries = settings.defer_dead_host_tries
         self._agents = Agents(crawler, settings)
         self._seeding = SitemapSeeding(crawler, settings)
+        self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
         fetcher = Fetcher(crawler, settings)
         self._cache = RobotsCache(settings, fetcher, self.clock, self._resolved)
@@ -80,8 +76,8 @@ class RepMiddleware:
         self._spellings: dict[str, Known] = {}
         self._max_spellings = _SPELLINGS * settings.cache_max_origins
         self._waiting = 0
-        self._max_waiting = crawler.settings.getint("CONCURRENT_REQUESTS") // _SHARE
-        self._logged: set[str] = set()
+        # 0 means no limit; so many that are silent are many all the same.
+        self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
@@ -213,71 +209,15 @@ class RepMiddleware:
         try:
             return await self._cache.ask(flight.origin, flight.request)
         except CONFIGURATION_ERRORS as error:
-            self._cannot_ask(flight.origin, error)
+            self._announcer.cannot_ask(flight.origin, error)
+            self._deferral.cannot_ask(flight.origin, _text_of(error))
             raise
 
-    def _cannot_ask(self, origin: Origin, error: Exception) -> None:
-        key = f"{origin.scheme} {error}"
-        if key not in self._logged and len(self._logged) < _MAX_LOGGED:
-            self._logged.add(key)
-            self._log(
-                logging.ERROR,
-                "robots.txt of %(origin)s can't be asked for, so its pages are not fetched: "
-                "%(error)s",
-                origin=origin,
-                error=error,
-            )
-        self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-        self._deferral.cannot_ask(origin, _text_of(error))
-
     async def _resolved(self, known: Known, answer: Answer, request: Request) -> None:
-        """Count, log and announce what a fetch brought."""
-        inc_value = self._stats.inc_value
-        # Scrapy's own names, for dashboards written for the built-in middleware.
-        inc_value("robotstxt/request_count")
-        if answer.status is not None:
-            inc_value("robotstxt/response_count")
-            inc_value(f"robotstxt/response_status_count/{answer.status}")
-        elif not isinstance(answer.error, IgnoreRequest):
-            inc_value(f"robotstxt/exception_count/{type(answer.error)}")
-        inc_value(f"rep/outcome/{answer.outcome.value}")
-        if answer.outcome is Outcome.UNREACHABLE:
-            self._log_failure(known, answer)
-        robots = known.robots if answer.outcome is Outcome.RULES else None
-        send = self._crawler.signals.send_catch_log_async
-        # Scrapy has it since 2.18.
-        robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
-        if robots is not None and robots_parsed is not None:
-            await send(robots_parsed, robotparser=RobotParser(robots), request=request)
-        await send(
-            signals.robots_resolved,
-            origin=known.origin,
-            outcome=answer.outcome,
-            status=answer.status,
-            url=answer.url,
-            hops=answer.hops,
-            robots=robots,
-            error=str(answer.error) if answer.error else None,
-            attempts=known.entry.attempts,
-            spider=self._crawler.spider,
-        )
-        if robots is not None:
-            self._seeding.discovered(known.origin, answer.url, robots)
-
+        await self._announcer.resolved(known, answer, request)
+        if answer.outcome is Outcome.RULES and known.robots is not None:
+            self._seeding.discovered(known.origin, answer.url, known.robots)
         self._deferral.resolved(known)
-
-    def _log_failure(self, known: Known, answer: Answer) -> None:
-        entry = known.entry
-        self._log(
-            # The first failure of a row is news.
-            logging.INFO if entry.attempts == 1 else logging.DEBUG,
-            "robots.txt of %(origin)s is unreachable (%(reason)s)%(copy)s; not asked for again "
-            "within %(delay).1f s",
-            origin=known.origin,
-            reason=answer.reason,
-            copy=", an older copy goes on being applied" if entry.has_copy else "",
-            delay=entry.next_attempt_at - self.clock(),
-        )
 
     def _log(self, level: int, message: str, **values: Any) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})

@@ -4,7 +4,6 @@ record of what a crawl does with held requests."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -76,9 +75,7 @@ class Record:
         self.spider: Spider | None = None
         self.concurrency: list[int] = []
         """Of the downloader, when the spider opened and when it had closed."""
-        self.closing_took = 0.0
-        self._closing_at = 0.0
-        self._on_deferred = on_deferred
+        self.on_deferred = on_deferred
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
             scrapy_signals.spider_closed: self._closed,
@@ -90,11 +87,7 @@ class Record:
 
     def close(self, reason: str = "enough") -> None:
         """Close the spider."""
-        self.began_to_close()
         deferred_from_coro(self.engine.close_spider_async(reason=reason))
-
-    def began_to_close(self) -> None:
-        self._closing_at = time.monotonic()
 
     @property
     def engine(self) -> Any:
@@ -106,7 +99,6 @@ class Record:
         self.concurrency.append(self.engine.downloader.total_concurrency)
 
     def _closed(self, spider: Spider) -> None:
-        self.closing_took = time.monotonic() - self._closing_at
         self.concurrency.append(self.engine.downloader.total_concurrency)
 
     def _drop(self, request: Request) -> None:
@@ -115,8 +107,8 @@ class Record:
     def _defer(self, request: Request, origin: Any, spider: Spider) -> None:
         self.deferred.append(request.url)
         self.origins.add(str(origin))
-        if self._on_deferred is not None:
-            self._on_deferred(spider, len(self.deferred))
+        if self.on_deferred is not None:
+            self.on_deferred(spider, len(self.deferred))
 
     def _release(self, request: Request, origin: Any, spider: Spider) -> None:
         self.released.append(request.url)

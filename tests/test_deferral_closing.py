@@ -1,0 +1,221 @@
+"""A crawl that is closed while requests are held: soon, and with nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.exceptions import CloseSpider
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep.exceptions import RobotsUnreachable
+from tests.behaviours import silence
+from tests.crawling import CrawlResult, ListSpider, crawl
+from tests.held import (
+    DEFER,
+    NEVER,
+    RULES,
+    Gate,
+    Record,
+    assert_clean,
+    assert_no_errors,
+    lines,
+    urls,
+    when_open,
+)
+from tests.servers import Site, Sites
+
+# The requirement is "about 2 seconds, whatever is in flight"; what is in flight takes 30.
+SECONDS = 3.0
+SLOW: dict[str, Any] = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 30.0, "DOWNLOAD_TIMEOUT": 30.0}
+
+
+def closing_took(result: CrawlResult) -> float:
+    """Seconds between Scrapy's own two lines in the log."""
+    at = {
+        record.getMessage().split(" (")[0]: record.created
+        for record in result.records
+        if record.name == "scrapy.core.engine"
+    }
+    return at["Spider closed"] - at["Closing spider"]
+
+
+class Pipeline:
+    """Keeps items, and knows whether one came after its end."""
+
+    events: list[str] = []
+
+    def process_item(self, item: Any) -> Any:
+        self.events.append(item["url"])
+        return item
+
+    def close_spider(self) -> None:
+        self.events.append("closed")
+
+
+class ItemSpider(ListSpider):
+    """Each failure is an item; a page /close closes the spider."""
+
+    def parse(self, response: Response, **kwargs: Any) -> None:
+        super().parse(response, **kwargs)
+        if response.url.endswith("/close"):
+            raise CloseSpider("callback")
+
+    def failed(self, failure: Any) -> Any:
+        super().failed(failure)
+        yield {"url": failure.request.url}
+
+
+def close_by(way: str, record: Record, gate: Gate) -> dict[str, Any]:
+    """Settings, and what is to be done when all requests are held."""
+
+    def held(*_: Any) -> None:
+        if len(record.deferred) == 40:
+            if way == "close_spider_async":
+                record.close(way)
+            elif way == "shutdown":
+                deferred_from_coro(record.engine.stop_async())
+            else:
+                gate.open()
+
+    record.on_deferred = held
+    if way.startswith("closespider"):
+        value = {"closespider_timeout": 1.5, "closespider_pagecount": 1}[way]
+        return {way.upper(): value}
+    return {}
+
+
+WAYS = [
+    "close_spider_async",
+    "shutdown",
+    "callback",
+    "closespider_timeout",
+    "closespider_pagecount",
+]
+
+
+async def close_while_held(
+    sites: Sites, way: str, settings: dict[str, Any]
+) -> tuple[CrawlResult, Record, list[Site], Gate]:
+    """A crawl that is closed when 40 requests are held: of a site that answers 503 (its next
+    robots.txt request may be in flight), and of a silent one."""
+    up = Gate(503, RULES)
+    several = [sites.add(robots=up), sites.add(robots=Gate(silence(), RULES))]
+    page, record = Gate(404, "page"), Record()
+    # Answered when all are held; stays unanswered for ways that need no page.
+    healthy = sites.add(robots=RULES, pages={"/close": when_open(page, "page")})
+    more = close_by(way, record, page)
+    wanted = [url for site in several for url in urls(site, 20)]
+    result = await crawl(
+        ItemSpider,
+        {**SLOW, "ITEM_PIPELINES": {Pipeline: 1}, **settings, **more},
+        # With a page count the 503 of robots.txt counts as a page, as with the built-in.
+        requests=[*wanted, *([healthy.url("/close")] if way == "callback" else [])],
+        signal_handlers=record.handlers,
+    )
+    return result, record, several, up
+
+
+@pytest.fixture(autouse=True)
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    some: list[str] = []
+    monkeypatch.setattr(Pipeline, "events", some)
+    return some
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "closespider_pagecount"])
+async def test_without_jobdir_they_are_given_up(sites: Sites, way: str, events: list[str]) -> None:
+    """Errbacks are called, with the reason, and what they yield reaches the pipelines."""
+    result, record, (busy, silent), _ = await close_while_held(sites, way, {})
+    assert result.reason == way
+    assert closing_took(result) < SECONDS
+    assert set(result.failures) >= {*urls(busy, 20), *urls(silent, 20)}
+    for url in [*urls(busy, 20), *urls(silent, 20)]:
+        error = result.failures[url]
+        assert isinstance(error, RobotsUnreachable)
+        assert error.attempts > 0
+        assert "503" in error.reason or url.startswith(silent.url(""))
+        assert "the crawl" in error.reason
+    assert sorted(events[:-1]) == sorted(result.failures)
+    assert events[-1] == "closed"
+    assert result.stat("rep/given_up") == 40
+    assert result.stats["rep/held"] == 0
+    assert record.concurrency == [16, 16]
+    assert_no_errors(result)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "closespider_pagecount"])
+async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path, way: str) -> None:
+    """The next crawl with it fetches each of them once, in the order in which they were held."""
+    settings = {"JOBDIR": str(tmp_path)}
+    result, record, several, up = await close_while_held(sites, way, settings)
+    wanted = {url for site in several for url in urls(site, 20)}
+    assert result.reason == way
+    assert closing_took(result) < SECONDS
+    assert not wanted & (set(result.failures) | set(result.responses))
+    assert result.stats["rep/held"] == 40
+    assert record.concurrency == [16, 16]
+    assert_no_errors(result)
+
+    up.open()
+    several[1].set("/robots.txt", RULES)
+    again = Record()
+    result = await crawl(
+        ItemSpider, {**SLOW, **settings}, requests=[], signal_handlers=again.handlers
+    )
+    assert set(result.responses) >= wanted
+    assert all(site.count(f"/page{number}") == 1 for site in several for number in range(20))
+    for site in several:
+        assert [url for url in again.released if url.startswith(site.url(""))] == [
+            url for url in record.deferred if url.startswith(site.url(""))
+        ]
+    for response in result.spider.responses:
+        assert response.request.dont_filter is True
+        assert "_rep_held" not in response.meta
+    assert result.stats["rep/held"] == 0
+    assert len(lines(result, "40 requests of 2 origins are still held")) == 1
+
+    result = await crawl(ItemSpider, {**SLOW, **settings}, requests=[])
+    assert result.spider.responses == []
+    assert_clean(result)
+
+
+async def test_page_count(sites: Sites) -> None:
+    """What is closed by an answer to robots.txt itself: this one counts as a page, as ever."""
+    silent, healthy = sites.add(robots=silence()), sites.add(robots=RULES)
+    result = await crawl(
+        [*urls(silent, 10), healthy.url("/x")],
+        {**SLOW, "REP_DEFER_GRACE": 0.1, "CLOSESPIDER_PAGECOUNT": 2},
+    )
+    assert result.reason == "closespider_pagecount"
+    assert closing_took(result) < SECONDS
+    assert set(result.failures) >= set(urls(silent, 8))
+    assert_no_errors(result)
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
+    """Silent ones, some of which have not even been asked for; requests wait for all of them,
+    in place or held."""
+    several = [sites.add(robots=silence()) for _ in range(30)]
+    wanted = [site.url(path) for path in ("/a", "/b") for site in several]
+    record = Record(on_deferred=lambda _, count: record.close() if count == 58 else None)
+    settings = {**SLOW, "CONCURRENT_REQUESTS": 4, "REP_DEFER_GRACE": NEVER}
+    if jobdir:
+        settings["JOBDIR"] = str(tmp_path)
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    assert result.reason == "enough"
+    assert closing_took(result) < SECONDS
+    assert set(result.failures) == (set() if jobdir else set(wanted))
+    assert record.concurrency == [4, 4]
+    assert_no_errors(result)
+    if not jobdir:
+        return
+    for site in several:
+        site.set("/robots.txt", RULES)
+    result = await crawl([], settings)
+    assert set(result.responses) == set(wanted)
+    assert all(site.count("/a") == site.count("/b") == 1 for site in several)
+    assert_clean(result)
