@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 GLOBAL = "*"
 
+# A crawler has one agent or few; who asks for ever new ones shall not fill the memory.
+_AGENTS_REMEMBERED = 100
+
 
 class _Group:
     """A stretch of rules and the agents that they belong to."""
@@ -137,6 +140,8 @@ class RobotsTxt:
             agent = tuple(agent)
         known = self._by_agent.get((agent, obey_global))
         if known is None:
+            if len(self._by_agent) >= _AGENTS_REMEMBERED:
+                self._by_agent.clear()
             known = self._by_agent[agent, obey_global] = self._choose(agent, obey_global)
         return known
 
