@@ -276,12 +276,12 @@ class Deferral:
         """Go on with what an earlier run held."""
         self._number, ran = hold.last()
         self._started = time.monotonic() - ran
-        for key, count in hold.recover(self._now()):
+        for key, count, oldest in hold.recover(self._now()):
             line = self._lines[key] = Line(Origin.from_url(key), self._now(), self._crawler.spider)
             line.count = count
             line.announced = True
             line.retry_at = self._now()
-            line.deadline = (hold.oldest(key) or 0.0) + self._settings.defer_max_wait
+            line.deadline = oldest + self._settings.defer_max_wait
             self._gauge(count)
             self._set_alarm(line)
         if self._total:

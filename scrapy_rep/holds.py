@@ -142,12 +142,15 @@ class DiskHold:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + _SCHEMA)
 
-    def recover(self, now: float) -> list[tuple[str, int]]:
-        """Take over what an earlier run left. Return the origins and how many requests each."""
+    def recover(self, now: float) -> list[tuple[str, int, float]]:
+        """Take over what an earlier run left. Return the origins, how many requests each has, and
+        since when the one that was held first has been."""
         # Given up then: waited for anew. Released, but the run was killed: still to be fetched.
         self._db.execute("UPDATE held SET since = ? WHERE state = ?", (now, GIVEN_UP))
         self._db.execute("UPDATE held SET state = ?", (HELD,))
-        return self._db.execute("SELECT origin, count(*) FROM held GROUP BY origin").fetchall()
+        return self._db.execute(
+            "SELECT origin, count(*), min(since) FROM held GROUP BY origin"
+        ).fetchall()
 
     def last(self) -> tuple[int, float]:
         """The highest number, and the latest time at which a request was held: the clock of the

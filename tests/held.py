@@ -76,6 +76,8 @@ class Record:
         self.concurrency: list[int] = []
         """Of the downloader, when the spider opened and when it had closed."""
         self.on_deferred = on_deferred
+        self.on_released: Callable[[Spider, int], object] | None = None
+        self.on_resolved: Callable[[], object] | None = None
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
             scrapy_signals.spider_closed: self._closed,
@@ -113,9 +115,13 @@ class Record:
     def _release(self, request: Request, origin: Any, spider: Spider) -> None:
         self.released.append(request.url)
         self.origins.add(str(origin))
+        if self.on_released is not None:
+            self.on_released(spider, len(self.released))
 
     def _resolve(self, **kwargs: Any) -> None:
         self.resolved.append(kwargs)
+        if self.on_resolved is not None:
+            self.on_resolved()
 
 
 def later(seconds: float, function: Callable[[], object]) -> None:

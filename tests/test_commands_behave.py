@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.behaviours import answer, in_turn, silence
-from tests.process import ONCE, PATIENCE, REACTORS, command, environment
+from tests.process import ONCE, PATIENCE, REACTORS, command, environment, on_every_reactor
 from tests.servers import Sites
 
 pytestmark = ONCE
@@ -45,6 +45,7 @@ def run(folder: Path, line: list[str]) -> Result:
         capture_output=True,
         text=True,
         timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -78,7 +79,7 @@ def test_fetch_what_is_forbidden(sites: Sites, tmp_path: Path) -> None:
 # On every reactor only where something is held.
 
 
-@pytest.mark.parametrize("reactor", REACTORS)
+@on_every_reactor
 @pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
 def test_fetch_from_an_unreachable_site(
     sites: Sites, tmp_path: Path, reactor: str, robots: Any
@@ -119,7 +120,7 @@ def test_shell_with_an_unreachable_site(sites: Sites, tmp_path: Path, robots: An
     assert site.count("/page") == 0
 
 
-@pytest.mark.parametrize("reactor", REACTORS)
+@on_every_reactor
 def test_shell_as_soon_as_the_site_is_back(sites: Sites, tmp_path: Path, reactor: str) -> None:
     site = sites.add(robots=in_turn(503, 503, answer(RULES)))
     result = shell(tmp_path, site.url("/page"), REP_DEFER_MAX_WAIT=60, **REACTORS[reactor])

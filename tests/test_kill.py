@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.process import ONCE, REACTORS, Crawl
+from tests.process import ONCE, Crawl, on_every_reactor
 from tests.process.town import Town
 from tests.servers import Sites
 
@@ -48,6 +48,7 @@ class Chain:
         self.settings = {**SETTINGS, **settings, "JOBDIR": folder / "job"}
         self.runs: list[Crawl] = []
         self.held: set[str] = set()
+        self.kills = 0
 
     def start(self, ends: str = "", *, new_pages: int = 0) -> Crawl:
         """A run with so many pages beside what it finds."""
@@ -71,7 +72,8 @@ class Chain:
 
     def end(self, run: Crawl) -> None:
         run.kill()
-        assert run.reason is None, f"it was over before it was killed:\n{run.log}"
+        # On a busy machine a run may be over before it is killed.
+        self.kills += run.reason is None
         self.held.update(run.urls("deferred"))
 
     # One round each
@@ -115,6 +117,15 @@ class Chain:
             run.join()
         self.end(run)
 
+    def while_closing(self) -> None:
+        """In the middle of what Ctrl-C does."""
+        run = self.start_and_hold_all()
+        self.town.up()
+        run.wait_for("released")
+        run.interrupt()
+        time.sleep(self.chance.uniform(0, 0.1))
+        self.end(run)
+
     def at(self, kind: str, count: int) -> None:
         run = self.start_and_hold_all(f"SIGKILL {kind} {count}")
         self.town.up()
@@ -131,7 +142,13 @@ class Chain:
         self.held.update(run.urls("deferred"))
 
     def all_rounds(self) -> None:
-        rounds = [self.while_holding, self.while_retrying, self.at_release, self.while_downloading]
+        rounds = [
+            self.while_holding,
+            self.while_retrying,
+            self.at_release,
+            self.while_downloading,
+            self.while_closing,
+        ]
         self.chance.shuffle(rounds)
         self.go(rounds)
 
@@ -170,10 +187,10 @@ class LinkedChain(Chain):
     kwargs = {"linked": "yes"}
 
     def new_pages(self) -> int:
-        return 0 if self.runs else 2 * PAGES
+        return 0 if self.runs else 4 * PAGES
 
     def all_rounds(self) -> None:
-        rounds = [self.at_release, self.at_release, self.while_downloading]
+        rounds = [self.at_release, self.at_release, self.while_downloading, self.while_closing]
         self.chance.shuffle(rounds)
         self.go([self.while_retrying, *rounds])
 
@@ -188,7 +205,7 @@ PRIORITY_QUEUES = (
 def test_nothing_held_is_lost_by_kills_at_any_moment(
     sites: Sites, tmp_path: Path, kind: type[Chain]
 ) -> None:
-    """12 kills for each kind of request, two crawls at a time."""
+    """15 kills for each kind of request, two crawls at a time."""
     chains = []
     for number in range(CHAINS):
         folder = tmp_path / str(number)
@@ -200,9 +217,10 @@ def test_nothing_held_is_lost_by_kills_at_any_moment(
         list(pool.map(kind.all_rounds, chains))
     for chain in chains:
         chain.check()
+    assert sum(chain.kills for chain in chains) >= 12
 
 
-@pytest.mark.parametrize("reactor", [name for name in REACTORS if name != "asyncio"])
+@on_every_reactor
 def test_on_every_reactor(sites: Sites, tmp_path: Path, reactor: str) -> None:
     chain = Chain(sites, tmp_path, random.Random(f"{SEED} {reactor}"), reactor)
     chain.go([chain.while_retrying, chain.while_downloading])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.process import ONCE, PATIENCE, REACTORS, Crawl
+from tests.process import ONCE, PATIENCE, Crawl, on_every_reactor
 from tests.process.recorder import PAGE_AS_EVER
 from tests.servers import Site, Sites
 
@@ -31,7 +31,7 @@ pytestmark = [
 PAGES = 30
 UP = "User-agent: *\nDisallow: /private\n"
 
-START_URLS_SPIDER = '''
+START_URLS_SPIDER = """
 from scrapy_redis.spiders import RedisSpider
 from tests.process.recorder import record_page
 
@@ -44,7 +44,7 @@ class StartUrlsSpider(RedisSpider):
 
     def parse(self, response):
         record_page(response)
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def hold_all_and_stop(run: Crawl, count: int = PAGES) -> None:
     assert run.reason == "shutdown", run.log
 
 
-@pytest.mark.parametrize("reactor", REACTORS)
+@on_every_reactor
 def test_another_process_fetches_what_was_held(
     sites: Sites, queue: Any, crawl: Callable[..., Crawl], reactor: str
 ) -> None:
@@ -220,28 +220,31 @@ def test_start_urls_are_read_while_something_is_held(
     run.assert_clean()
 
 
-def test_two_processes_with_a_jobdir_each(
+def test_what_two_jobdirs_hold_is_told_apart(
     sites: Sites, queue: Any, crawl: Callable[..., Crawl], tmp_path: Path
 ) -> None:
-    """One fetches what the other released; what it holds itself it still has after a kill."""
+    """A process fetches what another has released, into the queue that they share. What it holds
+    itself it still has then."""
     mended, down = sites.add(robots=503), sites.add(robots=503)
-    one = crawl(
-        urls_of(mended), settings={"JOBDIR": tmp_path / "one"}, ends=f"SIGINT released {PAGES}"
-    )
-    one.wait_for("deferred", PAGES)
-    job = {"JOBDIR": tmp_path / "other"}
-    other = crawl(urls_of(down), settings=job)
-    other.wait_for("deferred", PAGES)
+    this, other = {"JOBDIR": tmp_path / "this"}, {"JOBDIR": tmp_path / "other"}
+    runs = [crawl(urls_of(down), settings=this)]
+    hold_all_and_stop(runs[0])
+    assert queue.zcard("pages:requests") == 0, "it is kept twice"
+
+    runs.append(crawl(urls_of(mended), settings=other, ends=f"SIGINT released {PAGES}"))
+    runs[1].wait_for("deferred", PAGES)
     mended.set("/robots.txt", UP)
-    one.join()
-    other.wait_until(lambda: asked(mended) == urls_of(mended), "all pages of the mended site")
-    assert other.urls("page"), "one has fetched everything itself"
-    other.kill()
+    runs[1].join()
+    assert queue.zcard("pages:requests") > 0, "it has fetched everything itself"
+
+    runs.append(crawl([], settings=this))
+    runs[2].wait_until(lambda: asked(mended) == urls_of(mended), "all pages of the mended site")
+    runs[2].wait_for("refused", 2)
+    runs[2].kill()
 
     down.set("/robots.txt", UP)
-    last = crawl([], settings=job).join()
-    assert last.reason == "finished"
+    runs.append(crawl([], settings=this).join())
+    assert runs[3].reason == "finished"
     assert asked(down) == urls_of(down)
-    one.assert_clean()
-    other.assert_clean()
-    last.assert_clean()
+    for run in runs:
+        run.assert_clean()

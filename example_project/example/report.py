@@ -24,7 +24,9 @@ COLUMNS = {
     "dropped, and why": 38,
     "sitemaps": 16,
 }
-LEGEND = "line: the line of that robots.txt that decided. rules for *: none name this crawler."
+LEGEND = """\
+line: the line of that robots.txt that decided. rules for *: none name this crawler.
+held: set aside until that robots.txt had come."""
 
 
 class Report:
@@ -32,7 +34,9 @@ class Report:
         self.agent = product_token(crawler.settings["USER_AGENT"])
         # Origin -> column -> what to print there, a line each (a dict is a set that keeps order)
         self.rows = defaultdict(lambda: defaultdict(dict))
+        self.held = set()  # URLs
         for handler, signal in (
+            (self.request_deferred, rep_signals.request_deferred),
             (self.robots_resolved, rep_signals.robots_resolved),
             (self.sitemap_discovered, rep_signals.sitemap_discovered),
             (self.response_received, signals.response_received),
@@ -64,12 +68,16 @@ class Report:
         then = "then " if self.rows[origin]["robots.txt answered"] else ""
         self.note(origin, "robots.txt answered", f"{then}{way}{answer}: {meaning}")
 
+    def request_deferred(self, request):
+        self.held.add(request.url)
+
     def sitemap_discovered(self, origin, url):
         self.note(origin, "sitemaps", url.removeprefix(str(origin)))
 
     def response_received(self, request):
         if request.callback is not NO_CALLBACK:  # which marks what no spider asked for
-            self.note(Origin.from_url(request.url), "fetched", path(request))
+            held = " (held)" if request.url in self.held else ""
+            self.note(Origin.from_url(request.url), "fetched", path(request) + held)
 
     def dropped(self, failure):
         """The errback of the spider's requests."""

@@ -139,16 +139,16 @@ SITES = {
     ),
     "slow": Site(
         "Its pages wait until robots.txt has come; those of other sites do not.",
-        ["/private", "{recovers}/news"],  # by then, `recovers` has recovered
+        ["/private"],
         [Answer(PLAIN, delay=1.0)],
     ),
     "recovers": Site(
-        "503 at first: nothing is fetched until robots.txt has come.",
+        "503 three times: its pages are held until robots.txt has come.",
         ["/private"],
-        [Answer("busy", 503), Answer(PLAIN)],
+        [Answer("busy", 503)] * 3 + [Answer(PLAIN)],
     ),
     "down": Site(
-        "503 for ever: nothing is fetched.",
+        "503 for ever: its pages are held until the crawler's patience ends.",
         ["/anything"],
         [Answer("broken", 503)],
     ),

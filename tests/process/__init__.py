@@ -19,11 +19,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import scrapy
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 import scrapy_rep
@@ -41,6 +41,25 @@ REACTORS: dict[str, dict[str, Any]] = {
     "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
     "none": {"TWISTED_REACTOR_ENABLED": False},
 }
+
+# What Scrapy downloads through when there is no reactor; it asks for aiohttp itself.
+_LIBRARY = "aiohttp" if find_spec("scrapy.core.downloader.handlers._aiohttp") else "httpx"
+
+on_every_reactor = pytest.mark.parametrize(
+    "reactor",
+    [
+        "asyncio",
+        "select",
+        pytest.param(
+            "none",
+            marks=pytest.mark.skipif(
+                find_spec(_LIBRARY) is None,
+                reason=f"without a reactor this Scrapy downloads through {_LIBRARY}, "
+                "which is not installed",
+            ),
+        ),
+    ],
+)
 
 SETTINGS: dict[str, Any] = {
     "ADDONS": {"scrapy_rep.Addon": 300},
@@ -209,7 +228,3 @@ class Crawl:
     def close(self) -> None:
         """Leave no process behind."""
         self.kill()
-
-
-def scrapy_version() -> tuple[int, ...]:
-    return tuple(scrapy.version_info[:2])

@@ -48,6 +48,3 @@ class Town:
             for hit in list(site.requests)
             if hit.path != "/robots.txt"
         )
-
-    def robots_asked(self) -> int:
-        return sum(site.count("/robots.txt") for site in self.sites)

@@ -1,7 +1,11 @@
 """A site whose robots.txt cannot be had (503): what becomes of its pages is a setting.
 
 Run it: python3 example_project/run.py unreachable
-and with the impolite choice: python3 example_project/run.py unreachable -s REP_UNREACHABLE=allow
+Here they are dropped at once. The other choices:
+    python3 example_project/run.py unreachable -s REP_UNREACHABLE=defer
+which is the default: they are held, and dropped when REP_DEFER_MAX_WAIT is over (see also
+s07_deferral.py, where it is not), and, impolite,
+    python3 example_project/run.py unreachable -s REP_UNREACHABLE=allow
 """
 
 import scrapy

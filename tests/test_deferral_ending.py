@@ -1,0 +1,194 @@
+"""What happens while the crawl is ending already: it may neither be lost nor delay the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.exceptions import RobotsUnreachable
+from tests import crawling
+from tests.behaviours import silence
+from tests.crawling import ListSpider, crawl
+from tests.held import NEVER, RULES, Record, assert_clean, assert_no_errors, lines, urls
+from tests.servers import Sites
+from tests.test_deferral_closing import SECONDS, SLOW, closing_took
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crawl that does not end fails sooner than others."""
+    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 15.0)
+
+
+async def a_while(seconds: float = 0.1) -> None:
+    done: Deferred[None] = Deferred()
+    call_later(seconds, done.callback, None)
+    await maybe_deferred_to_future(done)
+
+
+class InlineErrbackSpider(ListSpider):
+    """Tries another site where one could not be had, within the errback."""
+
+    def __init__(self, inline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.inline = inline
+        self.outcomes: list[Any] = []
+
+    async def failed(self, failure: Any) -> None:
+        super().failed(failure)
+        try:
+            answered = await self.crawler.engine.download_async(Request(self.inline))
+        except IgnoreRequest as error:
+            self.outcomes.append(error)
+        else:
+            self.outcomes.append(answered.status)
+
+
+@pytest.mark.parametrize("there", ["silent", "healthy"])
+async def test_a_direct_download_to_a_new_origin(sites: Sites, there: str) -> None:
+    """Its robots.txt is not waited for, or not for long."""
+    busy = sites.add(robots=503)
+    other = sites.add(robots=silence() if there == "silent" else RULES)
+    record = Record(on_deferred=lambda _, count: record.close() if count == 3 else None)
+    result = await crawl(
+        InlineErrbackSpider,
+        {**SLOW, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER},
+        requests=urls(busy, 3),
+        inline=other.url("/x"),
+        signal_handlers=record.handlers,
+    )
+    assert closing_took(result) < SECONDS
+    assert len(result.spider.outcomes) == 3
+    if there == "silent":
+        assert all(isinstance(one, RobotsUnreachable) for one in result.spider.outcomes)
+    assert record.concurrency == [16, 16]
+    assert_no_errors(result)
+
+
+class FilteredSpider(ListSpider):
+    dont_filter = False
+
+
+class Late:
+    """A downloader middleware before ours: holds /late up until the crawl is being closed."""
+
+    record: Record
+
+    async def process_request(self, request: Request) -> None:
+        if request.url.endswith("/late"):
+            self.record.close()
+            await a_while()
+
+
+@pytest.fixture
+def late() -> Record:
+    Late.record = Record()
+    return Late.record
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+@pytest.mark.parametrize("robots", ["known", "unknown"])
+async def test_a_request_that_is_late(
+    sites: Sites, late: Record, tmp_path: Path, robots: str, jobdir: bool
+) -> None:
+    """It meets an unreachable or a new origin when the crawl is closing: given up, or kept, as
+    those that were held before; as the user made it."""
+    busy, new = sites.add(robots=503), sites.add(robots=silence())
+    url = (busy if robots == "known" else new).url("/late")
+
+    settings = {**SLOW, "REP_DEFER_GRACE": NEVER, "REP_RETRY_DELAY": 50, "REP_RETRY_MAX_DELAY": 50}
+    if jobdir:
+        settings["JOBDIR"] = str(tmp_path)
+    late.on_deferred = lambda spider, count: (
+        spider.crawler.engine.crawl(spider.recorded(url)) if count == 1 else None
+    )
+    result = await crawl(
+        FilteredSpider,
+        {**settings, "DOWNLOADER_MIDDLEWARES": {Late: 60}},
+        requests=[busy.url("/x")],
+        signal_handlers=late.handlers,
+    )
+    assert result.reason == "enough"
+    assert closing_took(result) < SECONDS
+    assert_no_errors(result)
+    if not jobdir:
+        assert set(result.failures) == {busy.url("/x"), url}
+        for request, error in result.spider.errors:
+            assert isinstance(error, RobotsUnreachable)
+            assert request.dont_filter is False
+        return
+    assert result.failures == {}
+    for site in (busy, new):
+        site.set("/robots.txt", RULES)
+    result = await crawl(FilteredSpider, settings, requests=[])
+    assert set(result.responses) == {busy.url("/x"), url}
+    for response in result.spider.responses:
+        assert response.request.dont_filter is False
+    assert_clean(result)
+
+
+class LambdaSpider(ListSpider):
+    """Its requests can't be written to disk."""
+
+    def recorded(self, request: str | Request) -> Request:
+        return super().recorded(request).replace(callback=lambda response: self.parse(response))
+
+
+# Older Scrapy's disk queues leave a file open for each request that they can't write.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("grace", [0, NEVER])
+async def test_unserialisable_requests_are_given_up(
+    sites: Sites, tmp_path: Path, grace: float
+) -> None:
+    """Also with JOBDIR, since they would be lost; also those that waited in place."""
+    silent, busy = sites.add(robots=silence()), sites.add(robots=503)
+    wanted = [*urls(silent, 10), *urls(busy, 3)]
+    # With a grace the first eight of a silent site wait where they are.
+    held = 13 if grace == 0 else 5
+    record = Record(on_deferred=lambda _, count: record.close() if count == held else None)
+    result = await crawl(
+        LambdaSpider,
+        {**SLOW, "REP_DEFER_GRACE": grace, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 16},
+        requests=wanted,
+        signal_handlers=record.handlers,
+    )
+    assert closing_took(result) < SECONDS
+    assert len(lines(result, "to disk", level="WARNING")) == 1
+    assert set(result.failures) == set(wanted)
+    assert result.stats["rep/held"] == 0
+    assert_no_errors(result)
+
+
+async def test_other_policies_do_not_wait_for_the_next_tick(sites: Sites) -> None:
+    """What is known when a request gets there is what counts, though it was handed over to be
+    held: here a middleware answers for robots.txt at once."""
+
+    class Answering:
+        def process_request(self, request: Request) -> Any:
+            if request.url.endswith("/robots.txt"):
+                from scrapy.http import TextResponse
+
+                return TextResponse(request.url, 503, request=request)
+            return None
+
+    site = sites.add()
+    for choice in ("drop", "allow"):
+        result = await crawl(
+            urls(site, 3),
+            {
+                "REP_UNREACHABLE": choice,
+                "CONCURRENT_REQUESTS": 1,  # none may wait in place
+                "REP_RETRY_DELAY": NEVER,
+                "REP_RETRY_MAX_DELAY": NEVER,
+                "DOWNLOADER_MIDDLEWARES": {Answering: 950},
+            },
+        )
+        assert len(result.failures if choice == "drop" else result.responses) == 3
+        assert_clean(result)

@@ -1,0 +1,221 @@
+"""Schedulers other than Scrapy's own: one that outlives the process gets held requests back."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.crawler import Crawler
+from scrapy.utils.request import request_from_dict
+
+from scrapy_rep.exceptions import RobotsUnreachable
+from tests import crawling
+from tests.behaviours import silence
+from tests.crawling import ListSpider, crawl
+from tests.held import RULES, Gate, Record, assert_clean, assert_no_errors, urls
+from tests.servers import Sites
+from tests.test_deferral_closing import SECONDS, SLOW, closing_took
+
+
+class SharedScheduler(BaseScheduler):
+    """A queue elsewhere, as those on a server are: requests go there as bytes."""
+
+    queue: list[bytes] = []
+    seen: set[bytes] = set()
+    broken = False
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self.spider: Spider | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> SharedScheduler:
+        return cls(crawler)
+
+    def open(self, spider: Spider) -> None:
+        self.spider = spider
+
+    def has_pending_requests(self) -> bool:
+        return bool(self.queue)
+
+    def enqueue_request(self, request: Request) -> bool:
+        if self.broken:
+            raise ConnectionError("the queue's server is gone")
+        fingerprint = self.crawler.request_fingerprinter.fingerprint(request)
+        if not request.dont_filter and fingerprint in self.seen:
+            return False
+        self.seen.add(fingerprint)
+        self.queue.append(pickle.dumps(request.to_dict(spider=self.spider)))
+        return True
+
+    def next_request(self) -> Request | None:
+        if not self.queue:
+            return None
+        return request_from_dict(pickle.loads(self.queue.pop(0)), spider=self.spider)
+
+
+class Persistent(SharedScheduler):
+    persist = True
+
+
+class Forgetful(SharedScheduler):
+    persist = False
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty queue for each test, and no minute to wait for a crawl that does not end."""
+    monkeypatch.setattr(SharedScheduler, "queue", [])
+    monkeypatch.setattr(SharedScheduler, "seen", set())
+    monkeypatch.setattr(SharedScheduler, "broken", False)
+    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 15.0)
+
+
+class Once(ListSpider):
+    """Its requests are filtered."""
+
+    dont_filter = False
+
+
+@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent, Forgetful])
+async def test_held_and_released(sites: Sites, scheduler: type) -> None:
+    """While it goes on all is as with Scrapy's own."""
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    wanted = [*urls(site, 20), site.url("/page0")]
+    record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
+    result = await crawl(
+        Once, {**SLOW, "SCHEDULER": scheduler}, requests=wanted, signal_handlers=record.handlers
+    )
+    assert [site.count(f"/page{number}") for number in range(20)] == [1] * 20
+    assert record.dropped == [site.url("/page0")]
+    assert record.released == record.deferred
+    assert scheduler.queue == []
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
+async def test_handed_back(sites: Sites, scheduler: type) -> None:
+    """Also what waits in place. The next crawl goes on with it, as the user made it."""
+    busy, silent = sites.add(robots=503), sites.add(robots=silence())
+    wanted = [*urls(busy, 20), *urls(silent, 20)]
+    record = Record(on_deferred=lambda _, count: record.close() if count == 32 else None)
+    result = await crawl(
+        Once,
+        {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_GRACE": 30},
+        requests=wanted,
+        signal_handlers=record.handlers,
+    )
+    assert result.reason == "enough"
+    assert closing_took(result) < SECONDS
+    assert result.failures == result.responses == {}
+    assert result.stats["rep/held"] == 0
+    assert "rep/given_up" not in result.stats
+    assert len(scheduler.queue) == 40
+    assert_no_errors(result)
+
+    # Held once more on arrival, for a while.
+    gate = Gate(503, RULES)
+    for site in (busy, silent):
+        site.set("/robots.txt", gate)
+    again = Record(on_deferred=lambda _, count: gate.open() if count == 40 else None)
+    result = await crawl(
+        Once, {**SLOW, "SCHEDULER": scheduler}, requests=wanted, signal_handlers=again.handlers
+    )
+    assert set(result.responses) == set(wanted)
+    assert all(site.count(f"/page{n}") == 1 for site in (busy, silent) for n in range(20))
+    assert sorted(again.dropped) == sorted(wanted)
+    for response in result.spider.responses:
+        assert response.request.dont_filter is False
+        assert "_rep_held" not in response.meta
+    assert_clean(result)
+
+
+async def test_given_up_where_it_does_not_outlive(sites: Sites) -> None:
+    site = sites.add(robots=503)
+    record = Record(on_deferred=lambda _, count: record.close() if count == 20 else None)
+    result = await crawl(
+        Once,
+        {**SLOW, "SCHEDULER": Forgetful},
+        requests=urls(site, 20),
+        signal_handlers=record.handlers,
+    )
+    assert set(result.failures) == set(urls(site, 20))
+    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    assert all(request.dont_filter is False for request, _ in result.spider.errors)
+    assert Forgetful.queue == []
+    assert_no_errors(result)
+
+
+async def test_a_queue_that_is_gone(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handing requests back fails: the crawl is closed all the same, and nothing is lost without
+    a word."""
+    site = sites.add(robots=503)
+
+    def close(_: Spider, count: int) -> None:
+        if count == 5:
+            monkeypatch.setattr(SharedScheduler, "broken", True)
+            record.close()
+
+    record = Record(on_deferred=close)
+    result = await crawl(
+        Once,
+        {**SLOW, "SCHEDULER": Persistent},
+        requests=urls(site, 5),
+        signal_handlers=record.handlers,
+    )
+    assert result.reason == "enough"
+    assert set(result.failures) == set(urls(site, 5))
+
+
+async def test_two_crawls_with_one_queue_and_a_jobdir_each(sites: Sites, tmp_path: Path) -> None:
+    """What the one has released comes to the other, which has requests of its own on disk."""
+    first, second = sites.add(robots=Gate(503, RULES)), sites.add(robots=Gate(503, RULES))
+    settings = {**SLOW, "SCHEDULER": Persistent}
+
+    def open_first(_: Spider, count: int) -> None:
+        if count == 10:
+            first.pages["/robots.txt"].open()  # type: ignore[attr-defined]
+
+    # Released, but not one of them fetched any more.
+    record = Record(on_deferred=open_first)
+    record.on_released = lambda _, count: record.close() if count == 1 else None
+    result = await crawl(
+        Once,
+        {**settings, "JOBDIR": str(tmp_path / "one")},
+        requests=urls(first, 10),
+        signal_handlers=record.handlers,
+    )
+    assert_no_errors(result)
+    handed_over, Persistent.queue[:] = list(Persistent.queue), []
+    assert 10 == len(handed_over) + len(result.responses) > len(result.responses)
+
+    def open_second(_: Spider, count: int) -> None:
+        if count == 10:
+            Persistent.queue.extend(handed_over)
+            record.engine._slot.nextcall.schedule()
+            first.pages["/robots.txt"].open()  # type: ignore[attr-defined]
+
+    fetched: set[str] = set()
+
+    class Watching(Once):
+        def parse(self, response: Any, **kwargs: Any) -> None:
+            super().parse(response, **kwargs)
+            fetched.add(response.url)
+            if len(fetched) == len(handed_over):
+                second.pages["/robots.txt"].open()  # type: ignore[attr-defined]
+
+    record = Record(on_deferred=open_second)
+    result = await crawl(
+        Watching,
+        {**settings, "JOBDIR": str(tmp_path / "two")},
+        requests=urls(second, 10),
+        signal_handlers=record.handlers,
+    )
+    assert set(result.responses) >= set(urls(second, 10))
+    assert [second.count(f"/page{number}") for number in range(10)] == [1] * 10
+    assert_clean(result)
