@@ -230,7 +230,7 @@ def resident_bytes() -> int:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
-        import resource  # not on Windows, where the standard library can't tell
+        import resource  # not on Windows
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024

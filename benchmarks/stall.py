@@ -135,6 +135,9 @@ def longest_gap(some: list[Crawl]) -> float:
 def remember(scale: Scale, rounds: int) -> list[str]:
     """Hold requests and print what each takes. Returns what came of the goals."""
     print(f"Memory of each of {scale.held:,} held requests")
+    if os.name == "nt":
+        print("  can't be measured with Windows and the standard library")
+        return []
     goals = []
     for on_disk, most in MOST_BYTES.items():
         where = f"{'with' if on_disk else 'without'} JOBDIR"

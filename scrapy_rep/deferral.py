@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
-from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.job import job_dir
 
@@ -63,7 +62,9 @@ class Deferral:
         self._flights = flights
         self._clock = clock
         self._hold: MemoryHold | DiskHold = MemoryHold()
-        self._releases: Releases[Line] = Releases(crawler, self._now, self._sent, self._finished)
+        self._releases: Releases[Line] = Releases(
+            crawler, engine, self._now, self._sent, self._finished
+        )
         self._releases.hold = self._hold
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
         self._lines: dict[str, Line] = {}
@@ -71,6 +72,7 @@ class Deferral:
         self._number = 0
         self._catcher = Catcher(crawler, self._caught)
         self._started = time.monotonic()
+        self._ticked = 0.0
         self._warned = False
         self.closing = False
         connect = crawler.signals.connect
@@ -92,14 +94,7 @@ class Deferral:
     @property
     def outlives(self) -> bool:
         """Whether what is held when the crawl ends goes on in the next."""
-        return isinstance(self._hold, DiskHold) or self._scheduler_outlives
-
-    @property
-    def _scheduler_outlives(self) -> bool:
-        """Whether the scheduler keeps its requests when the process ends: not Scrapy's own (with
-        JOBDIR it does, but then the hold is on disk), and not one told not to persist."""
-        scheduler = self._engine.scheduler
-        return not isinstance(scheduler, Scheduler) and bool(getattr(scheduler, "persist", True))
+        return isinstance(self._hold, DiskHold) or self._engine.scheduler_outlives
 
     def hand_over(self, request: Request) -> Request:
         """Return *request* as `process_request` has to return it, to have it held."""
@@ -133,24 +128,29 @@ class Deferral:
         self._number += 1
         waited, row = self._releases.before(request)
         held = Held(self._number, self._now() - waited, dont_filter, request, row)
-        on_disk = isinstance(self._hold, DiskHold)
-        if self.closing and not on_disk and not self._scheduler_outlives:
-            self._stats.inc_value("rep/given_up")
-            self._engine.fail(request, RobotsUnreachable(origin, "the crawl is ending"))
-        elif (self.closing and on_disk) or (
-            not self.closing
-            and not self.full
-            and (origin in self._flights or (known and known.unreachable))
-        ):
-            self._add(origin, held, known)
-        else:
-            # The answer came meanwhile, there is no room left, or the scheduler is where it is
-            # safe: on to it.
+        if self.closing:
+            return self._caught_at_the_end(origin, held)
+        if self.full:
             self._releases.mark(held)
-            return False
+            return False  # back to the scheduler: in the middleware it can wait
+        line = self._add(origin, held, known)
+        if origin not in self._flights and not (known and known.unreachable):
+            self._let_go(line)  # the answer came meanwhile
         return True
 
-    def _add(self, origin: Origin, held: Held, known: Known | None) -> None:
+    def _caught_at_the_end(self, origin: Origin, held: Held) -> bool:
+        if isinstance(self._hold, DiskHold):
+            self._add(origin, held, None)
+            self._empty_memory()  # where it is if it can't be written to disk
+        elif self._engine.scheduler_outlives:
+            self._releases.mark(held)
+            return False
+        else:
+            self._stats.inc_value("rep/given_up")
+            self._engine.fail(held.request, RobotsUnreachable(origin, "the crawl is ending"))
+        return True
+
+    def _add(self, origin: Origin, held: Held, known: Known | None) -> Line:
         key = str(origin)
         line = self._lines.get(key)
         if line is None:
@@ -173,6 +173,7 @@ class Deferral:
             origin=origin,
             spider=self._crawler.spider,
         )
+        return line
 
     def _gauge(self, change: int) -> None:
         self._total += change
@@ -214,6 +215,7 @@ class Deferral:
         if line is None:
             return
         now = self._now()
+        self._tick(now)
         if line.deadline <= now:
             line.deadline = math.inf
             limit = self._settings.defer_max_wait
@@ -303,11 +305,16 @@ class Deferral:
         self._alarm.stop()
         self._releases.clear()
         self._flights.end()
+        self._empty_memory()
+
+    def _empty_memory(self) -> None:
+        """Find another place for what would end with the process, or call its errback."""
         hold = self._hold.memory if isinstance(self._hold, DiskHold) else self._hold
         for key, line in self._lines.items():
             for held in hold.take(key, line.count, self._number, math.inf):
+                line.count -= 1
                 self._gauge(-1)
-                if self._scheduler_outlives:
+                if self._engine.scheduler_outlives:
                     self._releases.mark(held)
                     assert self._crawler.engine is not None
                     self._crawler.engine.crawl(held.request)
@@ -317,5 +324,14 @@ class Deferral:
                 error = RobotsUnreachable(line.origin, *self._why(line, "the crawl ended"))
                 self._engine.fail(held.request, error)
 
+    def _tick(self, now: float) -> None:
+        """Write the running time down, now and then: a killed run has taken time too."""
+        if isinstance(self._hold, DiskHold) and now - self._ticked >= 1:
+            self._ticked = now
+            self._hold.tick(now)
+
     def _spider_closed(self) -> None:
+        if isinstance(self._hold, DiskHold):
+            self._hold.tick(self._now())
+        self._releases.close()
         self._hold.close()

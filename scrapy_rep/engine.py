@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from scrapy.core.scheduler import Scheduler
 from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
@@ -80,3 +81,31 @@ class EngineAccess:
         """The scheduler in use. Public since Scrapy 2.19."""
         engine = self._engine
         return engine.scheduler if hasattr(engine, "scheduler") else engine._slot.scheduler
+
+    @property
+    def scheduler_outlives(self) -> bool:
+        """Whether the scheduler keeps its requests when the process ends: not Scrapy's own (with
+        JOBDIR it does, but then the hold is on disk), and not one told not to persist."""
+        scheduler = self.scheduler
+        # Not isinstance(): Scrapy's base class calls everything that looks like one a scheduler.
+        foreign = Scheduler not in type(scheduler).__mro__
+        return foreign and bool(getattr(scheduler, "persist", True))
+
+    def crawl_from_disk(self, request: Request) -> None:
+        """Crawl *request*, of which a file of ours keeps a copy, through the scheduler's queue in
+        memory.
+
+        Its queues on disk are no safe place after a kill: a queue that was not closed in order is
+        read from its beginning or not at all, and what is pushed to it comes out as something
+        else. ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
+        """
+        scheduler = self.scheduler
+        queues = getattr(scheduler, "dqs", None)
+        if queues is None:
+            self._engine.crawl(request)
+            return
+        scheduler.dqs = None
+        try:
+            self._engine.crawl(request)
+        finally:
+            scheduler.dqs = queues

@@ -77,8 +77,9 @@ class Flight:
             return await maybe_deferred_to_future(waiter)
 
         def give_up() -> None:
-            self.waiters.remove(waiter)
-            waiter.errback(StillWaiting())
+            if waiter in self.waiters:  # else it landed in this very turn of the event loop
+                self.waiters.remove(waiter)
+                waiter.errback(StillWaiting())
 
         timer = call_later(seconds, give_up)
         try:

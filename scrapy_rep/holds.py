@@ -108,8 +108,8 @@ class MemoryHold:
         self._queues.clear()
 
 
-# State of a row: HELD; RELEASED, handed to the scheduler and not yet seen to be downloaded;
-# GIVEN_UP in this run, kept for the next.
+# State of a row: HELD; RELEASED to the scheduler, until it is known what became of it; GIVEN_UP in
+# this run, kept for the next.
 HELD, RELEASED, GIVEN_UP = range(3)
 
 _SCHEMA = """
@@ -121,6 +121,7 @@ CREATE TABLE IF NOT EXISTS held (
     state INTEGER NOT NULL,
     request BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
 
@@ -128,8 +129,8 @@ CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 class DiskHold:
     """Held requests in a SQLite file; in memory those that can't be serialised.
 
-    A row stays until its request is seen to be downloaded, so that a kill at any moment loses
-    none: at worst one is fetched twice.
+    A row stays until its request has been dealt with, so that a kill at any moment loses none: at
+    worst one is fetched twice.
     """
 
     def __init__(self, path: Path, spider: Spider) -> None:
@@ -153,10 +154,11 @@ class DiskHold:
         ).fetchall()
 
     def last(self) -> tuple[int, float]:
-        """The highest number, and the latest time at which a request was held: the clock of the
-        crawl's running time stands there at least."""
+        """The highest number, and how long earlier runs took: no less than when the last request
+        was held, if the last of them was killed."""
         number, since = self._db.execute("SELECT max(number), max(since) FROM held").fetchone()
-        return number or 0, since or 0.0
+        (ran,) = self._db.execute("SELECT max(ran) FROM clock").fetchone()
+        return number or 0, max(since or 0.0, ran or 0.0)
 
     def add(self, origin: str, held: Held) -> None:
         """Keep *held*."""
@@ -243,7 +245,7 @@ class DiskHold:
         self._mark(GIVEN_UP, rows)
 
     def done(self, rows: list[int]) -> None:
-        """Forget these: they were downloaded."""
+        """Forget these."""
         self._many("DELETE FROM held WHERE id = ?", [(row,) for row in rows])
 
     def _mark(self, state: int, rows: list[int]) -> None:
@@ -255,8 +257,10 @@ class DiskHold:
             self._db.executemany(statement, values)
             self._db.execute("COMMIT")
 
+    def tick(self, now: float) -> None:
+        """Write down for how long the crawl has been running."""
+        self._db.execute("INSERT OR REPLACE INTO clock (id, ran) VALUES (1, ?)", (now,))
+
     def close(self) -> None:
-        """End an orderly run: what was released is downloaded, or in the scheduler's queues,
-        which are closed and written by now."""
-        self._db.execute("DELETE FROM held WHERE state = ?", (RELEASED,))
+        """Close the file. What is in it is for the next run."""
         self._db.close()

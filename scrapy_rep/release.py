@@ -11,10 +11,9 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
-from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep import signals
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.engine import EngineAccess
     from scrapy_rep.holds import Held, MemoryHold
     from scrapy_rep.protocol import Origin
 
@@ -40,6 +40,12 @@ _SLICE = 50
 _SLICE_SECONDS = 0.01
 # When the disk does not answer.
 _RETRY_SECONDS = 1.0
+# So many requests from disk are in the scheduler's memory at a time; then it is looked at so often
+# (seconds) whether they are fewer.
+_OUTSTANDING = 1000
+_OUTSTANDING_SECONDS = 0.05
+# So many rows are deleted at a time.
+_ROWS = 20
 
 LineT = TypeVar("LineT")
 
@@ -64,6 +70,7 @@ class Releases(Generic[LineT]):
     def __init__(
         self,
         crawler: Crawler,
+        engine: EngineAccess,
         now: Callable[[], float],
         on_sent: Callable[[Job[LineT], int], None],
         on_finished: Callable[[Job[LineT]], None],
@@ -74,13 +81,16 @@ class Releases(Generic[LineT]):
         assert crawler.stats is not None
         self._crawler = crawler
         self._stats = crawler.stats
+        self._engine = engine
         self._now = now
         self._on_sent = on_sent
         self._on_finished = on_finished
         self._jobs: deque[Job[LineT]] = deque()
         self._running = False
-        self._arrived: WeakKeyDictionary[Request, dict[str, Any]] = WeakKeyDictionary()
-        self._listening = False
+        self._outstanding: WeakSet[Request] = WeakSet()
+        self._before: WeakKeyDictionary[Request, tuple[float, int | None]] = WeakKeyDictionary()
+        self._arrived: set[int] = set()
+        self._gone: list[int] = []
         self.hold: MemoryHold | DiskHold
 
     def __bool__(self) -> bool:
@@ -102,6 +112,9 @@ class Releases(Generic[LineT]):
         pause = 0.0
         try:
             while self._jobs and time.perf_counter() - began < _SLICE_SECONDS:
+                if len(self._outstanding) >= _OUTSTANDING:
+                    pause = _OUTSTANDING_SECONDS
+                    break
                 self._some(self._jobs[0])
         except Exception:
             # A disk that is full or gone, or another extension's handler: nothing is lost by
@@ -122,7 +135,6 @@ class Releases(Generic[LineT]):
             return
         if job.given_up and isinstance(self.hold, DiskHold):
             self.hold.give_up([held.row for held in taken if held.row is not None])
-        assert self._crawler.engine is not None
         for held in taken:
             self.mark(held, job.given_up)
             if not job.given_up:
@@ -133,8 +145,18 @@ class Releases(Generic[LineT]):
                     origin=job.origin,
                     spider=self._crawler.spider,
                 )
-            self._crawler.engine.crawl(held.request)
+            self._crawl(held)
         self._on_sent(job, len(taken))
+
+    def _crawl(self, held: Held) -> None:
+        assert self._crawler.engine is not None
+        if held.row is None or self._engine.scheduler_outlives:
+            self._crawler.engine.crawl(held.request)
+            if held.row is not None and isinstance(self.hold, DiskHold):
+                self.hold.done([held.row])  # it is the scheduler's from here on
+        else:
+            self._outstanding.add(held.request)
+            self._engine.crawl_from_disk(held.request)
 
     def mark(self, held: Held, given_up: tuple[str, int] | None = None) -> None:
         """Make *held* known to :meth:`arrive`, in this process or in another that shares the
@@ -143,7 +165,8 @@ class Releases(Generic[LineT]):
         request.meta[MARK] = {
             "dont_filter": held.dont_filter,
             "waited": self._now() - held.since,
-            "row": held.row,
+            # A row is this process's own: it means nothing to others who share the scheduler.
+            "row": None if self._engine.scheduler_outlives else held.row,
             "given_up": given_up,
         }
         request.dont_filter = True
@@ -155,25 +178,34 @@ class Releases(Generic[LineT]):
         """
         mark = request.meta.pop(MARK)
         request.dont_filter = mark["dont_filter"]
+        self._outstanding.discard(request)
         if mark["given_up"]:
             self._stats.inc_value("rep/given_up")
             reason, attempts = mark["given_up"]
             raise RobotsUnreachable(origin_of(request), reason, attempts)
-        self._arrived[request] = mark
-        if mark["row"] is not None and not self._listening:
-            self._listening = True
-            self._crawler.signals.connect(self._left, scrapy_signals.request_left_downloader)
+        row = mark["row"]
+        self._before[request] = mark["waited"], row
+        if row is not None:
+            self._arrived.add(row)
+            # When nobody has the request any more, its callback has been called.
+            finalize(request, self._gone.append, row).atexit = False
+        if len(self._gone) >= _ROWS:
+            self._forget(self._gone)
 
     def before(self, request: Request) -> tuple[float, int | None]:
-        """Return for how many seconds *request* was held before, and its row on disk."""
-        mark = self._arrived.pop(request, None)
-        return (mark["waited"], mark["row"]) if mark else (0.0, None)
+        """Return for how many seconds *request* was held before, and its row on disk, which is
+        the caller's to keep from now on."""
+        waited, row = self._before.pop(request, (0.0, None))
+        self._arrived.discard(row)
+        return waited, row
 
-    def _left(self, request: Request, **_: Any) -> None:
-        """A released request was downloaded: only now may its row go."""
-        mark = self._arrived.pop(request, None)
-        if mark is not None and mark["row"] is not None and isinstance(self.hold, DiskHold):
-            self.hold.done([mark["row"]])
-        if not self._arrived:
-            self._listening = False
-            self._crawler.signals.disconnect(self._left, scrapy_signals.request_left_downloader)
+    def close(self) -> None:
+        """End an orderly run: what has arrived was dealt with, the rest is for the next run."""
+        self._forget(list(self._arrived))
+
+    def _forget(self, rows: list[int]) -> None:
+        done = [row for row in rows if row in self._arrived]
+        self._gone.clear()
+        self._arrived.difference_update(done)
+        if isinstance(self.hold, DiskHold):
+            self.hold.done(done)

@@ -36,7 +36,7 @@ def in_slices(hold: DiskHold, limit: int) -> list[int]:
 def run(path: Path, now: float = 0.0) -> tuple[DiskHold, dict[str, int]]:
     """The next run."""
     hold = DiskHold(path, SPIDER)
-    return hold, dict(hold.recover(now))
+    return hold, {origin: count for origin, count, _ in hold.recover(now)}
 
 
 def test_no_jobdir() -> None:
