@@ -75,7 +75,7 @@ class Alarm:
             self._timer = call_later(_PAUSE_SECONDS, self._ring)
             return
         for _ in range(_AT_A_TURN):
-            if not self._heap or self._heap[0][0] > now:
+            if self._stopped or not self._heap or self._heap[0][0] > now:
                 break
             time, key = heapq.heappop(self._heap)
             if self._times.get(key) == time:  # else it was set anew meanwhile

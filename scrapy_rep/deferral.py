@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.job import job_dir
+from twisted.internet.defer import Deferred, DeferredList
 
 from scrapy_rep import signals
 from scrapy_rep.alarm import Alarm
@@ -146,8 +148,7 @@ class Deferral:
             self._releases.mark(held)
             return False
         else:
-            self._stats.inc_value("rep/given_up")
-            self._engine.fail(held.request, RobotsUnreachable(origin, "the crawl is ending"))
+            self._fail(held, RobotsUnreachable(origin, "the crawl is ending"))
         return True
 
     def _add(self, origin: Origin, held: Held, known: Known | None) -> Line:
@@ -297,19 +298,24 @@ class Deferral:
         if self._lines or self._releases:
             raise DontCloseSpider
 
-    def _before_closing(self) -> None:
+    async def _before_closing(self) -> None:
         """Nothing in flight or held may delay the end; nothing held may be lost by it."""
         if self.closing:
             return
         self.closing = True
         self._alarm.stop()
         self._releases.clear()
+        failed = self._empty_memory()
         self._flights.end()
-        self._empty_memory()
+        if failed:
+            # Before the engine begins to close: an errback may still want to use it.
+            self._engine.pause()
+            await maybe_deferred_to_future(DeferredList(failed))
 
-    def _empty_memory(self) -> None:
+    def _empty_memory(self) -> list[Deferred[None]]:
         """Find another place for what would end with the process, or call its errback."""
         hold = self._hold.memory if isinstance(self._hold, DiskHold) else self._hold
+        failed = []
         for key, line in self._lines.items():
             for held in hold.take(key, line.count, self._number, math.inf):
                 line.count -= 1
@@ -318,11 +324,15 @@ class Deferral:
                     self._releases.mark(held)
                     assert self._crawler.engine is not None
                     self._crawler.engine.crawl(held.request)
-                    continue
-                held.request.dont_filter = held.dont_filter
-                self._stats.inc_value("rep/given_up")
-                error = RobotsUnreachable(line.origin, *self._why(line, "the crawl ended"))
-                self._engine.fail(held.request, error)
+                else:
+                    why = self._why(line, "the crawl ended")
+                    failed.append(self._fail(held, RobotsUnreachable(line.origin, *why)))
+        return failed
+
+    def _fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:
+        held.request.dont_filter = held.dont_filter
+        self._stats.inc_value("rep/given_up")
+        return self._engine.fail(held.request, error)
 
     def _tick(self, now: float) -> None:
         """Write the running time down, now and then: a killed run has taken time too."""

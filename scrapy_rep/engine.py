@@ -13,10 +13,11 @@ from scrapy.core.scheduler import Scheduler
 from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
 
 
 class EngineAccess:
@@ -52,24 +53,33 @@ class EngineAccess:
         finally:
             downloader.total_concurrency -= 1
 
-    def before_closing(self, callback: Callable[[], None]) -> None:
-        """Call *callback* when the spider begins to close: no signal tells before the scheduler
+    def before_closing(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Await *callback* when the spider is to be closed: no signal tells before the scheduler
         is closed. All ways to close a spider go through ``close_spider_async``."""
         engine = self._engine
         close = engine.close_spider_async
 
         async def close_spider_async(**kwargs: Any) -> None:
-            callback()
-            await close(**kwargs)
+            await callback()
+            if engine.spider is not None:  # else somebody else has closed it meanwhile
+                await close(**kwargs)
 
         engine.close_spider_async = close_spider_async
 
-    def fail(self, request: Request, error: Exception) -> None:
+    def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Have *request*'s errback called and its output handled, though the engine takes no
         requests from the scheduler any more. ``Scraper.enqueue_scrape`` is what the engine
-        itself hands failures to."""
+        itself hands failures to.
+
+        :returns: fires when that is done
+        """
         failure = Failure(error)  # type: ignore[no-untyped-call]
-        self._engine.scraper.enqueue_scrape(failure, request)
+        done: Deferred[None] = self._engine.scraper.enqueue_scrape(failure, request)
+        return done
+
+    def pause(self) -> None:
+        """Take no more requests from the scheduler."""
+        self._engine.pause()
 
     @property
     def paused(self) -> bool:

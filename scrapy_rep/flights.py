@@ -120,7 +120,11 @@ class Flights:
         """
         flight = self._flights.get(origin)
         if flight is None:
-            flight = self._flights[origin] = Flight(origin, request)
+            flight = Flight(origin, request)
+            if self._ended:
+                flight.result = CrawlEnding()
+                return flight
+            self._flights[origin] = flight
             (self._again if again else self._first).append(flight)
             self._take_off()
         return flight

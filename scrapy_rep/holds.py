@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy.utils.request import request_from_dict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy import Request, Spider
 
 logger = logging.getLogger(__name__)
@@ -79,19 +81,40 @@ class MemoryHold:
         """Keep *held*."""
         self._queues.setdefault(origin, deque()).append(held)
 
-    def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
-        """Take out the first requests of *origin*.
+    def first(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
+        """Return the first requests of *origin*.
 
         :param limit: how many at most
         :param upto: only those with no higher number
         :param before: only those held since no later time
         """
-        queue = self._queues.get(origin, ())
-        taken: list[Held] = []
-        while queue and len(taken) < limit and queue[0].number <= upto and queue[0].since <= before:
-            taken.append(queue.popleft())
+        found: list[Held] = []
+        for held in self._queues.get(origin, ()):
+            if len(found) >= limit or held.number > upto:
+                break
+            # One that was held before may have waited longer than those in front of it.
+            if held.since <= before:
+                found.append(held)
+        return found
+
+    def remove(self, origin: str, some: list[Held]) -> None:
+        """Take *some* of those that :meth:`first` returned out."""
+        queue = self._queues.get(origin)
+        if queue is None:
+            return
+        gone = {held.number for held in some}
+        while queue and queue[0].number in gone:
+            gone.discard(queue.popleft().number)
+        if gone:
+            queue = deque(held for held in queue if held.number not in gone)
+            self._queues[origin] = queue
         if not queue:
-            self._queues.pop(origin, None)
+            del self._queues[origin]
+
+    def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
+        """Take out the first requests of *origin*, see :meth:`first`."""
+        taken = self.first(origin, limit, upto, before)
+        self.remove(origin, taken)
         return taken
 
     def count(self, origin: str) -> int:
@@ -100,8 +123,7 @@ class MemoryHold:
 
     def oldest(self, origin: str) -> float | None:
         """Since when the request of *origin* that was held first has been held."""
-        queue = self._queues.get(origin)
-        return queue[0].since if queue else None
+        return min((held.since for held in self._queues.get(origin, ())), default=None)
 
     def close(self) -> None:
         """Forget everything."""
@@ -142,6 +164,10 @@ class DiskHold:
         # what matters here, if not a power cut.
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + _SCHEMA)
+        (state,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+        if state != "ok":
+            self._db.close()
+            raise sqlite3.DatabaseError(state)
 
     def recover(self, now: float) -> list[tuple[str, int, float]]:
         """Take over what an earlier run left. Return the origins, how many requests each has, and
@@ -201,12 +227,22 @@ class DiskHold:
 
     def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
         """As :meth:`MemoryHold.take`. What is taken counts as released."""
-        taken: list[Held] = []
         rows = self._db.execute(
             "SELECT id, number, since, request FROM held WHERE origin = ? AND state = ? "
             "AND number <= ? AND since <= ? ORDER BY number LIMIT ?",
             (origin, HELD, upto, before, limit),
         ).fetchall()
+        # Those in memory have their places between these.
+        in_memory = self.memory.first(origin, limit, upto, before)
+        numbers = sorted([row[1] for row in rows] + [held.number for held in in_memory])
+        last = numbers[limit - 1] if len(numbers) > limit else upto
+        rows = [row for row in rows if row[1] <= last]
+        in_memory = [held for held in in_memory if held.number <= last]
+        self._mark(RELEASED, [row[0] for row in rows])
+        self.memory.remove(origin, in_memory)
+        return sorted([*self._read(origin, rows), *in_memory], key=lambda held: held.number)
+
+    def _read(self, origin: str, rows: list[tuple[int, int, float, bytes]]) -> Iterator[Held]:
         for row, number, since, data in rows:
             try:
                 request = request_from_dict(pickle.loads(data), spider=self._spider)
@@ -217,13 +253,8 @@ class DiskHold:
                     {"origin": origin, "error": error},
                     extra={"spider": self._spider},
                 )
-                continue
-            taken.append(Held(number, since, request.dont_filter, request, row))
-        self._mark(RELEASED, [row for row, *_ in rows])
-        # Those in memory have their places between these.
-        last = rows[-1][1] if len(rows) == limit else upto
-        taken += self.memory.take(origin, limit, last, before)
-        return sorted(taken, key=lambda held: held.number)
+            else:
+                yield Held(number, since, request.dont_filter, request, row)
 
     def count(self, origin: str) -> int:
         """As :meth:`MemoryHold.count`."""
@@ -252,10 +283,16 @@ class DiskHold:
         self._many("UPDATE held SET state = ? WHERE id = ?", [(state, row) for row in rows])
 
     def _many(self, statement: str, values: list[tuple[int, ...]]) -> None:
-        if values:
-            self._db.execute("BEGIN")
+        if not values:
+            return
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
             self._db.executemany(statement, values)
             self._db.execute("COMMIT")
+        except sqlite3.Error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
 
     def tick(self, now: float) -> None:
         """Write down for how long the crawl has been running."""

@@ -95,18 +95,19 @@ def test_killed_after_download(path: Path) -> None:
 
 
 def test_closed_in_order(path: Path) -> None:
-    """What was released is the scheduler's then; what is held, or was given up, stays."""
+    """What was released and dealt with is gone; all else stays."""
     hold = DiskHold(path, SPIDER)
     for number in range(1, 7):
         hold.add(A, held(number))
-    hold.take(A, 2, 10, INF)
+    released = hold.take(A, 2, 10, INF)
+    hold.done([released[0].row])
     given_up = hold.take(A, 2, 10, INF)
     hold.give_up([one.row for one in given_up if one.row is not None])
     assert hold.count(A) == 2
     hold.close()
     hold, recovered = run(path)
-    assert recovered == {A: 4}
-    assert take_all(hold) == [3, 4, 5, 6]
+    assert recovered == {A: 5}
+    assert take_all(hold) == [2, 3, 4, 5, 6]
     hold.close()
 
 

@@ -17,7 +17,7 @@ from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
 from scrapy_rep.engine import EngineAccess
@@ -140,8 +140,11 @@ async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
             events.append("scheduler closed")
             return super().close(reason)
 
+    async def before() -> None:
+        events.append("before")
+
     def opened(spider: Spider) -> None:
-        EngineAccess(spider.crawler).before_closing(lambda: events.append("before"))
+        EngineAccess(spider.crawler).before_closing(before)
 
     def idle() -> None:
         if way == "timeout":
@@ -197,8 +200,12 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
             super().parse(response, **kwargs)
             engine = EngineAccess(self.crawler)
             error, request = IgnoreRequest("why"), self.recorded("http://other.example/")
+
+            async def before() -> None:
+                await maybe_deferred_to_future(engine.fail(request, error))
+
             if closing:
-                engine.before_closing(lambda: engine.fail(request, error))
+                engine.before_closing(before)
                 _async(engine._engine)
             else:
                 engine.fail(request, error)
