@@ -25,7 +25,7 @@ from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
 from scrapy_rep.lines import Line
 from scrapy_rep.protocol import Origin
-from scrapy_rep.release import Job, Releases
+from scrapy_rep.release import MARK, Job, Releases
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
@@ -135,10 +135,17 @@ class Deferral:
         if self.full:
             self._releases.mark(held)
             return False  # back to the scheduler: in the middleware it can wait
-        line = self._add(origin, held, known)
-        if origin not in self._flights and not (known and known.unreachable):
-            self._let_go(line)  # the answer came meanwhile
+        waits = origin in self._flights or (known is not None and self._worth_waiting(known))
+        line = self._add(origin, held, known if waits else None)
+        if not waits:
+            self._let_go(line)  # the answer came meanwhile, whatever it is
         return True
+
+    def _worth_waiting(self, known: Known) -> bool:
+        """Whether what is known of an origin may change soon, and the user wants to wait for it."""
+        tries = self._settings.defer_dead_host_tries
+        policy = self._settings.unreachable
+        return known.unreachable and policy == "defer" and known.entry.dead_attempts < tries
 
     def _caught_at_the_end(self, origin: Origin, held: Held) -> bool:
         if isinstance(self._hold, DiskHold):
@@ -191,7 +198,7 @@ class Deferral:
         entry = known.entry
         if not known.unreachable or self._settings.unreachable != "defer":
             self._let_go(line)  # to be decided like any other
-        elif entry.dead_attempts >= self._settings.defer_dead_host_tries:
+        elif not self._worth_waiting(known):
             self._let_go(line, (f"{entry.error}; the host is down", entry.attempts))
         else:
             self._cache.pin(known.origin)
@@ -320,14 +327,27 @@ class Deferral:
             for held in hold.take(key, line.count, self._number, math.inf):
                 line.count -= 1
                 self._gauge(-1)
-                if self._engine.scheduler_outlives:
-                    self._releases.mark(held)
-                    assert self._crawler.engine is not None
-                    self._crawler.engine.crawl(held.request)
-                else:
+                if not (self._engine.scheduler_outlives and self._hand_back(held)):
                     why = self._why(line, "the crawl ended")
                     failed.append(self._fail(held, RobotsUnreachable(line.origin, *why)))
         return failed
+
+    def _hand_back(self, held: Held) -> bool:
+        """Give *held* to the scheduler for another process. Return whether that worked."""
+        self._releases.mark(held)
+        assert self._crawler.engine is not None
+        try:
+            self._crawler.engine.crawl(held.request)
+        except Exception as error:  # noqa: BLE001
+            # Whatever a scheduler raises whose server is gone.
+            held.request.meta.pop(MARK, None)
+            logger.error(
+                "%(request)s can't be handed back to the scheduler: %(error)s",
+                {"request": held.request, "error": error},
+                extra={"spider": self._crawler.spider},
+            )
+            return False
+        return True
 
     def _fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:
         held.request.dont_filter = held.dont_filter

@@ -227,6 +227,13 @@ class DiskHold:
 
     def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
         """As :meth:`MemoryHold.take`. What is taken counts as released."""
+        while True:
+            some, readable = self._take(origin, limit, upto, before)
+            if readable or not some:
+                return readable
+
+    def _take(self, origin: str, limit: int, upto: int, before: float) -> tuple[bool, list[Held]]:
+        """Take some out. Return whether there were any, and those that can be read."""
         rows = self._db.execute(
             "SELECT id, number, since, request FROM held WHERE origin = ? AND state = ? "
             "AND number <= ? AND since <= ? ORDER BY number LIMIT ?",
@@ -240,7 +247,8 @@ class DiskHold:
         in_memory = [held for held in in_memory if held.number <= last]
         self._mark(RELEASED, [row[0] for row in rows])
         self.memory.remove(origin, in_memory)
-        return sorted([*self._read(origin, rows), *in_memory], key=lambda held: held.number)
+        readable = sorted([*self._read(origin, rows), *in_memory], key=lambda held: held.number)
+        return bool(rows), readable
 
     def _read(self, origin: str, rows: list[tuple[int, int, float, bytes]]) -> Iterator[Held]:
         for row, number, since, data in rows:

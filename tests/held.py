@@ -157,7 +157,7 @@ def assert_clean(result: CrawlResult) -> None:
 
 def assert_no_errors(result: CrawlResult) -> None:
     errors = [one.getMessage() for one in result.records if one.levelname in ("ERROR", "CRITICAL")]
-    assert errors == []
+    assert errors == [], errors
 
 
 def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
