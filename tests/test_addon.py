@@ -163,7 +163,7 @@ async def test_switch_of_a_spider(sites: Sites) -> None:
     """A spider's custom_settings are above the add-on's."""
 
     class RudeSpider(ListSpider):
-        custom_settings = {"ROBOTSTXT_OBEY": False}  # noqa: RUF012
+        custom_settings = {"ROBOTSTXT_OBEY": False}
 
     site = sites.add(robots=RULES)
     result = await crawl(RudeSpider, requests=[site.url("/private")])

@@ -122,7 +122,7 @@ async def test_once_though_robots_txt_is_fetched_again(
 
 class OnsiteSpider(ListSpider):
     dont_filter = False
-    allowed_domains = ["pages.test"]  # noqa: RUF012
+    allowed_domains = ["pages.test"]
 
 
 async def test_sitemap_outside_allowed_domains(sites: Sites) -> None:
