@@ -10,7 +10,8 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals
 from tests.behaviours import Behaviour, as_behaviour
@@ -73,14 +74,12 @@ class Record:
         self.resolved: list[dict[str, Any]] = []
         self.origins: set[str] = set()
         self.spider: Spider | None = None
-        self.concurrency: list[int] = []
-        """Of the downloader, when the spider opened and when it had closed."""
+        self._concurrency: list[int] = []
         self.on_deferred = on_deferred
         self.on_released: Callable[[Spider, int], object] | None = None
         self.on_resolved: Callable[[], object] | None = None
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
-            scrapy_signals.spider_closed: self._closed,
             scrapy_signals.request_dropped: self._drop,
             signals.request_deferred: self._defer,
             signals.request_released: self._release,
@@ -91,6 +90,12 @@ class Record:
         """Close the spider."""
         deferred_from_coro(self.engine.close_spider_async(reason=reason))
 
+    async def concurrency(self) -> list[int]:
+        """Of the downloader, when the spider opened and now, after the crawl."""
+        # Without asyncio a crawl may end in the middle of what ends it.
+        await a_while(0)
+        return [*self._concurrency, self.engine.downloader.total_concurrency]
+
     @property
     def engine(self) -> Any:
         assert self.spider is not None
@@ -98,10 +103,7 @@ class Record:
 
     def _opened(self, spider: Spider) -> None:
         self.spider = spider
-        self.concurrency.append(self.engine.downloader.total_concurrency)
-
-    def _closed(self, spider: Spider) -> None:
-        self.concurrency.append(self.engine.downloader.total_concurrency)
+        self._concurrency.append(self.engine.downloader.total_concurrency)
 
     def _drop(self, request: Request) -> None:
         self.dropped.append(request.url)
@@ -122,6 +124,13 @@ class Record:
         self.resolved.append(kwargs)
         if self.on_resolved is not None:
             self.on_resolved()
+
+
+async def a_while(seconds: float) -> None:
+    """Let others go on."""
+    done: Deferred[None] = Deferred()
+    call_later(seconds, done.callback, None)
+    await maybe_deferred_to_future(done)
 
 
 def later(seconds: float, function: Callable[[], object]) -> None:

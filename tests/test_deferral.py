@@ -58,7 +58,7 @@ async def test_gauges_and_counters(sites: Sites, before: int) -> None:
     assert result.stat("rep/held/max") == 20
     assert result.stats["rep/held"] == 0
     assert record.origins == {origin_of(site)}
-    assert record.concurrency == [16, 16]
+    assert await record.concurrency() == [16, 16]
     assert_clean(result)
 
 

@@ -142,7 +142,7 @@ async def test_without_jobdir_they_are_given_up(sites: Sites, way: str, events: 
     assert events[-1] == "closed"
     assert result.stat("rep/given_up") == 40
     assert result.stats["rep/held"] == 0
-    assert record.concurrency == [16, 16]
+    assert await record.concurrency() == [16, 16]
     assert_no_errors(result)
 
 
@@ -156,7 +156,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path, way: str)
     assert closing_took(result) < SECONDS
     assert not wanted & (set(result.failures) | set(result.responses))
     assert result.stats["rep/held"] == 40
-    assert record.concurrency == [16, 16]
+    assert await record.concurrency() == [16, 16]
     assert_no_errors(result)
 
     up.open()
@@ -209,7 +209,7 @@ async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path, jobdir: b
     assert result.reason == "enough"
     assert closing_took(result) < SECONDS
     assert set(result.failures) == (set() if jobdir else set(wanted))
-    assert record.concurrency == [4, 4]
+    assert await record.concurrency() == [4, 4]
     assert_no_errors(result)
     if not jobdir:
         return

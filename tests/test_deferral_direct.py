@@ -64,7 +64,7 @@ async def test_waits_while_robots_txt_is_being_fetched(sites: Sites) -> None:
     assert record.deferred == []
     assert all(1 <= count <= 2 for url in inline for count in passed(result, url))
     assert [request.dont_filter for request in result.spider.sent] == [False] * 3
-    assert record.concurrency == [16, 16]
+    assert await record.concurrency() == [16, 16]
     assert_clean(result)
 
 
@@ -90,7 +90,7 @@ async def test_fails_when_robots_txt_can_not_be_had(sites: Sites, robots: Any) -
     assert record.deferred == []
     assert all(1 <= count <= 2 for url in inline for count in passed(result, url))
     assert [request.dont_filter for request in result.spider.sent] == [False] * 4
-    assert record.concurrency == [16, 16]
+    assert await record.concurrency() == [16, 16]
     assert_clean(result)
 
 
@@ -127,7 +127,7 @@ async def test_one_at_a_time(sites: Sites) -> None:
         signal_handlers=record.handlers,
     )
     assert result.spider.outcomes == [200, 200, 200]
-    assert record.concurrency == [1, 1]
+    assert await record.concurrency() == [1, 1]
     assert_clean(result)
 
 

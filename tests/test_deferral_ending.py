@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests import crawling
 from tests.behaviours import silence
 from tests.crawling import ListSpider, crawl
-from tests.held import NEVER, RULES, Record, assert_clean, assert_no_errors, lines, urls
+from tests.held import NEVER, RULES, Record, a_while, assert_clean, assert_no_errors, lines, urls
 from tests.servers import Sites
 from tests.test_deferral_closing import SECONDS, SLOW, closing_took
 
@@ -25,12 +22,6 @@ from tests.test_deferral_closing import SECONDS, SLOW, closing_took
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crawl that does not end fails sooner than others."""
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 15.0)
-
-
-async def a_while(seconds: float = 0.1) -> None:
-    done: Deferred[None] = Deferred()
-    call_later(seconds, done.callback, None)
-    await maybe_deferred_to_future(done)
 
 
 class InlineErrbackSpider(ListSpider):
@@ -68,7 +59,7 @@ async def test_a_direct_download_to_a_new_origin(sites: Sites, there: str) -> No
     assert len(result.spider.outcomes) == 3
     if there == "silent":
         assert all(isinstance(one, RobotsUnreachable) for one in result.spider.outcomes)
-    assert record.concurrency == [16, 16]
+    assert await record.concurrency() == [16, 16]
     assert_no_errors(result)
 
 
@@ -84,7 +75,7 @@ class Late:
     async def process_request(self, request: Request) -> None:
         if request.url.endswith("/late"):
             self.record.close()
-            await a_while()
+            await a_while(0.1)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ async def test_files_on_a_silent_host(sites: Sites, tmp_path: Path) -> None:
     assert result.stat("rep/unreachable/dropped") == 100
     assert not any("file" in url for url in record.deferred)
     assert max(passed(result, "/file")) <= 2
-    assert record.concurrency == [4, 4]
+    assert await record.concurrency() == [4, 4]
     assert lines(result, level="WARNING") == []
     result.assert_clean()
 

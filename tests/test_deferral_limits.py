@@ -25,6 +25,7 @@ from tests.held import (
     urls,
 )
 from tests.servers import Sites
+from tests.steps import Clock
 
 
 @pytest.mark.parametrize("jobdir", [False, True])
@@ -62,7 +63,7 @@ async def test_max_wait(sites: Sites, tmp_path: Any, robots: Any, jobdir: bool) 
     assert len(ours) == 2
     assert "20 requests" in ours[1] and "given up" in ours[1]
     assert ("kept for the next run" in ours[1]) is jobdir
-    assert record.concurrency == [16, 16]
+    assert await record.concurrency() == [16, 16]
     assert_clean(result)
 
 
@@ -207,4 +208,36 @@ async def test_held_anew_after_the_first_were_given_up(sites: Sites) -> None:
     assert list(result.responses) == [site.url("/page5")]
     assert len(result.failures) == 5
     assert len(lines(result, f"equests of {origin_of(site)} ")) == 4
+    assert_clean(result)
+
+
+async def test_a_tick_that_is_due_releases_nobody(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request gets there just when robots.txt may be asked for again, and has not been yet:
+    nothing is known that was not known before."""
+    clock = Clock().install(monkeypatch)
+    site = sites.add(robots=in_turn(503, RULES))
+    first, second = urls(site, 2)
+    seen: list[str] = []
+    asked: list[int] = []
+
+    def scheduled(request: Request) -> None:
+        seen.append(request.url)
+        if seen == [first, first, second, second]:  # each to be fetched, and to be held
+            clock.now += 1000
+
+    record = Record()
+    record.handlers[scrapy_signals.request_scheduled] = scheduled
+    record.on_deferred = lambda spider, count: (
+        spider.crawler.engine.crawl(spider.recorded(second)) if count == 1 else None
+    )
+    record.on_released = lambda *_: asked.append(len(record.resolved))
+    result = await crawl(
+        first,
+        {**DEFER, "REP_RETRY_DELAY": 100, "REP_RETRY_MAX_DELAY": 100},
+        signal_handlers=record.handlers,
+    )
+    assert set(result.responses) == {first, second}
+    assert asked == [2, 2]
     assert_clean(result)

@@ -8,6 +8,7 @@ import pytest
 import scrapy
 from scrapy import signals as scrapy_signals
 
+from tests import crawling
 from tests.behaviours import after, in_turn
 from tests.crawling import crawl
 from tests.held import (
@@ -42,15 +43,18 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
     )
     assert len(result.responses) == 12
     assert [site.count("/robots.txt") for site in several] == [1, 1, 3]
-    assert record.concurrency == [concurrency, concurrency]
+    assert await record.concurrency() == [concurrency, concurrency]
     assert_nothing_dropped(result, record)
     assert_clean(result)
 
 
 @pytest.mark.parametrize("grace", [0.1, NEVER])
-async def test_silent_sites_leave_the_slots_to_pages(sites: Sites, grace: float) -> None:
+async def test_silent_sites_leave_the_slots_to_pages(
+    sites: Sites, grace: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """16 robots.txt are awaited by many requests, however long these may wait in place; only when
     all pages of a healthy site have been fetched do the answers come."""
+    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
     robots = silent_until_open()
     silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
     wanted = urls(healthy, 30)
@@ -78,7 +82,7 @@ async def test_silent_sites_leave_the_slots_to_pages(sites: Sites, grace: float)
     )
     assert len(result.responses) == 16 * 3 + 30
     assert all(site.count("/robots.txt") == 1 for site in silent)
-    assert record.concurrency == [4, 4]
+    assert await record.concurrency() == [4, 4]
     assert_nothing_dropped(result, record)
     assert_clean(result)
 
@@ -108,6 +112,6 @@ async def test_so_many_fetches_at_a_time(sites: Sites) -> None:
     )
     assert most == 8
     assert len(result.responses) == 20
-    assert record.concurrency == [2, 2]
+    assert await record.concurrency() == [2, 2]
     assert_nothing_dropped(result, record)
     assert_clean(result)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.settings import Settings
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -18,12 +17,7 @@ from scrapy_rep.fetcher import CONFIGURATION_ERRORS
 from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
 from scrapy_rep.protocol import Origin
 from tests.crawling import captured_log
-
-
-async def a_while(seconds: float = 0.05) -> None:
-    done: Deferred[None] = Deferred()
-    call_later(seconds, done.callback, None)
-    await maybe_deferred_to_future(done)
+from tests.held import a_while
 
 
 class World:
@@ -52,6 +46,12 @@ class World:
         answer = self.answers[flight.origin.host] = Deferred()
         return await maybe_deferred_to_future(answer)
 
+    async def end(self) -> None:
+        """Leave nothing in the air for the next test."""
+        self.flights.end()
+        await a_while(0)
+        assert self.slots == 0
+
     def answer(self, host: str, what: Any = "known") -> None:
         self.answers[host].callback(what)
 
@@ -76,7 +76,7 @@ async def test_all_who_want_to_know_share_one() -> None:
     assert origin("a") in world.flights
     assert world.flights.get(origin("a")) is first
     waiting = [deferred_from_coro(outcome(first.wait())) for _ in range(5)]
-    await a_while()
+    await a_while(0.05)
     world.answer("a")
     assert [await maybe_deferred_to_future(one) for one in waiting] == ["known"] * 5
     assert world.asked == ["a"]
@@ -86,6 +86,7 @@ async def test_all_who_want_to_know_share_one() -> None:
     # Who comes later begins another, but may still ask this one.
     assert await first.wait(0) == "known"
     assert world.flights.to(origin("a")) is not first
+    await world.end()
 
 
 async def test_time_counts_from_the_beginning_of_the_flight() -> None:
@@ -99,6 +100,7 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     assert isinstance(await outcome(flight.wait(0)), StillWaiting)
     assert isinstance(await outcome(flight.wait(-1)), StillWaiting)
     assert flight.waiters == []
+    await world.end()
 
 
 async def test_who_is_tired_of_waiting_leaves_the_others() -> None:
@@ -107,7 +109,7 @@ async def test_who_is_tired_of_waiting_leaves_the_others() -> None:
     patient = deferred_from_coro(outcome(flight.wait()))
     assert isinstance(await outcome(flight.wait(0.05)), StillWaiting)
     assert len(flight.waiters) == 1
-    await a_while()
+    await a_while(0.05)
     world.answer("a")
     assert await maybe_deferred_to_future(patient) == "known"
 
@@ -120,7 +122,7 @@ async def test_so_many_at_a_time_and_first_ones_first() -> None:
     for number in range(3):
         world.flights.to(origin(f"b{number}"), again=True)
         world.flights.to(origin(f"c{number}"))
-    await a_while()
+    await a_while(0.05)
     assert world.asked == ["a0", "a1", "a2", "b0"]
     assert world.slots == 4
     for host in ("a1", "a0", "b0", "a2", "c0", "c1", "c2", "b1", "b2"):
@@ -137,11 +139,9 @@ async def test_cap(concurrency: int, cap: int) -> None:
     world = World(concurrency)
     for number in range(100):
         world.flights.to(origin(f"a{number}"))
-    await a_while()
+    await a_while(0.05)
     assert len(world.asked) == world.slots == cap
-    world.flights.end()
-    await a_while()
-    assert world.slots == 0
+    await world.end()
     assert len(world.asked) == cap
 
 
@@ -151,7 +151,7 @@ async def test_errors_reach_those_who_wait(error: Exception) -> None:
     world = World()
     flight = world.flights.to(origin("a"))
     waiting = deferred_from_coro(outcome(flight.wait()))
-    await a_while()
+    await a_while(0.05)
     with captured_log() as records:
         world.answers["a"].errback(error)
         assert await maybe_deferred_to_future(waiting) is error
@@ -165,7 +165,7 @@ async def test_bugs_are_logged_and_leave_nobody_waiting() -> None:
     world = World()
     flight = world.flights.to(origin("a"))
     waiting = deferred_from_coro(outcome(flight.wait()))
-    await a_while()
+    await a_while(0.05)
     with captured_log() as records:
         world.answers["a"].errback(ZeroDivisionError("a bug"))
         assert isinstance(await maybe_deferred_to_future(waiting), ZeroDivisionError)
@@ -178,11 +178,11 @@ async def test_abandon() -> None:
     world = World()
     flights = [world.flights.to(origin(f"a{number}")) for number in range(6)]
     waiting = deferred_from_coro(outcome(flights[0].wait()))
-    await a_while()
+    await a_while(0.05)
     assert world.asked == ["a0", "a1", "a2", "a3"]
     for host in ("a0", "a1", "a5", "unknown"):
         world.flights.abandon(origin(host))
-    await a_while()
+    await a_while(0.05)
     assert world.asked == ["a0", "a1", "a2", "a3", "a4"]
     assert [origin(f"a{number}") in world.flights for number in range(6)] == [
         True, False, True, True, True, False,
@@ -190,6 +190,7 @@ async def test_abandon() -> None:
     world.answer("a0")
     assert await maybe_deferred_to_future(waiting) == "known"
     assert world.slots == 3
+    await world.end()
 
 
 @pytest.mark.parametrize("seconds", [None, 1000.0])
@@ -198,12 +199,12 @@ async def test_end(seconds: float | None) -> None:
     world = World()
     flights = [world.flights.to(origin(f"a{number}"), again=number > 4) for number in range(8)]
     waiting = [deferred_from_coro(outcome(one.wait(seconds))) for one in flights]
-    await a_while()
+    await a_while(0.05)
     with captured_log() as records:
         world.flights.end()
         for one in waiting:
             assert isinstance(await maybe_deferred_to_future(one), CrawlEnding)
-        await a_while()
+        await a_while(0.05)
     assert world.slots == 0
     assert world.asked == ["a0", "a1", "a2", "a3"]
     assert records == []
