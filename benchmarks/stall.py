@@ -75,8 +75,8 @@ def main() -> None:
     )
     goals = [goal for queue in QUEUES for goal in compare(queue, scale, options.rounds)]
     goals += remember(scale, options.rounds)
-    print("\nGoals" + (" (meant for the full scale, this was --quick)" if options.quick else ""))
-    print("\n".join(goals))
+    print("\nGoals")
+    print("  told by the full run: this one was small" if options.quick else "\n".join(goals))
 
 
 def compare(queue: str, scale: Scale, rounds: int) -> list[str]:

@@ -135,9 +135,11 @@ class Deferral:
         if self.full:
             self._releases.mark(held)
             return False  # back to the scheduler: in the middleware it can wait
-        waits = origin in self._flights or (known is not None and self._worth_waiting(known))
-        line = self._add(origin, held, known if waits else None)
-        if not waits:
+        line = self._add(origin, held, known)
+        if known is None:
+            # It is in the air, or has come to be asked for again this moment.
+            self._flights.to(origin, request, again=True)
+        elif not self._worth_waiting(known):
             self._let_go(line)  # the answer came meanwhile, whatever it is
         return True
 
@@ -168,7 +170,7 @@ class Deferral:
         line.count += 1
         self._gauge(1)
         line.deadline = min(line.deadline, held.since + self._settings.defer_max_wait)
-        if known is not None and known.unreachable:
+        if known is not None and self._worth_waiting(known):
             self._wait_for(line, known)
         flight = self._flights.get(origin)
         if flight is not None and not line.announced:

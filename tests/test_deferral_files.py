@@ -97,8 +97,7 @@ async def test_files_pipeline(
     assert len(result.spider.items) == len(result.responses) == 10
     assert sum(bool(item["files"]) for item in result.spider.items) == got
     assert result.stat("rep/unreachable/dropped") == 10 - got
-    assert [one["origin"].port for one in record.resolved].count(pages.port) == 1
-    assert len(record.resolved) == 2
+    assert len({str(one["origin"]) for one in record.resolved}) == len(record.resolved) == 2
     assert not any("file" in url for url in record.deferred)
     assert max(passed(result, "/file")) <= 2
     result.assert_clean()

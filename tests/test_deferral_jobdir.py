@@ -189,8 +189,8 @@ async def test_pause(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
     def pause(spider: Spider, count: int) -> None:
         if count == 30:
             record.engine.pause()
-            later(0.6, asked)
-            later(1.6, unpause)
+            later(0.4, asked)
+            later(1.2, unpause)
 
     record = Record(on_deferred=pause)
     settings = {**DEFER, "REP_RETRY_MAX_DELAY": 0.1, "REP_DEFER_GRACE": 0.1}
@@ -199,7 +199,7 @@ async def test_pause(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
     result = await crawl(
         [*urls(busy, 15), *urls(silent, 15)],
         # It times out during the pause.
-        {**settings, "REP_DOWNLOAD_TIMEOUT": 0.5},
+        {**settings, "REP_DOWNLOAD_TIMEOUT": 0.3},
         signal_handlers=record.handlers,
     )
     assert counts[0] == counts[1]

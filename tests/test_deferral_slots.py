@@ -30,7 +30,7 @@ UNLIMITED = tuple(map(int, scrapy.__version__.split(".")[:2])) >= (2, 19)
 CONCURRENCY = [1, 2, pytest.param(0, marks=pytest.mark.skipif(not UNLIMITED, reason="no 0"))]
 
 
-@pytest.mark.parametrize("grace", [0, 0.5, NEVER])
+@pytest.mark.parametrize("grace", [0, NEVER])
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: float) -> None:
     several = [sites.add(robots=robots) for robots in (RULES, after(0.1, RULES))]
