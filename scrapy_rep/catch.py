@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Catcher:
     """Catches the requests that `process_request` returns."""
 
-    def __init__(self, crawler: Crawler, on_caught: Callable[[Request, bool], bool]) -> None:
-        """:param on_caught: called with a request and its `dont_filter` as the user set it;
-        returns whether the request is kept there, else it goes to the scheduler
+    def __init__(self, crawler: Crawler, on_caught: Callable[[Request], bool]) -> None:
+        """:param on_caught: called with a request, as the user made it; returns whether the
+        request is kept there, else it goes to the scheduler
         """
         self._crawler = crawler
         self._on_caught = on_caught
@@ -59,5 +59,8 @@ class Catcher:
     def _request_scheduled(self, request: Request, **_: Any) -> None:
         dont_filter = self._returned.pop(request, None)
         self._listen()
-        if dont_filter is not None and self._on_caught(request, dont_filter):
+        if dont_filter is None:
+            return
+        request.dont_filter = dont_filter
+        if self._on_caught(request):
             raise IgnoreRequest("held until its robots.txt is had")

@@ -123,13 +123,13 @@ class Deferral:
 
     # Holding
 
-    def _caught(self, request: Request, dont_filter: bool) -> bool:
+    def _caught(self, request: Request) -> bool:
         """Hold *request*; False: it goes to the scheduler instead."""
         origin = origin_of(request)
         known = self._cache.get(origin)
         self._number += 1
         waited, row = self._releases.before(request)
-        held = Held(self._number, self._now() - waited, dont_filter, request, row)
+        held = Held(self._number, self._now() - waited, request.dont_filter, request, row)
         if self.closing:
             return self._caught_at_the_end(origin, held)
         if self.full:
@@ -342,7 +342,6 @@ class Deferral:
             self._crawler.engine.crawl(held.request)
         except Exception as error:  # noqa: BLE001
             # Whatever a scheduler raises whose server is gone.
-            held.request.meta.pop(MARK, None)
             logger.error(
                 "%(request)s can't be handed back to the scheduler: %(error)s",
                 {"request": held.request, "error": error},
@@ -353,6 +352,7 @@ class Deferral:
 
     def _fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:
         held.request.dont_filter = held.dont_filter
+        held.request.meta.pop(MARK, None)
         self._stats.inc_value("rep/given_up")
         return self._engine.fail(held.request, error)
 

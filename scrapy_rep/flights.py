@@ -105,8 +105,13 @@ class Flights:
         self._first: deque[Flight] = deque()
         self._again: deque[Flight] = deque()
         self._in_the_air = 0
-        concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
-        self._cap = _AT_A_TIME * (concurrency or 16)
+        concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+        if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
+            self._cap = _AT_A_TIME * concurrency
+        else:
+            # Scrapy's handler for this mode opens CONCURRENT_REQUESTS connections at the most, and
+            # half of them are for pages.
+            self._cap = max(1, concurrency // 2)
         self._ended = False
 
     def __contains__(self, origin: Origin) -> bool:

@@ -134,6 +134,9 @@ class MemoryHold:
 # this run, kept for the next.
 HELD, RELEASED, GIVEN_UP = range(3)
 
+# Nobody else has a reason to lock the file; whoever does shall not hold the event loop.
+_LOCK_SECONDS = 0.5
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -162,7 +165,7 @@ class DiskHold:
         self._warned = False
         # Commits in WAL mode wait for no disk: they outlive a kill of the process, which is
         # what matters here, if not a power cut.
-        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
         self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + _SCHEMA)
         (state,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":

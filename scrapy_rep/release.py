@@ -136,7 +136,6 @@ class Releases(Generic[LineT]):
         if job.given_up and isinstance(self.hold, DiskHold):
             self.hold.give_up([held.row for held in taken if held.row is not None])
         for held in taken:
-            self.mark(held, job.given_up)
             if not job.given_up:
                 self._stats.inc_value("rep/released")
                 self._crawler.signals.send_catch_log(
@@ -145,6 +144,7 @@ class Releases(Generic[LineT]):
                     origin=job.origin,
                     spider=self._crawler.spider,
                 )
+            self.mark(held, job.given_up)
             self._crawl(held)
         self._on_sent(job, len(taken))
 
