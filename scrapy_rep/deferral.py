@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
@@ -29,7 +30,7 @@ from scrapy_rep.release import MARK, Job, Releases
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)
+
+
+# So many errbacks are called before the event loop has its turn, when the crawl ends.
+_AT_THE_END = 20
 
 
 class Deferral:
@@ -151,8 +156,9 @@ class Deferral:
 
     def _caught_at_the_end(self, origin: Origin, held: Held) -> bool:
         if isinstance(self._hold, DiskHold):
-            self._add(origin, held, None)
-            self._empty_memory()  # where it is if it can't be written to disk
+            line = self._add(origin, held, None)
+            line.why = self._why(line, "the crawl ended")
+            deque(self._empty_memory(), maxlen=0)  # where it is if it can't be written to disk
         elif self._engine.scheduler_outlives:
             self._releases.mark(held)
             return False
@@ -214,7 +220,9 @@ class Deferral:
             self._let_go(line, (reason, 0))
 
     def _wait_for(self, line: Line, known: Known) -> None:
-        line.retry_at = self._now() + known.entry.next_attempt_at - self._clock()
+        if line.attempt_at != known.entry.next_attempt_at:  # else the same but for rounding
+            line.attempt_at = known.entry.next_attempt_at
+            line.retry_at = self._now() + line.attempt_at - self._clock()
         line.announce()
 
     def _set_alarm(self, line: Line) -> None:
@@ -314,25 +322,26 @@ class Deferral:
         self.closing = True
         self._alarm.stop()
         self._releases.clear()
-        failed = self._empty_memory()
+        for line in self._lines.values():
+            line.why = self._why(line, "the crawl ended")  # as long as its flight counts
         self._flights.end()
-        if failed:
+        for failed in self._empty_memory():
             # Before the engine begins to close: an errback may still want to use it.
             self._engine.pause()
             await maybe_deferred_to_future(DeferredList(failed))
 
-    def _empty_memory(self) -> list[Deferred[None]]:
+    def _empty_memory(self) -> Iterator[list[Deferred[None]]]:
         """Find another place for what would end with the process, or call its errback."""
         hold = self._hold.memory if isinstance(self._hold, DiskHold) else self._hold
-        failed = []
-        for key, line in self._lines.items():
-            for held in hold.take(key, line.count, self._number, math.inf):
-                line.count -= 1
-                self._gauge(-1)
-                if not (self._engine.scheduler_outlives and self._hand_back(held)):
-                    why = self._why(line, "the crawl ended")
-                    failed.append(self._fail(held, RobotsUnreachable(line.origin, *why)))
-        return failed
+        for key, line in list(self._lines.items()):
+            while some := hold.take(key, _AT_THE_END, self._number, math.inf):
+                failed = []
+                for held in some:
+                    line.count -= 1
+                    self._gauge(-1)
+                    if not (self._engine.scheduler_outlives and self._hand_back(held)):
+                        failed.append(self._fail(held, RobotsUnreachable(line.origin, *line.why)))
+                yield failed
 
     def _hand_back(self, held: Held) -> bool:
         """Give *held* to the scheduler for another process. Return whether that worked."""

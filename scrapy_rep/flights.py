@@ -137,6 +137,8 @@ class Flights:
     def _take_off(self) -> None:
         while self._in_the_air < self._cap and (self._first or self._again) and not self._ended:
             flight = (self._first or self._again).popleft()
+            if self._flights.get(flight.origin) is not flight:
+                continue  # broken off before it began
             self._in_the_air += 1
             # A task of its own: it goes on if the request that began it is given up.
             flight.running = deferred_from_coro(self._fly(flight))
@@ -182,9 +184,7 @@ class Flights:
 
     def _cancel(self, flight: Flight) -> None:
         del self._flights[flight.origin]
-        if flight.running is None:
-            (self._first if flight in self._first else self._again).remove(flight)
-        else:
+        if flight.running is not None:  # else it is in a queue, which it leaves when its turn comes
             # What it ends with is of no interest any more.
             flight.running.addErrback(lambda _: None)
             flight.running.cancel()

@@ -11,6 +11,7 @@ import pickle
 import sqlite3
 import time
 from collections import deque
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,6 +80,15 @@ class MemoryHold:
 
     def add(self, origin: str, held: Held) -> None:
         """Keep *held*."""
+        # Scrapy remembers a kilobyte of each request object that it has seen (its parsed URL, its
+        # fingerprint) for as long as that lives: a copy has the same contents without that.
+        try:
+            held = held._replace(request=copy(held.request))
+        except Exception as error:  # noqa: BLE001
+            # A class of the user's that can't be copied: held as it is.
+            logger.debug(
+                "%(request)s can't be copied: %(error)s", {"request": held.request, "error": error}
+            )
         self._queues.setdefault(origin, deque()).append(held)
 
     def first(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:

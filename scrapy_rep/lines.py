@@ -20,6 +20,7 @@ class Line:
     __slots__ = (
         "_spider",
         "announced",
+        "attempt_at",
         "began",
         "count",
         "deadline",
@@ -43,6 +44,8 @@ class Line:
         """Why the last ones were given up, and how often robots.txt was asked for by then."""
         self.deadline = math.inf
         """When the one that was held first is given up."""
+        self.attempt_at = 0.0
+        """The same as an entry has it, in seconds since the epoch."""
         self.retry_at = math.inf
         """When robots.txt is asked for again."""
         self.slow_at = math.inf
