@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
@@ -22,11 +21,12 @@ from twisted.internet.defer import Deferred, DeferredList
 from scrapy_rep import signals
 from scrapy_rep.alarm import Alarm
 from scrapy_rep.catch import Catcher
+from scrapy_rep.ending import Ending
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
 from scrapy_rep.lines import Line
 from scrapy_rep.protocol import Origin
-from scrapy_rep.release import MARK, Job, Releases
+from scrapy_rep.release import Job, Releases
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)
-
-
-# So many errbacks are called before the event loop has its turn, when the crawl ends.
-_AT_THE_END = 20
 
 
 class Deferral:
@@ -73,6 +69,7 @@ class Deferral:
             crawler, engine, self._now, self._sent, self._finished
         )
         self._releases.hold = self._hold
+        self._ending = Ending(crawler, engine, self._releases, self._gauge)
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
         self._lines: dict[str, Line] = {}
         self._total = 0
@@ -158,12 +155,13 @@ class Deferral:
         if isinstance(self._hold, DiskHold):
             line = self._add(origin, held, None)
             line.why = self._why(line, "the crawl ended")
-            deque(self._empty_memory(), maxlen=0)  # where it is if it can't be written to disk
+            for _ in self._empty_memory():  # where it is if it can't be written to disk
+                pass
         elif self._engine.scheduler_outlives:
             self._releases.mark(held)
             return False
         else:
-            self._fail(held, RobotsUnreachable(origin, "the crawl is ending"))
+            self._ending.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
         return True
 
     def _add(self, origin: Origin, held: Held, known: Known | None) -> Line:
@@ -331,39 +329,8 @@ class Deferral:
             await maybe_deferred_to_future(DeferredList(failed))
 
     def _empty_memory(self) -> Iterator[list[Deferred[None]]]:
-        """Find another place for what would end with the process, or call its errback."""
         hold = self._hold.memory if isinstance(self._hold, DiskHold) else self._hold
-        for key, line in list(self._lines.items()):
-            while some := hold.take(key, _AT_THE_END, self._number, math.inf):
-                failed = []
-                for held in some:
-                    line.count -= 1
-                    self._gauge(-1)
-                    if not (self._engine.scheduler_outlives and self._hand_back(held)):
-                        failed.append(self._fail(held, RobotsUnreachable(line.origin, *line.why)))
-                yield failed
-
-    def _hand_back(self, held: Held) -> bool:
-        """Give *held* to the scheduler for another process. Return whether that worked."""
-        self._releases.mark(held)
-        assert self._crawler.engine is not None
-        try:
-            self._crawler.engine.crawl(held.request)
-        except Exception as error:  # noqa: BLE001
-            # Whatever a scheduler raises whose server is gone.
-            logger.error(
-                "%(request)s can't be handed back to the scheduler: %(error)s",
-                {"request": held.request, "error": error},
-                extra={"spider": self._crawler.spider},
-            )
-            return False
-        return True
-
-    def _fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:
-        held.request.dont_filter = held.dont_filter
-        held.request.meta.pop(MARK, None)
-        self._stats.inc_value("rep/given_up")
-        return self._engine.fail(held.request, error)
+        return self._ending.empty(hold, list(self._lines.values()))
 
     def _tick(self, now: float) -> None:
         """Write the running time down, now and then: a killed run has taken time too."""
