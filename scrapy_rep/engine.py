@@ -31,11 +31,6 @@ class EngineAccess:
     def _engine(self) -> Any:
         return self._crawler.engine
 
-    @property
-    def running(self) -> bool:
-        """Whether there is a spider to crawl for."""
-        return self._engine is not None and self._engine.spider is not None
-
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
         """Give the pages one more slot while something of ours takes one of theirs.
