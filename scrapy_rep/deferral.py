@@ -141,11 +141,11 @@ class Deferral:
         if known is None:
             # It is in the air, or has come to be asked for again this moment.
             self._flights.to(origin, request, again=True)
-        elif not self._worth_waiting(known):
+        elif not self.worth_waiting(known):
             self._let_go(line)  # the answer came meanwhile, whatever it is
         return True
 
-    def _worth_waiting(self, known: Known) -> bool:
+    def worth_waiting(self, known: Known) -> bool:
         """Whether what is known of an origin may change soon, and the user wants to wait for it."""
         tries = self._settings.defer_dead_host_tries
         policy = self._settings.unreachable
@@ -174,7 +174,7 @@ class Deferral:
         line.count += 1
         self._gauge(1)
         line.deadline = min(line.deadline, held.since + self._settings.defer_max_wait)
-        if known is not None and self._worth_waiting(known):
+        if known is not None and self.worth_waiting(known):
             self._wait_for(line, known)
         flight = self._flights.get(origin)
         if flight is not None and not line.announced:
@@ -204,7 +204,7 @@ class Deferral:
         entry = known.entry
         if not known.unreachable or self._settings.unreachable != "defer":
             self._let_go(line)  # to be decided like any other
-        elif not self._worth_waiting(known):
+        elif not self.worth_waiting(known):
             self._let_go(line, (f"{entry.error}; the host is down", entry.attempts))
         else:
             self._cache.pin(known.origin)

@@ -62,7 +62,6 @@ class RepMiddleware:
         self._policy = settings.unreachable
         self._obey_global = settings.obey_global_group
         self._grace = settings.defer_grace
-        self._dead_tries = settings.defer_dead_host_tries
         self._agents = Agents(crawler, settings)
         self._seeding = SitemapSeeding(crawler, settings)
         self._announcer = Announcer(crawler, self.clock)
@@ -194,12 +193,10 @@ class RepMiddleware:
             self._stats.inc_value("rep/unreachable/allowed")
             return None
         entry = known.entry
-        if self._policy == "defer" and not direct:
-            dead = entry.dead_attempts >= self._dead_tries
-            if not dead and not self._deferral.full:
+        if not direct and self._deferral.worth_waiting(known):
+            if not self._deferral.full:
                 return self._deferral.hand_over(request)
-            if not dead:
-                self._deferral.warn_full()
+            self._deferral.warn_full()
         error = RobotsUnreachable(known.origin, entry.error or "unreachable", entry.attempts)
         self._stats.inc_value("rep/unreachable/dropped")
         self._log(logging.DEBUG, "Dropped, %(error)s: %(request)s", error=error, request=request)
