@@ -175,6 +175,11 @@ class DiskHold:
         both = [one for one in (since, self.memory.oldest(origin)) if one is not None]
         return min(both, default=None)
 
+    def put_back(self, origin: str, some: list[Held]) -> None:
+        """As :meth:`MemoryHold.put_back`."""
+        self._mark(HELD, [held.row for held in some if held.row is not None])
+        self.memory.put_back(origin, [held for held in some if held.row is None])
+
     def give_up(self, rows: list[int]) -> None:
         """Keep these for the next run."""
         self._mark(GIVEN_UP, rows)

@@ -82,6 +82,11 @@ class MemoryHold:
         self.remove(origin, taken)
         return taken
 
+    def put_back(self, origin: str, some: list[Held]) -> None:
+        """Keep what was taken out on, in its place: before all others."""
+        if some:
+            self._queues.setdefault(origin, deque()).extendleft(reversed(some))
+
     def count(self, origin: str) -> int:
         """How many requests of *origin* are held."""
         return len(self._queues.get(origin, ()))

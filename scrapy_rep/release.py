@@ -135,18 +135,24 @@ class Releases(Generic[LineT]):
             return
         if job.given_up and isinstance(self.hold, DiskHold):
             self.hold.give_up([held.row for held in taken if held.row is not None])
-        for held in taken:
-            if not job.given_up:
-                self._stats.inc_value("rep/released")
-                self._crawler.signals.send_catch_log(
-                    signals.request_released,
-                    request=held.request,
-                    origin=job.origin,
-                    spider=self._crawler.spider,
-                )
-            self.mark(held, job.given_up)
-            self._crawl(held)
-        self._on_sent(job, len(taken))
+        sent = 0
+        try:
+            for held in taken:
+                if not job.given_up:
+                    self._stats.inc_value("rep/released")
+                    self._crawler.signals.send_catch_log(
+                        signals.request_released,
+                        request=held.request,
+                        origin=job.origin,
+                        spider=self._crawler.spider,
+                    )
+                self.mark(held, job.given_up)
+                self._crawl(held)
+                sent += 1
+        finally:
+            # A scheduler may raise, one whose server is gone: what it did not take is held on.
+            self.hold.put_back(str(job.origin), taken[sent:])
+            self._on_sent(job, sent)
 
     def _crawl(self, held: Held) -> None:
         assert self._crawler.engine is not None

@@ -179,3 +179,14 @@ def test_held_again(hold: MemoryHold, make: Callable[..., Held]) -> None:
     assert numbers(again) == [2, 3]
     assert again[1].row == first.row
     assert again[1].since == 3.0
+
+
+def test_put_back(hold: MemoryHold, make: Callable[..., Held]) -> None:
+    """What the scheduler did not take is first again."""
+    for number in range(1, 6):
+        hold.add(A, make(number))
+    taken = hold.take(A, 3, 100, INF)
+    hold.put_back(A, taken[1:])
+    hold.put_back(A, [])
+    assert hold.count(A) == 4
+    assert take_all(hold) == [2, 3, 4, 5]
