@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.cache import Known
     from scrapy_rep.fetcher import Answer
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.known import Known
+    from scrapy_rep.protocol import Origin, RobotsTxt
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +48,8 @@ class Announcer:
         if answer.outcome is Outcome.UNREACHABLE:
             self._log_failure(known, answer)
         robots = known.robots if answer.outcome is Outcome.RULES else None
+        await self._parsed(robots, request)
         send = self._crawler.signals.send_catch_log_async
-        # Scrapy has it since 2.18.
-        robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
-        if robots is not None and robots_parsed is not None:
-            await send(robots_parsed, robotparser=RobotParser(robots), request=request)
         await send(
             signals.robots_resolved,
             origin=known.origin,
@@ -65,6 +62,22 @@ class Announcer:
             attempts=known.entry.attempts,
             spider=self._crawler.spider,
         )
+
+    async def recalled(self, known: Known, request: Request) -> None:
+        """An answer came from the storage: nothing was asked for in this crawl.
+
+        :param request: the request that was the first to want to know
+        """
+        self._stats.inc_value("rep/cache/recalled")
+        await self._parsed(known.robots, request)
+
+    async def _parsed(self, robots: RobotsTxt | None, request: Request) -> None:
+        # Scrapy has it since 2.18.
+        robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
+        if robots is not None and robots_parsed is not None:
+            await self._crawler.signals.send_catch_log_async(
+                robots_parsed, robotparser=RobotParser(robots), request=request
+            )
 
     def cannot_ask(self, origin: Origin, error: Exception) -> None:
         """A robots.txt can't be asked for, for a reason that is the user's to mend."""

@@ -1,21 +1,25 @@
-"""What is known of each origin, and what an answer adds to it (REP.md sections 4 and 5)."""
+"""What is known of each origin, and what an answer adds to it (REP.md sections 4 and 5).
+
+What is known in memory is in `known.py`. Behind that a storage may be, which outlives the process.
+"""
 
 from __future__ import annotations
 
 import random
-import zlib
-from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scrapy import Request
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep.fetcher import DEAD_HOST_ERRORS, Answer
-from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, backoff, fresh_seconds, retry_after, standing
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry
+from scrapy_rep.storages.entry import pack_body
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,117 +27,111 @@ if TYPE_CHECKING:
     from scrapy.http import Headers
 
     from scrapy_rep.fetcher import Fetcher
+    from scrapy_rep.known import Known, KnownOrigins
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
+    from scrapy_rep.storages.access import StorageAccess
 
-
-class Known:
-    """An origin's entry, ready to decide by. Who keeps it sees the news."""
-
-    __slots__ = ("entry", "origin", "robots", "standing", "usable_until")
-
-    def __init__(self, origin: Origin, entry: Entry) -> None:
-        self.origin = origin
-        self.standing = Standing.ASK
-        self.usable_until = 0.0
-        """Until when nothing has to be asked, in seconds since the epoch."""
-        self.update(entry)
-
-    def update(self, entry: Entry) -> None:
-        """Take a newer entry in."""
-        self.entry = entry
-        self.robots = RobotsTxt.parse(entry.body) if entry.has_copy else None
-
-    @property
-    def unreachable(self) -> bool:
-        """Whether there is nothing to decide by."""
-        return (
-            self.entry.outcome is not Outcome.RULES
-            and self.entry.unreachable_since is not None
-            and self.standing is not Standing.UNRESTRICTED
-        )
+# While another process asks, its answer is looked for so often: first, and at most (seconds).
+_POLL_SECONDS = 0.05
+_MAX_POLL_SECONDS = 1.0
 
 
 class RobotsCache:
-    """What is known of each origin; the least recently used leave."""
+    """What is known of each origin, and may be used now."""
 
     def __init__(
         self,
         settings: RepSettings,
+        known: KnownOrigins,
         fetcher: Fetcher,
         clock: Callable[[], float],
-        on_resolved: Callable[[Known, Answer, Request], Awaitable[None]],
+        on_resolved: Callable[[Known, Answer | None, Request], Awaitable[None]],
+        storage: StorageAccess | None = None,
     ) -> None:
-        """:param on_resolved: awaited after each fetch, before those who wait for it go on; its
-        last argument is the request that was the first to wait"""
+        """:param on_resolved: awaited after each answer, before those who wait for it go on;
+        gets the answer, or None if it came from the storage, and the request that was the first
+        to wait
+        :param storage: what outlives the process
+        """
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
         self._on_resolved = on_resolved
-        self._known: OrderedDict[Origin, Known] = OrderedDict()
-        self._pinned: dict[Origin, Known] = {}
+        self._storage = storage
+        self._known = known
 
     def get(self, origin: Origin) -> Known | None:
         """Return what is known of *origin* and may be used now, None if it has to be asked."""
-        known = self.get_any(origin)
+        known = self._known.get(origin)
         if known is None:
             return None
-        self.touch(known)
+        self._known.touch(known)
         now = self._clock()
         if now >= known.usable_until:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
 
-    def get_any(self, origin: Origin) -> Known | None:
-        """Return what is known of *origin*, usable or not."""
-        return self._known.get(origin) or self._pinned.get(origin)
-
-    def touch(self, known: Known) -> None:
-        """Remember that *known* was used, for those who keep it and do not call :meth:`get`."""
-        if known.origin in self._known:
-            self._known.move_to_end(known.origin)
-
     async def ask(self, origin: Origin, request: Request | None) -> Known:
-        """Fetch *origin*'s robots.txt and take in what came of it.
+        """Have *origin*'s robots.txt fetched, here or by another process, and take in what came
+        of it.
 
         :param request: the one that was the first to want to know, if it was one
         :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
         """
-        answer = await self._fetcher.fetch(origin)
-        known = self._learn(origin, answer)
+        answer: Answer | None = None
+        known = await self._recall(origin, self._storage) if self._storage else None
+        if known is None:
+            answer = await self._fetch(origin)
+            known = self._learn(origin, answer)
+            if self._storage is not None:
+                self._storage.publish(known.entry)
         await self._on_resolved(known, answer, request or Request(origin.robots_url))
         return known
 
-    def pin(self, origin: Origin) -> None:
-        """Keep *origin* whatever its age: something waits for it."""
-        known = self._known.pop(origin, None)
-        if known is not None:
-            self._pinned[origin] = known
+    async def _recall(self, origin: Origin, storage: StorageAccess) -> Known | None:
+        """Return what *storage* knows of *origin*, waiting for another process that asks for it;
+        None if it has to be asked, by us."""
+        pause = _POLL_SECONDS
+        while True:
+            claim = await storage.claim(str(origin), self._is_usable)
+            known = self._known.get(origin)
+            # What is older than ours and of no use was kept before the storage was out of reach.
+            if claim.entry and (
+                known is None
+                or known.entry.updated_at < claim.entry.updated_at
+                or self._is_usable(claim.entry)
+            ):
+                known = self._take(origin, claim.entry)
+            if claim.granted:
+                return None
+            if known is not None and known.standing is not Standing.ASK:
+                return known
+            await _sleep(pause)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
 
-    def unpin(self, origin: Origin) -> None:
-        """Let *origin* leave when its turn comes."""
-        known = self._pinned.pop(origin, None)
-        if known is not None:
-            self._known[origin] = known
+    async def _fetch(self, origin: Origin) -> Answer:
+        try:
+            return await self._fetcher.fetch(origin)
+        except BaseException:
+            if self._storage is not None:
+                self._storage.give_back(str(origin))
+            raise
 
     def _learn(self, origin: Origin, answer: Answer) -> Known:
         """Take in what a fetch brought."""
         now = self._clock()
-        previous = self.get_any(origin)
+        previous = self._known.get(origin)
         if answer.outcome is Outcome.UNREACHABLE:
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
         else:
             entry = self._answered(origin, answer, now)
-        if previous is None:
-            known = self._known[origin] = Known(origin, entry)
-        else:
-            known = previous
-            known.update(entry)
-            self.touch(known)
-        while len(self._known) > self._settings.cache_max_origins:
-            _, oldest = self._known.popitem(last=False)
-            oldest.usable_until = 0.0
-        self._judge(known, now)
+        return self._take(origin, entry)
+
+    def _take(self, origin: Origin, entry: Entry) -> Known:
+        """Take a newer entry in."""
+        known = self._known.put(origin, entry)
+        self._judge(known, self._clock())
         return known
 
     def _answered(self, origin: Origin, answer: Answer, now: float) -> Entry:
@@ -145,14 +143,18 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        body = cut(answer.body) if answer.outcome is Outcome.RULES else b""
+        packed, sha256 = b"", None
+        if answer.outcome is Outcome.RULES:
+            packed, sha256 = pack_body(cut(answer.body))
         return Entry(
             str(origin),
+            updated_at=now,
             outcome=answer.outcome,
             status=answer.status,
             url=answer.url,
             hops=answer.hops,
-            packed=zlib.compress(body) if body else b"",
+            packed=packed,
+            sha256=sha256,
             fetched_at=now,
             fresh_until=now + lifetime,
         )
@@ -169,6 +171,7 @@ class RobotsCache:
         )
         return replace(
             entry,
+            updated_at=now,
             unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
             attempts=attempts,
             dead_attempts=entry.dead_attempts + 1
@@ -180,8 +183,13 @@ class RobotsCache:
 
     def _judge(self, known: Known, now: float) -> None:
         """Say what *known* is good for from *now* on."""
-        entry = known.entry
-        known.standing, known.usable_until = standing(
+        known.standing, known.usable_until = self._standing(known.entry, now)
+
+    def _is_usable(self, entry: Entry) -> bool:
+        return self._standing(entry, self._clock())[0] is not Standing.ASK
+
+    def _standing(self, entry: Entry, now: float) -> tuple[Standing, float]:
+        return standing(
             now,
             fresh_until=entry.fresh_until,
             has_copy=entry.has_copy,
@@ -194,3 +202,12 @@ class RobotsCache:
 def _header(headers: Headers | None, name: str) -> str | None:
     values = headers.getlist(name) if headers is not None else []
     return b",".join(values).decode("latin-1") if values else None
+
+
+async def _sleep(seconds: float) -> None:
+    done: Deferred[None] = Deferred()
+    timer = call_later(seconds, done.callback, None)
+    try:
+        await maybe_deferred_to_future(done)
+    finally:
+        timer.cancel()

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.cache import Known, RobotsCache
+    from scrapy_rep.cache import RobotsCache
     from scrapy_rep.engine import EngineAccess
     from scrapy_rep.flights import Flights
+    from scrapy_rep.known import Known, KnownOrigins
     from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Deferral:
         settings: RepSettings,
         engine: EngineAccess,
         cache: RobotsCache,
+        known: KnownOrigins,
         flights: Flights,
         clock: Callable[[], float],
     ) -> None:
@@ -62,6 +64,7 @@ class Deferral:
         self._settings = settings
         self._engine = engine
         self._cache = cache
+        self._known = known
         self._flights = flights
         self._clock = clock
         self._hold: MemoryHold | DiskHold = MemoryHold()
@@ -169,7 +172,7 @@ class Deferral:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = Line(origin, self._now(), self._crawler.spider)
-            self._cache.pin(origin)
+            self._known.pin(origin)
         self._hold.add(key, held)
         line.count += 1
         self._gauge(1)
@@ -207,7 +210,7 @@ class Deferral:
         elif not self.worth_waiting(known):
             self._let_go(line, (f"{entry.error}; the host is down", entry.attempts))
         else:
-            self._cache.pin(known.origin)
+            self._known.pin(known.origin)
             self._wait_for(line, known)
             self._set_alarm(line)
 
@@ -246,7 +249,7 @@ class Deferral:
 
     def _why(self, line: Line, what: str) -> tuple[str, int]:
         """Why the requests of *line* are given up, and how often its robots.txt was asked for."""
-        known = self._cache.get_any(line.origin)
+        known = self._known.get(line.origin)
         error = known.entry.error if known else None
         attempts = (known.entry.attempts if known else 0) + (line.origin in self._flights)
         return f"{error or 'no answer yet'}; {what}", attempts
@@ -278,7 +281,7 @@ class Deferral:
             self._gauge(-line.count)  # what couldn't be read from disk
             del self._lines[key]
             line.log_end(self._now(), kept=isinstance(self._hold, DiskHold))
-            self._cache.unpin(line.origin)
+            self._known.unpin(line.origin)
             # Nobody is left who wants to know: the crawl need not wait for the answer.
             self._flights.abandon(line.origin)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
+    from scrapy_rep.engine import EngineAccess
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
 
@@ -82,9 +83,10 @@ class Answer:
 class Fetcher:
     """Fetches robots.txt files."""
 
-    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+    def __init__(self, crawler: Crawler, settings: RepSettings, engine: EngineAccess) -> None:
         self._crawler = crawler
         self._settings = settings
+        self._engine = engine
         self._watch = TransferWatch(crawler)
 
     async def fetch(self, origin: Origin) -> Answer:
@@ -97,7 +99,7 @@ class Fetcher:
         seen = {url}
         for hops in range(MAX_HOPS + 1):
             try:
-                with self._watch:
+                with self._engine.extra_slot(), self._watch:
                     response, body = await self._get(url)
             except (*CONFIGURATION_ERRORS, CancelledError):
                 raise  # cancelled: nobody wants to know any more

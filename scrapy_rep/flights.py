@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.cache import Known
-    from scrapy_rep.engine import EngineAccess
+    from scrapy_rep.known import Known
     from scrapy_rep.protocol import Origin
 
 logger = logging.getLogger(__name__)
@@ -94,12 +93,10 @@ class Flights:
     def __init__(
         self,
         crawler: Crawler,
-        engine: EngineAccess,
         ask: Callable[[Flight], Awaitable[Known]],
     ) -> None:
         """:param ask: fetches the flight's robots.txt and takes in what came of it"""
         self._crawler = crawler
-        self._engine = engine
         self._ask = ask
         self._flights: dict[Origin, Flight] = {}
         self._first: deque[Flight] = deque()
@@ -146,8 +143,7 @@ class Flights:
     async def _fly(self, flight: Flight) -> None:
         result: Known | Exception
         try:
-            with self._engine.extra_slot():
-                result = await self._ask(flight)
+            result = await self._ask(flight)
         except Exception as error:
             if not isinstance(error, (*CONFIGURATION_ERRORS, CancelledError)):
                 logger.exception(

@@ -14,12 +14,13 @@ from scrapy.exceptions import NotConfigured
 
 from scrapy_rep.agents import Agents
 from scrapy_rep.announce import Announcer
-from scrapy_rep.cache import Known, RobotsCache
+from scrapy_rep.cache import RobotsCache
 from scrapy_rep.deferral import Deferral
 from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Answer, Fetcher
 from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
+from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import allows, comparable
@@ -27,6 +28,7 @@ from scrapy_rep.release import MARK as RELEASED
 from scrapy_rep.seeding import SitemapSeeding
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.startup import StopAtStart
+from scrapy_rep.storages.access import open_storage
 from scrapy_rep.urls import FOREIGN, USUAL, origin_of, path_in
 
 if TYPE_CHECKING:
@@ -41,9 +43,6 @@ logger = logging.getLogger(__name__)
 
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
-
-# How many spellings of origins the hot path remembers, for each origin that the cache may hold.
-_SPELLINGS = 2
 
 # Half of the download slots (one in so many) may be taken by requests that wait for an answer.
 _SHARE = 2
@@ -66,14 +65,19 @@ class RepMiddleware:
         self._seeding = SitemapSeeding(crawler, settings)
         self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
-        fetcher = Fetcher(crawler, settings)
-        self._cache = RobotsCache(settings, fetcher, self.clock, self._resolved)
-        self._flights = Flights(crawler, self._engine, self._ask)
-        self._deferral = Deferral(
-            crawler, settings, self._engine, self._cache, self._flights, self.clock
+        self._known = KnownOrigins(settings.cache_max_origins)
+        self._cache = RobotsCache(
+            settings,
+            self._known,
+            Fetcher(crawler, settings, self._engine),
+            self.clock,
+            self._resolved,
+            open_storage(crawler, settings, self.clock),
         )
-        self._spellings: dict[str, Known] = {}
-        self._max_spellings = _SPELLINGS * settings.cache_max_origins
+        self._flights = Flights(crawler, self._ask)
+        self._deferral = Deferral(
+            crawler, settings, self._engine, self._cache, self._known, self._flights, self.clock
+        )
         self._waiting = 0
         # 0 means no limit; so many that are silent are many all the same.
         self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
@@ -106,9 +110,9 @@ class RepMiddleware:
         direct = self._deferral.came_back(request)
         usual = USUAL.match(request.url)
         spelling = usual[1] if usual else None
-        known = self._spellings.get(spelling) if spelling else None
+        known = self._known.by_spelling.get(spelling) if spelling else None
         if usual and known is not None and self.clock() < known.usable_until:
-            self._cache.touch(known)
+            self._known.touch(known)
             return self._decide(request, known, usual[2], direct)
 
         if FOREIGN.match(request.url):
@@ -124,9 +128,7 @@ class RepMiddleware:
         if known is None:
             return None if path == _ROBOTS_PATH else self._wait(request, origin, path, direct)
         if spelling:
-            if len(self._spellings) >= self._max_spellings:
-                self._spellings.clear()
-            self._spellings[spelling] = known
+            self._known.spell(known, spelling)
         return self._decide(request, known, path, direct)
 
     def _decide(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
@@ -143,7 +145,7 @@ class RepMiddleware:
 
         :param direct: a direct download, which can't be held
         """
-        asked_before = self._cache.get_any(origin) is not None
+        asked_before = self._known.get(origin) is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         flight = self._flights.to(origin, request)
         try:
@@ -210,10 +212,14 @@ class RepMiddleware:
             self._deferral.cannot_ask(flight.origin, _text_of(error))
             raise
 
-    async def _resolved(self, known: Known, answer: Answer, request: Request) -> None:
-        await self._announcer.resolved(known, answer, request)
-        if answer.outcome is Outcome.RULES and known.robots is not None:
-            self._seeding.discovered(known.origin, answer.url, known.robots)
+    async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
+        """There is news of an origin: an answer, or (None) what the storage has."""
+        if answer is None:
+            await self._announcer.recalled(known, request)
+        else:
+            await self._announcer.resolved(known, answer, request)
+        if known.robots is not None and (answer is None or answer.outcome is Outcome.RULES):
+            self._seeding.discovered(known.origin, known.entry.url, known.robots)
         self._deferral.resolved(known)
 
     def _log(self, level: int, message: str, **values: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,24 @@ def _flag(value: Any) -> bool:
     if str(value).lower() in ("false", "0", "none", ""):
         return False
     raise ValueError
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return value
+
+
+def _optional_text(value: Any) -> str | None:
+    return None if value is None or value == "" else _text(value)
+
+
+def _path(value: Any) -> str:
+    return _text(str(value) if isinstance(value, os.PathLike) else value)
+
+
+def _class(value: Any) -> str | type:
+    return value if isinstance(value, type) else _text(value)
 
 
 def _unreachable(value: Any) -> str:
@@ -99,6 +118,15 @@ class RepSettings:
     retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
     retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
     download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
+    cache_storage: str | type = _setting(  # noqa: RUF009 (a class is immutable enough)
+        "scrapy_rep.storages.MemoryStorage", _class, "a storage class, or the path to one"
+    )
+    cache_path: str = _setting("robots.sqlite", _path, "the path of a file")
+    cache_redis_url: str | None = _setting(
+        None, _optional_text, "the URL of a Redis server, such as redis://localhost:6379/0"
+    )
+    cache_redis_prefix: str = _setting("scrapy-rep", _text, "text")
+    cache_expiry: float = _setting(7776000.0, _positive_seconds, _POSITIVE)
     cache_ttl: float = _setting(86400.0, _seconds, _SECONDS)
     cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
     cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,31 +24,27 @@ class World:
     def __init__(self, concurrency: int = 1) -> None:
         self.asked: list[str] = []
         self.answers: dict[str, Deferred[Any]] = {}
-        self.slots = self.most_slots = 0
+        self.in_the_air = self.most = 0
         crawler: Any = SimpleNamespace(
             settings=Settings({"CONCURRENT_REQUESTS": concurrency}), spider=None
         )
-        self.flights = Flights(crawler, self, self.ask)  # type: ignore[arg-type]
-
-    @contextmanager
-    def extra_slot(self) -> Iterator[None]:
-        self.slots += 1
-        self.most_slots = max(self.slots, self.most_slots)
-        try:
-            yield
-        finally:
-            self.slots -= 1
+        self.flights = Flights(crawler, self.ask)
 
     async def ask(self, flight: Flight) -> Any:
         self.asked.append(flight.origin.host)
+        self.in_the_air += 1
+        self.most = max(self.in_the_air, self.most)
         answer = self.answers[flight.origin.host] = Deferred()
-        return await maybe_deferred_to_future(answer)
+        try:
+            return await maybe_deferred_to_future(answer)
+        finally:
+            self.in_the_air -= 1
 
     async def end(self) -> None:
         """Leave nothing in the air for the next test."""
         self.flights.end()
         await a_while(0)
-        assert self.slots == 0
+        assert self.in_the_air == 0
 
     def answer(self, host: str, what: Any = "known") -> None:
         self.answers[host].callback(what)
@@ -82,7 +76,7 @@ async def test_all_who_want_to_know_share_one() -> None:
     assert world.asked == ["a"]
     assert origin("a") not in world.flights
     assert world.flights.get(origin("a")) is None
-    assert world.slots == 0
+    assert world.in_the_air == 0
     # Who comes later begins another, but may still ask this one.
     assert await first.wait(0) == "known"
     assert world.flights.to(origin("a")) is not first
@@ -124,13 +118,13 @@ async def test_so_many_at_a_time_and_first_ones_first() -> None:
         world.flights.to(origin(f"c{number}"))
     await a_while(0.05)
     assert world.asked == ["a0", "a1", "a2", "b0"]
-    assert world.slots == 4
+    assert world.in_the_air == 4
     for host in ("a1", "a0", "b0", "a2", "c0", "c1", "c2", "b1", "b2"):
         world.answer(host)
         await a_while(0.01)
     assert world.asked == ["a0", "a1", "a2", "b0", "c0", "c1", "c2", "b1", "b2"]
-    assert world.slots == 0
-    assert world.most_slots == 4
+    assert world.in_the_air == 0
+    assert world.most == 4
 
 
 @pytest.mark.parametrize(("concurrency", "cap"), [(1, 4), (16, 64), (0, 64)])
@@ -140,7 +134,7 @@ async def test_cap(concurrency: int, cap: int) -> None:
     for number in range(100):
         world.flights.to(origin(f"a{number}"))
     await a_while(0.05)
-    assert len(world.asked) == world.slots == cap
+    assert len(world.asked) == world.in_the_air == cap
     await world.end()
     assert len(world.asked) == cap
 
@@ -157,7 +151,7 @@ async def test_errors_reach_those_who_wait(error: Exception) -> None:
         assert await maybe_deferred_to_future(waiting) is error
     assert await outcome(flight.wait()) is error
     assert records == []
-    assert world.slots == 0
+    assert world.in_the_air == 0
     assert origin("a") not in world.flights
 
 
@@ -170,7 +164,7 @@ async def test_bugs_are_logged_and_leave_nobody_waiting() -> None:
         world.answers["a"].errback(ZeroDivisionError("a bug"))
         assert isinstance(await maybe_deferred_to_future(waiting), ZeroDivisionError)
     assert [one.levelname for one in records] == ["ERROR"]
-    assert world.slots == 0
+    assert world.in_the_air == 0
 
 
 async def test_abandon() -> None:
@@ -189,7 +183,7 @@ async def test_abandon() -> None:
     ]  # fmt: skip
     world.answer("a0")
     assert await maybe_deferred_to_future(waiting) == "known"
-    assert world.slots == 3
+    assert world.in_the_air == 3
     await world.end()
 
 
@@ -205,7 +199,7 @@ async def test_end(seconds: float | None) -> None:
         for one in waiting:
             assert isinstance(await maybe_deferred_to_future(one), CrawlEnding)
         await a_while(0.05)
-    assert world.slots == 0
+    assert world.in_the_air == 0
     assert world.asked == ["a0", "a1", "a2", "a3"]
     assert records == []
     # Who comes too late is told at once.

@@ -1,55 +1,68 @@
-"""What is kept of an origin's robots.txt (REP.md sections 4 and 5)."""
+"""What a storage has to do. Three do it here; a project may bring its own."""
 
 from __future__ import annotations
 
-import zlib
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.storages.entry import Entry, UnreadableEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Entry", "Storage", "UnreadableEntry"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Everything known of one origin's robots.txt. One entry serves all agents.
+class Storage:
+    """Keeps entries beyond the end of the process, and shares them with others.
 
-    Times are seconds since the epoch. The first half speaks of the last answer that counted
-    (rules, or a missing file), the second of the unbroken row of failures since, if any.
+    Scrapy makes one from its class: by ``from_crawler(crawler)`` where there is one, else without
+    arguments. A crawl calls the methods in threads, one call at a time, so they may take their time
+    and need no locks.
+    Whatever they raise is logged as a warning, and the crawl goes on without the storage for a
+    while. :meth:`load` and :meth:`save` have to be there; the rest does for a storage that
+    one process at a time uses.
     """
 
-    origin: str
-    """Canonical, as ``str()`` of an :class:`~scrapy_rep.protocol.Origin`."""
+    def load(self, origin: str) -> Entry | None:
+        """Return what is kept of *origin*, None if that is nothing.
 
-    outcome: Outcome = Outcome.UNREACHABLE
-    """Of the last answer that counted; ``UNREACHABLE`` if there never was one."""
-    status: int | None = None
-    url: str = ""
-    """Where the answer came from, after redirects."""
-    hops: int = 0
-    packed: bytes = b""
-    """The body as received, cut to size, compressed."""
-    fetched_at: float | None = None
-    fresh_until: float = 0.0
-
-    unreachable_since: float | None = None
-    """When the first failure of the row was; None while all is well."""
-    attempts: int = 0
-    """Failures in the row."""
-    dead_attempts: int = 0
-    """How many of the last ones, in a row, were failures to resolve the host or to connect."""
-    next_attempt_at: float = 0.0
-    error: str | None = None
-    """What happened at the last failure."""
-
-    @property
-    def body(self) -> bytes:
-        """The body of the last answer that counted."""
-        return zlib.decompress(self.packed) if self.packed else b""
-
-    @property
-    def has_copy(self) -> bool:
-        """Whether there are rules to go on with while the origin is unreachable.
-
-        A missing file is no copy: who had no robots.txt yesterday and answers 503 today has
-        trouble that a crawl would add to, so the polite reading is to wait.
+        :raises UnreadableEntry: for what can't be read: it counts as nothing
         """
-        return self.outcome is Outcome.RULES
+        raise NotImplementedError
+
+    def save(self, entry: Entry) -> None:
+        """Keep *entry* in the place of what is kept of its origin."""
+        raise NotImplementedError
+
+    def drop(self, origin: str) -> bool:
+        """Forget *origin*. Return whether anything was kept of it."""
+        raise NotImplementedError
+
+    def entries(self) -> Iterator[Entry | UnreadableEntry]:
+        """Go through all entries, in no particular order."""
+        raise NotImplementedError
+
+    def body(self, sha256: str) -> bytes | None:
+        """Return the body that has this hash, of a robots.txt that is or was in use; None if it is
+        not kept."""
+        for entry in self.entries():
+            if isinstance(entry, Entry) and entry.sha256 == sha256:
+                return entry.body
+        return None
+
+    def lease(self, origin: str, owner: str, seconds: float) -> bool:
+        """Let *owner*, and nobody else, ask for the robots.txt of *origin* for so many *seconds*.
+        Who has the lease already gets it anew.
+
+        :returns: whether *owner* has it; False: somebody else does
+        """
+        return True
+
+    def release(self, origin: str, owner: str) -> None:
+        """End the lease of *origin*, if *owner* has it."""
+
+    def purge(self, before: float) -> None:
+        """Forget what was not updated since *before*, in seconds since the epoch."""
+
+    def close(self) -> None:
+        """The crawl has ended."""

@@ -1,0 +1,118 @@
+"""What is known of the origins in memory: those in use parsed, those that were in use compressed
+(DESIGN.md, "Bodies compressed, rules on demand")."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.storages.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol import Origin
+    from scrapy_rep.storages.base import Entry
+
+# So many origins are kept parsed, some 10 KB each. To parse a file again takes a tenth of the time
+# that Scrapy needs for a page.
+_PARSED = 2000
+
+# How many spellings of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80 is one.
+_SPELLINGS = 4
+
+
+class Known:
+    """An origin's entry, ready to decide by. Who keeps it sees the news."""
+
+    __slots__ = ("entry", "origin", "robots", "spellings", "standing", "usable_until")
+
+    def __init__(self, origin: Origin, entry: Entry) -> None:
+        self.origin = origin
+        self.standing = Standing.ASK
+        self.usable_until = 0.0
+        """Until when nothing has to be asked, in seconds since the epoch."""
+        self.spellings: tuple[str, ...] = ()
+        self.update(entry)
+
+    def update(self, entry: Entry) -> None:
+        """Take a newer entry in."""
+        self.entry = entry
+        self.robots = RobotsTxt.parse(entry.body) if entry.has_copy else None
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether there is nothing to decide by."""
+        return (
+            self.entry.outcome is not Outcome.RULES
+            and self.entry.unreachable_since is not None
+            and self.standing is not Standing.UNRESTRICTED
+        )
+
+
+class KnownOrigins:
+    """So many origins; the least recently used leave."""
+
+    def __init__(self, max_origins: int) -> None:
+        self._max_parsed = min(_PARSED, max_origins)
+        self._parsed: OrderedDict[Origin, Known] = OrderedDict()
+        self._packed = MemoryStorage(max_origins - self._max_parsed)
+        self._pinned: dict[Origin, Known] = {}
+        self.by_spelling: dict[str, Known] = {}
+        """Those in use, by the beginnings of their URLs."""
+
+    def get(self, origin: Origin) -> Known | None:
+        """Return what is known of *origin*, whatever that is good for."""
+        known = self._parsed.get(origin) or self._pinned.get(origin)
+        if known is None:
+            entry = self._packed.take(str(origin))
+            if entry is not None:
+                known = Known(origin, entry)
+                self._add(known)
+        return known
+
+    def put(self, origin: Origin, entry: Entry) -> Known:
+        """Take a newer entry in."""
+        known = self.get(origin)
+        if known is None:
+            known = Known(origin, entry)
+            self._add(known)
+        else:
+            known.update(entry)
+            self.touch(known)
+        return known
+
+    def touch(self, known: Known) -> None:
+        """Count *known* as used just now."""
+        if known.origin in self._parsed:
+            self._parsed.move_to_end(known.origin)
+
+    def spell(self, known: Known, spelling: str) -> None:
+        """Have *known* in :attr:`by_spelling` as long as it is in use."""
+        if known.origin in self._parsed and len(known.spellings) < _SPELLINGS:
+            known.spellings += (spelling,)
+            self.by_spelling[spelling] = known
+
+    def pin(self, origin: Origin) -> None:
+        """Keep *origin* whatever its age: something waits for it."""
+        known = self.get(origin)
+        if known is not None:
+            self._parsed.pop(origin, None)
+            self._pinned[origin] = known
+
+    def unpin(self, origin: Origin) -> None:
+        """Let *origin* leave when its turn comes."""
+        known = self._pinned.pop(origin, None)
+        if known is not None:
+            self._add(known)
+
+    def _add(self, known: Known) -> None:
+        self._parsed[known.origin] = known
+        while len(self._parsed) > self._max_parsed:
+            _, oldest = self._parsed.popitem(last=False)
+            oldest.usable_until = 0.0  # who keeps it shall ask for it again
+            for spelling in oldest.spellings:
+                del self.by_spelling[spelling]
+            oldest.spellings = ()
+            self._packed.save(oldest.entry)

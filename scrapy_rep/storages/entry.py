@@ -1,0 +1,193 @@
+"""What is kept of an origin's robots.txt (REP.md sections 4 and 5), and its form outside this
+process.
+
+The form has two parts: a header (JSON) and the packed body (raw deflate, see :func:`squeeze`).
+:meth:`Entry.pack` puts both into one string of bytes. :data:`SCHEMA` goes up when an older version
+of this package could misread what a newer one writes; fields that are merely new may be added
+without that, since unknown ones are ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from scrapy_rep.protocol.availability import Outcome
+
+SCHEMA = 1
+
+# What the compression may refer to from the first byte on: a tenth less for all of a corpus of real
+# files, a third less for the median file of 500 bytes. Part of the schema: never to be changed.
+_PRESET = (
+    b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
+    b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
+    b'"error":"HTTP status 503","outcome":"missing","outcome":"rules","status":200,"sha256":"'
+    b'"fetched_at":1800000000.0,"fresh_until":1800086400.0,"updated_at":1800000000.0}'
+    b"Crawl-delay: 10\nAllow: /wp-admin/admin-ajax.php\nDisallow: /wp-content/\nDisallow: /search\n"
+    b"User-agent: Googlebot\nUser-agent: bingbot\nSitemap: https://www..com/sitemap.xml\n"
+    b"User-agent: *\nDisallow: /wp-admin/\nAllow: /\nDisallow: /"
+)
+
+
+class UnreadableEntry(ValueError):
+    """An entry in a storage is broken, or of a newer form. It counts as absent."""
+
+
+def squeeze(data: bytes) -> bytes:
+    """Compress *data*."""
+    squeezer = zlib.compressobj(6, zlib.DEFLATED, -15, zdict=_PRESET)
+    return squeezer.compress(data) + squeezer.flush()
+
+
+def unsqueeze(data: bytes) -> bytes:
+    """:raises UnreadableEntry: if *data* is not what :func:`squeeze` returned"""
+    unsqueezer = zlib.decompressobj(-15, zdict=_PRESET)
+    try:
+        plain = unsqueezer.decompress(data)
+    except zlib.error as error:
+        raise UnreadableEntry(f"broken: {error}") from None
+    if not unsqueezer.eof:
+        raise UnreadableEntry("broken: it is cut off")
+    return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Everything known of one origin's robots.txt. One entry serves all agents.
+
+    Times are seconds since the epoch. The first half speaks of the last answer that counted
+    (rules, or a missing file), the second of the unbroken row of failures since, if any.
+    """
+
+    origin: str
+    """Canonical, as ``str()`` of an :class:`~scrapy_rep.protocol.Origin`."""
+    updated_at: float = 0.0
+    """When robots.txt was last asked for, in vain or not."""
+
+    outcome: Outcome = Outcome.UNREACHABLE
+    """Of the last answer that counted; ``UNREACHABLE`` if there never was one."""
+    status: int | None = None
+    url: str = ""
+    """Where the answer came from, after redirects."""
+    hops: int = 0
+    packed: bytes = b""
+    """The body as received, cut to size, compressed."""
+    sha256: str | None = None
+    """Of the body, in hexadecimal; None where there are no rules."""
+    fetched_at: float | None = None
+    fresh_until: float = 0.0
+
+    unreachable_since: float | None = None
+    """When the first failure of the row was; None while all is well."""
+    attempts: int = 0
+    """Failures in the row."""
+    dead_attempts: int = 0
+    """How many of the last ones, in a row, were failures to resolve the host or to connect."""
+    next_attempt_at: float = 0.0
+    error: str | None = None
+    """What happened at the last failure."""
+
+    @property
+    def body(self) -> bytes:
+        """The body of the last answer that counted.
+
+        :raises UnreadableEntry: if it was damaged in the storage
+        """
+        return unsqueeze(self.packed) if self.packed else b""
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether there are rules to go on with while the origin is unreachable.
+
+        A missing file is no copy: who had no robots.txt yesterday and answers 503 today has
+        trouble that a crawl would add to, so the polite reading is to wait.
+        """
+        return self.outcome is Outcome.RULES
+
+    def check(self, origin: str) -> Entry:
+        """Return the entry if it is whole and the one of *origin*.
+
+        :raises UnreadableEntry: if not
+        """
+        if self.origin != origin:
+            raise UnreadableEntry(f"broken: it is of {self.origin}")
+        if self.has_copy and hashlib.sha256(self.body).hexdigest() != self.sha256:
+            raise UnreadableEntry("broken: its body is not the one that was kept")
+        return self
+
+    def header(self) -> str:
+        """Everything but the body, as JSON. What has its default value is left out."""
+        values: dict[str, Any] = {"schema": SCHEMA}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "packed" and value != item.default:
+                values[item.name] = value.value if isinstance(value, Outcome) else value
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_parts(cls, header: str | bytes, packed: bytes | None = None) -> Entry:
+        """Read what :meth:`header` and :attr:`packed` were.
+
+        :param packed: None if there is none (any more)
+        :raises UnreadableEntry: if that can't be made out
+        """
+        try:
+            values = json.loads(header)
+            schema = values["schema"]
+            if schema > SCHEMA:
+                raise UnreadableEntry(f"of the form {schema}; this version knows {SCHEMA}")
+            known = {name: values[name] for name in _KINDS if name in values}
+            known["outcome"] = Outcome(known.get("outcome", "unreachable"))
+            for name, value in known.items():
+                if not isinstance(value, _KINDS[name]) or isinstance(value, bool):
+                    raise UnreadableEntry(f"broken: {name} is {value!r}")
+            return cls(**known, packed=packed or b"")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, UnreadableEntry):
+                raise
+            raise UnreadableEntry(f"broken: {error}") from None
+
+    def pack(self) -> bytes:
+        """Return all of the entry as one string of bytes."""
+        header = squeeze(self.header().encode())
+        return bytes([SCHEMA]) + len(header).to_bytes(4, "big") + header + self.packed
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Entry:
+        """Read what :meth:`pack` returned.
+
+        :raises UnreadableEntry: if that can't be made out
+        """
+        if not data:
+            raise UnreadableEntry("broken: it is empty")
+        if data[0] > SCHEMA:
+            raise UnreadableEntry(f"of the form {data[0]}; this version knows {SCHEMA}")
+        end = 5 + int.from_bytes(data[1:5], "big")
+        return cls.from_parts(unsqueeze(data[5:end]), data[end:])
+
+
+_NUMBER = (int, float)
+_KINDS: dict[str, Any] = {
+    "origin": str,
+    "updated_at": _NUMBER,
+    "outcome": Outcome,
+    "status": int,
+    "url": str,
+    "hops": int,
+    "sha256": str,
+    "fetched_at": _NUMBER,
+    "fresh_until": _NUMBER,
+    "unreachable_since": _NUMBER,
+    "attempts": int,
+    "dead_attempts": int,
+    "next_attempt_at": _NUMBER,
+    "error": str,
+}
+
+
+def pack_body(body: bytes) -> tuple[bytes, str]:
+    """Return *body* as :attr:`Entry.packed` and :attr:`Entry.sha256` have it."""
+    return squeeze(body), hashlib.sha256(body).hexdigest()

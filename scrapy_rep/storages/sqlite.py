@@ -1,0 +1,227 @@
+"""Entries in a SQLite file: they outlive the process, and several processes on one machine share
+them."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from scrapy.utils.project import data_path
+
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.sqlitefiles import set_aside
+from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
+from scrapy_rep.storages.entry import unsqueeze
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Marks the file as one of ours ("REPc"). What has another mark is somebody else's.
+_APPLICATION = 0x52455063
+# Of the tables. Goes up when an older version of this package could do damage to newer tables.
+_VERSION = 1
+
+# Others hold the lock for milliseconds, unless one purges a large file.
+_LOCK_SECONDS = 5.0
+
+# Bodies are apart from entries: many sites have the same, and one that is no longer in use is
+# kept for a while, so that a decision that rests on it can be checked.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    origin TEXT PRIMARY KEY,
+    header TEXT NOT NULL,
+    sha256 TEXT,
+    updated_at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bodies (
+    sha256 TEXT PRIMARY KEY,
+    used_at REAL NOT NULL,
+    packed BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS leases (
+    origin TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    until REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_by_age ON entries (updated_at);
+CREATE INDEX IF NOT EXISTS bodies_by_age ON bodies (used_at);
+"""
+
+_SELECT = "SELECT header, packed FROM entries LEFT JOIN bodies USING (sha256)"
+
+
+class Foreign(sqlite3.DatabaseError):
+    """The file is a SQLite database, but not one of ours."""
+
+
+class SqliteStorage(Storage):
+    """Entries in a file. One that is broken, or not ours, is set aside and a new one begun."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+        self._inode = 0
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
+        """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the project."""
+        path = RepSettings.from_settings(crawler.settings).cache_path
+        return cls(Path(data_path(path)).absolute())
+
+    def load(self, origin: str) -> Entry | None:
+        row = self._do(
+            lambda db: db.execute(f"{_SELECT} WHERE origin = ?", (origin,)).fetchone(),
+        )
+        return None if row is None else Entry.from_parts(*row)
+
+    def save(self, entry: Entry) -> None:
+        def save(db: sqlite3.Connection) -> None:
+            if entry.sha256 is not None:
+                db.execute(
+                    "INSERT INTO bodies VALUES (?, ?, ?) ON CONFLICT (sha256) "
+                    "DO UPDATE SET used_at = max(used_at, excluded.used_at)",
+                    (entry.sha256, entry.updated_at, entry.packed),
+                )
+            db.execute(
+                "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)",
+                (entry.origin, entry.header(), entry.sha256, entry.updated_at),
+            )
+
+        self._do(save, writes=True)
+
+    def drop(self, origin: str) -> bool:
+        def drop(db: sqlite3.Connection) -> bool:
+            db.execute("DELETE FROM leases WHERE origin = ?", (origin,))
+            return db.execute("DELETE FROM entries WHERE origin = ?", (origin,)).rowcount > 0
+
+        return self._do(drop, writes=True)
+
+    def entries(self) -> Iterator[Entry | UnreadableEntry]:
+        for row in self._do(lambda db: db.execute(_SELECT)):
+            try:
+                yield Entry.from_parts(*row)
+            except UnreadableEntry as error:
+                yield error
+
+    def body(self, sha256: str) -> bytes | None:
+        row = self._do(
+            lambda db: db.execute(
+                "SELECT packed FROM bodies WHERE sha256 = ?", (sha256,)
+            ).fetchone()
+        )
+        return None if row is None else unsqueeze(row[0])
+
+    def lease(self, origin: str, owner: str, seconds: float) -> bool:
+        now = time.time()
+        taken = self._do(
+            lambda db: (
+                db.execute(
+                    "INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (origin) DO UPDATE "
+                    "SET owner = excluded.owner, until = excluded.until "
+                    "WHERE owner = excluded.owner OR until <= ? OR until > ?",
+                    # The last: the clock was set back. None is as long as that.
+                    (origin, owner, now + seconds, now, now + 10 * seconds),
+                ).rowcount
+            )
+        )
+        return taken > 0
+
+    def release(self, origin: str, owner: str) -> None:
+        self._do(
+            lambda db: db.execute(
+                "DELETE FROM leases WHERE origin = ? AND owner = ?", (origin, owner)
+            )
+        )
+
+    def purge(self, before: float) -> None:
+        def purge(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM entries WHERE updated_at < ?", (before,))
+            # Whoever saves an entry says that its body is in use.
+            db.execute("DELETE FROM bodies WHERE used_at < ?", (before,))
+            db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
+
+        self._do(purge, writes=True)
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _do(self, action: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
+        """Run *action*, as one transaction if it *writes* more than one row."""
+        try:
+            return self._transact(action, writes)
+        except sqlite3.DatabaseError as error:
+            self.close()
+            # Its subclasses speak of other things: a lock, a full disk, a folder without permission.
+            if type(error) not in (sqlite3.DatabaseError, Foreign):
+                raise
+            self._set_aside(error)
+        return self._transact(action, writes)
+
+    def _transact(self, action: Callable[[sqlite3.Connection], T], writes: bool) -> T:
+        if self._db is None:
+            self._db = self._open()
+        if not writes:
+            return action(self._db)
+        with self._db:  # commits, or rolls back
+            self._db.execute("BEGIN IMMEDIATE")
+            return action(self._db)
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # Calls come from different threads, but one at a time.
+        db = sqlite3.connect(
+            self._path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._inode = self._path.stat().st_ino
+            self._set_up(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _set_up(self, db: sqlite3.Connection) -> None:
+        # A new entry may be lost in a power cut: then it is fetched again.
+        db.execute("PRAGMA synchronous = NORMAL")
+        mark, version, tables = (
+            db.execute(query).fetchone()[0]
+            for query in (
+                "PRAGMA application_id",
+                "PRAGMA user_version",
+                "SELECT count(*) FROM sqlite_master",
+            )
+        )
+        if mark == _APPLICATION:
+            if version > _VERSION:
+                raise sqlite3.NotSupportedError(
+                    f"{self._path} was made by a newer version of scrapy-rep"
+                )
+            return
+        if tables:
+            raise Foreign("it is not a robots.txt cache")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(
+            f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
+            f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
+        )
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        if self._inode and self._path.exists() and self._path.stat().st_ino != self._inode:
+            return  # another process has done that
+        aside = set_aside(self._path)
+        logger.warning(
+            "%(path)s can't be used as a robots.txt cache (%(error)s) and was set aside as "
+            "%(aside)s",
+            {"path": self._path, "error": error, "aside": aside.name},
+        )
