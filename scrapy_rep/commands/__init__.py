@@ -1,0 +1,1 @@
+"""``scrapy robots``: what a robots.txt says, and why."""

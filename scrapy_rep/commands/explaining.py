@@ -1,0 +1,199 @@
+"""``scrapy robots URL…``: which line allows or forbids it?"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.agents import Agents
+from scrapy_rep.body import READ_BYTES
+from scrapy_rep.commands import text
+from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, as_json
+from scrapy_rep.commands.inputs import (
+    STDIN,
+    InputError,
+    chains,
+    read_file,
+    request_for,
+    settings_of,
+    urls,
+)
+from scrapy_rep.commands.lookup import Lookup, run as run_crawl
+from scrapy_rep.commands.status import Status, gravest
+from scrapy_rep.commands.terminal import Output, complain
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.matching import comparable, path_of
+from scrapy_rep.protocol.syntax import cut
+from scrapy_rep.urls import path_in
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from scrapy_rep.commands.robots import RobotsCommand
+
+Chain = tuple[str, ...]
+
+
+class _Asked(NamedTuple):
+    """A URL that somebody asks about."""
+
+    url: str
+    origin: Origin
+    path: str
+
+
+def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+    """Explain the URLs.
+
+    :raises UsageError: for options that can't be
+    :raises InputError: for a file that can't be read, or a wrong setting
+    """
+    agents = chains(options.agent)
+    obey_global = settings_of(command.settings).obey_global_group
+    report = _Report(Output(), options, obey_global)
+    if options.file is not None:
+        _by_file(command, arguments, options.file, agents, report)
+    else:
+        _by_sites(command, arguments, agents, report)
+    report.end()
+    return gravest(*report.statuses)
+
+
+def _by_file(
+    command: RobotsCommand,
+    arguments: Sequence[str],
+    name: str,
+    agents: list[Chain],
+    report: _Report,
+) -> None:
+    """Explain by a file. URLs are compared as they stand, as Google's matcher does; whatever is
+    no URL is one for it too."""
+    if name == STDIN and (not arguments or STDIN in arguments):
+        raise UsageError("standard input can't be both robots.txt and URLs", print_help=False)
+    body = cut(read_file(name, READ_BYTES))
+    robots = RobotsFile(Outcome.RULES, body, Facts(file=name))
+    agents = agents or [_usual_chain(Agents(Crawler(Spider, command.settings), settings_of(command.settings)))]
+    for url, _ in urls(arguments):
+        path = path_of(url)
+        report.add(url, path, robots, agents, _steps_of_file(url, path) if report.explain else ())
+    report.output.flush()
+
+
+def _steps_of_file(url: str, path: str) -> list[tuple[str, str]]:
+    steps = [("compared, as it stands", path)]
+    try:
+        crawled = comparable(path_in(Request(url)))
+    except ValueError:
+        return steps
+    return steps if crawled == path else [*steps, ("a crawl compares", crawled)]
+
+
+def _by_sites(
+    command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], report: _Report
+) -> None:
+    """Explain by the robots.txt of each URL's origin, in the order of the URLs."""
+    pending: deque[_Asked] = deque()
+    for url, where in urls(arguments):
+        try:
+            request, origin = request_for(url)
+        except InputError as error:
+            complain(f"{where}{error}")
+            report.statuses.add(Status.USAGE)
+        else:
+            pending.append(_Asked(url, origin, comparable(path_in(request))))
+    if not pending:
+        if not report.statuses:
+            raise UsageError("no URL given", print_help=False)
+        return
+    left = Counter(one.origin for one in pending)
+
+    async def job(crawler: Crawler) -> None:
+        lookup = Lookup(crawler)
+        chosen = agents or [_usual_chain(lookup.agents)]
+        files: dict[Origin, RobotsFile] = {}
+        async for landed, robots in lookup.each(list(left)):
+            files[landed] = robots
+            while pending and pending[0].origin in files:
+                url, origin, path = pending.popleft()
+                steps = _steps_of_crawl(url, path) if report.explain else ()
+                report.add(url, path, files[origin], chosen, steps)
+                left[origin] -= 1
+                if not left[origin]:
+                    del files[origin]
+            report.output.flush()
+
+    assert command.crawler_process is not None
+    run_crawl(command.crawler_process, job)
+
+
+def _steps_of_crawl(url: str, path: str) -> list[tuple[str, str]]:
+    request = Request(url)
+    steps = [("a crawl requests", request.url)] if request.url != url else []
+    if path_in(request) != path:
+        steps.append(("path", path_in(request)))
+    return [*steps, ("compared", path)]
+
+
+def _usual_chain(agents: Agents) -> Chain:
+    """What the project's crawls go by."""
+    chain = agents.chain_of(Request("http://agent.invalid/"))
+    if not chain:
+        complain(
+            "no product token can be told from the project's settings, so the rules for all agents "
+            "(*) apply: see --agent"
+        )
+    return chain
+
+
+class _Report:
+    """What is printed, and what the process ends with."""
+
+    def __init__(self, output: Output, options: Namespace, obey_global: bool) -> None:
+        self.output = output
+        self.explain: bool = options.explain
+        self.statuses: set[Status] = set()
+        self._json: bool = options.json
+        self._obey_global = obey_global
+        self._agents = 1
+        self._kept: list[Explanation] = []
+
+    def add(
+        self,
+        url: str,
+        path: str,
+        robots: RobotsFile,
+        agents: Sequence[Chain],
+        steps: Sequence[tuple[str, str]],
+    ) -> None:
+        """Explain *url* for each of the agents."""
+        self._agents = len(agents)
+        for chain in agents:
+            one = robots.explain(url, path, chain, obey_global=self._obey_global, steps=steps)
+            if one.unreachable:
+                self.statuses.add(Status.UNREACHABLE)
+            elif not one.allowed:
+                self.statuses.add(Status.FOUND)
+            if self._json:
+                self.output.json(as_json(one, explain=self.explain))
+            else:
+                self._kept.append(one)  # columns are as wide as their widest cell
+
+    def end(self) -> None:
+        """Print what is only printed when all is known."""
+        kept = self._kept
+        if kept and self._agents > 1 and not self.explain:
+            text.matrix(self.output, kept, self._agents)
+        elif len(kept) > 1 and not self.explain:
+            text.table(self.output, kept)
+        else:
+            for number, one in enumerate(kept):
+                if number:
+                    self.output.line()
+                text.block(self.output, one, explain=self.explain)
+        self.output.flush()

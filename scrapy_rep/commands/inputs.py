@@ -1,0 +1,136 @@
+"""What commands are given: URLs, files, agents. What is wrong with it is one sentence."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.agents import product_token
+from scrapy_rep.settings import TOKEN_HINT, RepSettings, chain
+from scrapy_rep.urls import origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy.settings import BaseSettings
+
+STDIN = "-"
+
+
+class InputError(ValueError):
+    """Input that can't be used. The message is for the user, without the program's name."""
+
+
+def settings_of(settings: BaseSettings | None) -> RepSettings:
+    """Read the project's ``REP_*`` settings.
+
+    :raises InputError: if one of them is wrong
+    """
+    assert settings is not None
+    try:
+        return RepSettings.from_settings(settings)
+    except SettingsError as error:
+        raise InputError(str(error)) from None
+
+
+def chains(values: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the chain that each ``--agent`` names.
+
+    :raises UsageError: for what no group can name
+    """
+    found = []
+    for value in values:
+        if value == "*":
+            found.append(("*",))  # any crawler that no group names
+            continue
+        try:
+            found.append(chain(value))
+        except ValueError:
+            token = product_token(value)
+            hint = f"; perhaps {token}" if token else ""
+            text = TOKEN_HINT.replace("a list of them", "several, joined by commas")
+            raise UsageError(
+                f"--agent is {_quoted(value)}, but must be {text}{hint}", print_help=False
+            ) from None
+    return list(dict.fromkeys(found))
+
+
+def read_file(name: str, limit: int = -1) -> bytes:
+    """Return the content of a file, or of standard input for ``-``.
+
+    :param limit: how many bytes to read at most
+    :raises InputError: if it can't be read
+    """
+    if name == STDIN:
+        return sys.stdin.buffer.read(limit)
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(limit)
+    except OSError as error:
+        raise InputError(f"{_quoted(name)}: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise InputError(f"{_quoted(name)}: {error}") from None
+
+
+def urls(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield URLs and where each comes from ('' for the command line): the arguments; standard
+    input, one a line, for ``-`` and where there are no arguments and it is no terminal.
+
+    :raises UsageError: if there are no URLs to come
+    """
+    if not arguments:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError("no URL given", print_help=False)
+        arguments = [STDIN]
+    for argument in arguments:
+        if argument == STDIN:
+            yield from _lines_of_stdin()
+        else:
+            yield argument, ""
+
+
+def _lines_of_stdin() -> Iterator[tuple[str, str]]:
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
+        url = line.strip().decode("utf-8", "surrogateescape")
+        if url:
+            yield url, f"standard input, line {number}: "
+
+
+def request_for(url: str) -> tuple[Request, Origin]:
+    """Return a request for *url*, and its origin.
+
+    :raises InputError: if it has none that a robots.txt could belong to
+    """
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"not UTF-8: {_quoted(url)}") from None
+    try:
+        request = Request(url)
+        return request, origin_of(request)
+    except ValueError as error:
+        message = str(error)
+    if "://" not in url:
+        with suppress(ValueError):
+            Origin.from_url(f"https://{url.lstrip('/')}")
+            host = url.lstrip("/").partition("/")[0]
+            if "." in host or host.partition(":")[0] == "localhost":
+                message = f"no absolute URL: {_quoted(url)}; perhaps https://{url.lstrip('/')}"
+    raise InputError(_shortened(message))
+
+
+def _quoted(text: str) -> str:
+    return repr(_shortened(text.encode("utf-8", "backslashreplace").decode()))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,191 @@
+"""Robots.txt files through Scrapy's engine, for commands: a crawl that crawls nothing.
+
+The project's settings, proxies, handlers, delays and downloader middlewares apply, and its
+cache of robots.txt files is used. What belongs to crawls of pages is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Spider
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from scrapy_rep.agents import Agents
+from scrapy_rep.cache import RobotsCache
+from scrapy_rep.commands.explain import Facts, RobotsFile
+from scrapy_rep.engine import EngineAccess
+from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Fetcher
+from scrapy_rep.flights import Flight, Flights
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.settings import RepSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+    from scrapy.crawler import Crawler, CrawlerProcessBase
+    from scrapy.settings import BaseSettings
+
+    from scrapy_rep.cache import Known
+    from scrapy_rep.fetcher import Answer
+    from scrapy_rep.protocol import Origin
+
+# So many origins are asked ahead of the one whose turn it is: one that is slow shall not hold
+# the others up, and what they answer has to be kept meanwhile.
+_AHEAD = 256
+
+# Nothing is crawled, so nothing shall be scheduled, resumed, seeded, stored or closed early.
+_OVERRIDES: dict[str, Any] = {
+    "ROBOTSTXT_OBEY": False,
+    "JOBDIR": None,
+    "SCHEDULER": "scrapy.core.scheduler.Scheduler",
+    "DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter",
+    "SPIDER_MIDDLEWARES": {},
+    "ITEM_PIPELINES": {},
+    "FEEDS": {},
+    "TELNETCONSOLE_ENABLED": False,
+    "CLOSESPIDER_TIMEOUT": 0,
+    "CLOSESPIDER_TIMEOUT_NO_ITEM": 0,
+    "CLOSESPIDER_PAGECOUNT": 0,
+    "CLOSESPIDER_PAGECOUNT_NO_ITEM": 0,
+    "CLOSESPIDER_ERRORCOUNT": 0,
+}
+
+
+class RobotsSpider(Spider):
+    """Runs a job while the engine is running, and requests nothing by itself."""
+
+    name = "scrapy-robots"
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        """Scrapy calls this when it makes the crawler."""
+        super().update_settings(settings)
+        for name, value in _OVERRIDES.items():
+            settings.set(name, value, priority="cmdline")
+
+    def __init__(self, job: Callable[[Crawler], Awaitable[None]], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.error: BaseException | None = None
+        self.ended = False
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Run the job."""
+        try:
+            await self.job(self.crawler)
+        except BaseException as error:
+            self.error = error  # Scrapy would log it, and most likely nobody would see that
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self.ended = True
+        return
+        yield
+
+
+class CannotRun(Exception):
+    """The engine could not be started, or was stopped before the job had ended."""
+
+
+def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) -> None:
+    """Run *job* in a crawl of its own.
+
+    :raises CannotRun: says why in one line
+    :raises Exception: what *job* raises
+    """
+    crawler = process.create_crawler(RobotsSpider)
+    try:
+        running = process.crawl(crawler, job=job)
+        if isinstance(running, Deferred):
+            failures: list[Failure] = []
+            running.addErrback(failures.append)
+        process.start()
+    except Exception as error:
+        raise CannotRun(f"{type(error).__name__}: {error}") from error
+    spider = crawler.spider
+    if isinstance(spider, RobotsSpider) and isinstance(spider.error, Exception):
+        raise spider.error
+    if isinstance(running, Deferred):
+        error = failures[0].value if failures else None
+    else:
+        error = running.exception() if not running.cancelled() else None  # type: ignore[attr-defined]
+    if error is not None:
+        raise CannotRun(f"{type(error).__name__}: {error}") from error
+    if not isinstance(spider, RobotsSpider) or not spider.ended:
+        raise CannotRun("stopped before all was answered")
+
+
+class Lookup:
+    """What the robots.txt of origins say, each asked for once."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        """:param crawler: one whose engine is running"""
+        self.settings = RepSettings.from_settings(crawler.settings)
+        self.agents = Agents(crawler, self.settings)
+        fetcher = Fetcher(crawler, self.settings)
+        self._cache = RobotsCache(self.settings, fetcher, time.time, self._resolved)
+        self._answers: dict[Origin, Answer] = {}
+        self._flights = Flights(crawler, EngineAccess(crawler), self._ask)
+
+    async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
+        """Yield the robots.txt of each origin, in order; those that come next are asked for
+        meanwhile."""
+        coming = iter(origins)
+        asked: deque[tuple[Origin, Flight]] = deque()
+        while True:
+            while len(asked) < _AHEAD and (origin := next(coming, None)) is not None:
+                asked.append((origin, self._flights.to(origin)))
+            if not asked:
+                return
+            origin, flight = asked.popleft()
+            yield origin, await self._landed(origin, flight)
+
+    async def get(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin*."""
+        return await self._landed(origin, self._flights.to(origin))
+
+    async def _landed(self, origin: Origin, flight: Flight) -> RobotsFile:
+        try:
+            known = await flight.wait()
+        except CONFIGURATION_ERRORS as error:
+            facts = Facts(
+                str(origin), origin.robots_url, error=f"{type(error).__name__}: {error}"
+            )
+            return RobotsFile(Outcome.UNREACHABLE, facts=facts)
+        return self._file(known, self._answers.pop(origin, None))
+
+    async def _ask(self, flight: Flight) -> Known:
+        return await self._cache.ask(flight.origin, None)
+
+    async def _resolved(self, known: Known, answer: Answer, request: Any) -> None:
+        # What an entry does not keep of an answer that does not count.
+        self._answers[known.origin] = answer
+
+    def _file(self, known: Known, answer: Answer | None) -> RobotsFile:
+        """:param answer: None if what is known comes from the cache"""
+        entry = known.entry
+        failed = entry.unreachable_since is not None
+        facts = Facts(
+            origin=entry.origin,
+            robots_url=known.origin.robots_url,
+            status=answer.status if answer else entry.status,
+            hops=answer.hops if answer else entry.hops,
+            final_url=answer.url if answer else entry.url or None,
+            fetched_at=entry.fetched_at,
+            fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
+            from_cache=answer is None,
+            stale=failed and entry.has_copy,
+            error=entry.error if failed else None,
+        )
+        return RobotsFile(
+            Outcome.UNREACHABLE if failed and not entry.has_copy else entry.outcome,
+            entry.body,
+            facts,
+            unrestricted=known.standing is Standing.UNRESTRICTED,
+            pass_unreachable=self.settings.unreachable == "allow",
+        )

@@ -1,0 +1,101 @@
+"""The command ``scrapy robots``: its options, and who answers them.
+
+Scrapy imports this module whenever ``scrapy`` is called, whatever for: it imports nothing that
+Scrapy has not imported by then. Each action is a module of its own, imported when it is asked
+for, with a function ``run(command, arguments, options)`` that returns the exit status.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand
+from scrapy.exceptions import UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+# Option, and the module of this package that answers it. Without any of them: `explaining`.
+_ACTIONS = {"lint": "linting", "sitemaps": "sitemaps"}
+
+
+class RobotsCommand(ScrapyCommand):
+    """``scrapy robots``"""
+
+    # Data on standard output; the log only for those who ask for it.
+    default_settings = {"LOG_ENABLED": False}
+
+    def syntax(self) -> str:
+        return "[options] [URL ...]"
+
+    def short_desc(self) -> str:
+        return "Tell which line of robots.txt allows or forbids a URL"
+
+    def long_desc(self) -> str:
+        return (
+            "Tell whether robots.txt lets a crawler fetch each URL, and by which line. The file is "
+            "fetched as the project's crawls fetch it. URLs come from the command line, or one a "
+            "line from standard input. Exit status: 0 all allowed, 1 some disallowed, 2 wrong "
+            "usage or input, 3 a robots.txt could not be had."
+        )
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        super().add_options(parser)
+        option = parser.add_argument
+        option(
+            "--agent",
+            action="append",
+            metavar="TOKEN",
+            default=[],
+            help="product token to ask for, or a chain of them joined by commas; may be repeated "
+            "(default: what the project's crawls go by)",
+        )
+        option("--file", metavar="FILE", help="read robots.txt from FILE (-: standard input)")
+        option("--json", action="store_true", help="print JSON, one object a line")
+        option(
+            "--explain",
+            action="store_true",
+            help="print also how it was decided: groups, all rules that match, what was compared",
+        )
+        option(
+            "--lint",
+            action="store_true",
+            help="list what the owner of a robots.txt (URL or FILE) would want to know",
+        )
+        option(
+            "--sitemaps",
+            action="store_true",
+            help="list the sitemaps of a site (URL) as a tree, with counts",
+        )
+
+    def process_options(self, args: list[str], opts: Namespace) -> None:
+        super().process_options(args, opts)
+        assert self.settings is not None
+        # It would turn what is printed into log messages.
+        self.settings.set("LOG_STDOUT", False, priority="cmdline")
+        level = self.settings.getpriority("LOG_LEVEL")
+        if level is not None and level >= 40 and not opts.nolog:  # -s LOG_LEVEL=…
+            self.settings.set("LOG_ENABLED", True, priority="cmdline")
+        for argument in args:
+            if argument.startswith("-") and argument != "-":
+                raise UsageError(f"no such option: {argument}", print_help=False)
+        actions = [name for name in _ACTIONS if getattr(opts, name)]
+        if len(actions) > 1:
+            raise UsageError(f"--{actions[0]} and --{actions[1]} exclude each other")
+        if actions and opts.file is not None:
+            raise UsageError(f"--file does not go with --{actions[0]}: name the file as argument")
+        # Files need none of what Scrapy loads for a crawl, the project's spiders among it.
+        if opts.file is not None or (opts.lint and not any("://" in one for one in args)):
+            self.requires_crawler_process = False
+
+    def run(self, args: list[str], opts: Namespace) -> None:
+        from scrapy.utils.log import configure_logging
+
+        from scrapy_rep.commands import guard
+
+        if self.crawler_process is None:
+            configure_logging(self.settings)
+        module = next((_ACTIONS[name] for name in _ACTIONS if getattr(opts, name)), "explaining")
+        action = import_module(f"scrapy_rep.commands.{module}")
+        self.exitcode = guard.status_of(lambda: action.run(self, args, opts))

@@ -1,0 +1,103 @@
+"""What commands print: data to standard output, the rest to standard error; aligned, and in
+colour only on a terminal (``NO_COLOR`` is respected)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    """Return *text* with what could steer a terminal made visible: it comes from other people's
+    sites."""
+    return _CONTROL.sub(
+        lambda match: f"\\x{ord(match[0]):02x}" if match[0] < "\x80" else f"\\u{ord(match[0]):04x}",
+        text,
+    )
+
+
+def complain(message: str) -> None:
+    """Print one line to standard error."""
+    print(f"scrapy robots: {plain(message)}", file=sys.stderr)
+
+
+class OutputClosed(Exception):
+    """Who reads our output has enough, as ``head`` does: there is no use in going on."""
+
+
+class Output:
+    """Standard output."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream = stream or sys.stdout
+        # Better an escape than an error, where the terminal is not of this century.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+        self.coloured = (
+            stream.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM", "dumb") != "dumb"
+        )
+
+    def paint(self, text: str, *colours: str) -> str:
+        """Return *text* in these colours, if there are any to be had."""
+        if not self.coloured or not text:
+            return text
+        return f"\x1b[{';'.join(colours)}m{text}\x1b[0m"
+
+    def line(self, text: str = "") -> None:
+        """Print a line.
+
+        :raises OutputClosed: if nobody reads any more
+        """
+        try:
+            self._stream.write(text + "\n")
+        except BrokenPipeError:
+            self._close()
+
+    def json(self, data: Any) -> None:
+        """Print an object on one line. ASCII alone, so it survives every terminal and pipe."""
+        self.line(json.dumps(data))
+
+    def table(
+        self, rows: Iterable[Sequence[str]], colours: Sequence[Sequence[str]] = (), indent: str = ""
+    ) -> None:
+        """Print rows of cells, aligned.
+
+        :param colours: for each row, a colour for each cell ('' for none)
+        """
+        rows = [[plain(cell) for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for number, row in enumerate(rows):
+            cells = []
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
+                colour = colours[number][at] if colours else ""
+                text = self.paint(cell, colour) if colour else cell
+                last = at == len(row) - 1
+                cells.append(text if last else text + " " * (width - len(cell)))
+            self.line(indent + "  ".join(cells).rstrip())
+
+    def flush(self) -> None:
+        """Let go of what was printed.
+
+        :raises OutputClosed: if nobody reads any more
+        """
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._close()
+
+    def _close(self) -> None:
+        # What is still in the buffer would fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        raise OutputClosed from None

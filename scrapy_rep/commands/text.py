@@ -1,0 +1,163 @@
+"""Explanations for people: a block for one URL, a table for many, a wider one for many agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, moment
+from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, plain
+from scrapy_rep.protocol.availability import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_rep.commands.terminal import Output
+
+# A block shows so many of the rules that lost; `--explain` shows all.
+_SHOWN = 5
+
+
+def verdict(one: Explanation) -> str:
+    """The verdict in one word."""
+    return "allowed" if one.allowed else "unreachable" if one.unreachable else "disallowed"
+
+
+_COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
+
+
+def block(output: Output, one: Explanation, *, explain: bool) -> None:
+    """Print all about one URL and one agent."""
+    word = verdict(one)
+    output.line(f"{output.paint(word, BOLD, _COLOURS[word])}  {plain(one.url)}")
+    rows = [("agent", one.agent or "none that can be told"), ("because", one.reason)]
+    if one.decision.agent is not None:
+        rows.append(("group", _group(one)))
+    matched = one.matched
+    lost = matched[1:] if not explain else []
+    rows += [("lost", f"line {m.rule.line}: {m.rule} ({m.why[6:]})") for m in lost[:_SHOWN]]
+    if len(lost) > _SHOWN:
+        rows.append(("", f"and {len(lost) - _SHOWN} more: see --explain"))
+    rows += facts_rows(one.robots)
+    if explain:
+        rows += [(step, result) for step, result in one.steps]
+        if len(one.chain) > 1:
+            rows.append(("chain", ", then ".join(one.chain)))
+        for group, applied in one.considered:
+            names = ", ".join(agent.value for agent in group.agents)
+            count = f"{len(group.rules)} rule" + ("s" if len(group.rules) != 1 else "")
+            rows.append(
+                (
+                    "group applied" if applied else "group passed over",
+                    f"line {group.agents[0].line}: {names} ({count})",
+                )
+            )
+        others = len(one.robots.outline.groups) - len(one.considered)
+        if others:
+            rows.append(("other groups", f"{others}, for other agents"))
+        rows += [
+            ("rule", f"line {m.rule.line}: {m.rule} ({m.length} octets; {m.why})") for m in matched
+        ]
+    output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+
+
+def _group(one: Explanation) -> str:
+    token = one.decision.agent or ""
+    named = [group for group in one.robots.outline.groups if group.names(token.lower())]
+    where = ", ".join(
+        str(next(agent.line for agent in group.agents if agent.token == token.lower()))
+        for group in named
+    )
+    many = f"lines {where}, as one" if len(named) > 1 else f"line {where}"
+    if token == "*" and one.chain and one.chain != ("*",):
+        return f"* ({many}), since none names {' or '.join(one.chain)}"
+    return f"{token} ({many})"
+
+
+def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
+    """What is to be said of a robots.txt: label and text."""
+    facts = robots.facts
+    if facts.file is not None:
+        name = "standard input" if facts.file == "-" else facts.file
+        return [("robots.txt", name)]
+    return [("robots.txt", _address(facts)), ("fetched", _freshness(robots))]
+
+
+def facts_line(robots: RobotsFile) -> str:
+    """The same in one line."""
+    return ": ".join(text for _, text in facts_rows(robots))
+
+
+def _address(facts: Facts) -> str:
+    text = facts.robots_url or ""
+    if facts.hops:
+        text += f", {facts.hops} redirect{'s' if facts.hops > 1 else ''} to {facts.final_url}"
+    return text
+
+
+def _freshness(robots: RobotsFile) -> str:
+    facts = robots.facts
+    status = f"HTTP status {facts.status}" if facts.status is not None else ""
+    whence = "from the cache" if facts.from_cache else "now"
+    if robots.outcome is Outcome.UNREACHABLE:
+        return ", ".join(part for part in (whence, facts.error or status) if part)
+    parts = [status] if status and not facts.stale else []
+    if facts.from_cache or facts.stale:
+        parts.append(f"{moment(facts.fetched_at)} ({whence if facts.from_cache else 'a copy'})")
+    else:
+        parts.append(whence)
+    if facts.stale:
+        parts.append(f"applied since it is unreachable now: {facts.error}")
+    else:
+        parts.append(f"fresh until {moment(facts.fresh_until)}")
+    return ", ".join(parts)
+
+
+def _short(one: Explanation) -> str:
+    """Why, in few words."""
+    rule = one.decision.rule
+    if rule is not None:
+        return f"line {rule.line}: {rule}".rstrip()
+    if one.robots.outcome is Outcome.MISSING:
+        return "no robots.txt"
+    if one.robots.outcome is Outcome.UNREACHABLE:
+        return "robots.txt unreachable"
+    return "no rule matches" if one.decision.agent is not None else "no group applies"
+
+
+def table(output: Output, all_of_them: Sequence[Explanation]) -> None:
+    """Print many URLs for one agent."""
+    rows = [
+        (verdict(one), _short(one), one.decision.agent or "-", one.url) for one in all_of_them
+    ]
+    colours = [(_COLOURS[row[0]], "", "", "") for row in rows]
+    heading = ("verdict", "because", "group", "URL")
+    output.table([heading, *rows], [(DIM,) * 4, *colours])
+    _files(output, all_of_them)
+
+
+def matrix(output: Output, all_of_them: Sequence[Explanation], agents: int) -> None:
+    """Print many agents, a column for each.
+
+    :param all_of_them: by URL, each with all agents in the same order
+    :param agents: how many there are
+    """
+    heading = ["URL", *(one.agent or "-" for one in all_of_them[:agents])]
+    rows, colours = [heading], [[DIM] * len(heading)]
+    for at in range(0, len(all_of_them), agents):
+        of_url = all_of_them[at : at + agents]
+        rows.append([of_url[0].url, *map(_cell, of_url)])
+        colours.append(["", *(_COLOURS[verdict(one)] for one in of_url)])
+    output.table(rows, colours)
+    _files(output, all_of_them)
+
+
+def _cell(one: Explanation) -> str:
+    rule = one.decision.rule
+    return f"{verdict(one)}, line {rule.line}" if rule else verdict(one)
+
+
+def _files(output: Output, all_of_them: Sequence[Explanation]) -> None:
+    """Say of each robots.txt how it was come by."""
+    output.line()
+    for robots in {id(one.robots): one.robots for one in all_of_them}.values():
+        output.line(output.paint(plain(facts_line(robots)), DIM))

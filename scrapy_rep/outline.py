@@ -1,0 +1,103 @@
+"""A robots.txt as people read it: its groups, its agents and its rules one by one, each with its
+line. No Scrapy here.
+
+For explaining and linting. Crawls use :class:`~scrapy_rep.protocol.RobotsTxt`, which is built
+for speed and keeps less; both read lines by the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scrapy_rep.protocol.agents import leading_token
+from scrapy_rep.protocol.matching import ALLOW_BIT, Rule, Rules, number_of
+from scrapy_rep.protocol.syntax import SPACE, Field, escape, lines, readable
+
+GLOBAL = "*"
+
+
+class AgentLine(NamedTuple):
+    """A ``user-agent`` line."""
+
+    line: int
+    value: str
+    """As written."""
+    token: str
+    """What it names, in lower case; ``*`` for the global group, empty if no token can equal it
+    (REP.md section 7)."""
+
+
+class RuleLine:
+    """An ``allow`` or ``disallow`` line, prepared alone."""
+
+    __slots__ = ("_prepared", "pattern", "rule")
+
+    def __init__(self, line: int, value: str, allow: bool) -> None:
+        """:param value: latin-1, as :func:`~scrapy_rep.protocol.syntax.lines` yields it"""
+        self.rule = Rule(line, readable(value), allow)
+        self.pattern = escape(value)
+        """As it is compared: percent-encoded."""
+        self._prepared = Rules([(value, number_of(line, allow))])
+
+    def length_for(self, path: str) -> int | None:
+        """Return by how many octets this rule matches *path*, None if it doesn't. That is the
+        pattern's length, except where ``index.htm`` stands for its directory (REP.md section
+        8)."""
+        key = self._prepared.find(path)
+        return key >> ALLOW_BIT + 1 if key else None
+
+
+@dataclass(slots=True)
+class Group:
+    """Agents, and the rules that belong to them."""
+
+    agents: list[AgentLine] = field(default_factory=list)
+    rules: list[RuleLine] = field(default_factory=list)
+
+    def names(self, token: str) -> bool:
+        """Whether one of the group's lines names *token* (in lower case, or ``*``)."""
+        return any(agent.token == token for agent in self.agents)
+
+
+@dataclass(slots=True)
+class Outline:
+    """The lines of a robots.txt that mean something."""
+
+    groups: list[Group] = field(default_factory=list)
+    homeless: list[RuleLine] = field(default_factory=list)
+    """Rules before the first ``user-agent`` line: ignored."""
+    sitemaps: list[tuple[int, str]] = field(default_factory=list)
+    """Line and value as written, empty values included."""
+
+    @classmethod
+    def of(cls, body: bytes) -> Outline:
+        """Read *body*: any bytes at all; never raises."""
+        outline = cls()
+        open_to_agents = False
+        for number, kind, value in lines(body):
+            if kind in (Field.ALLOW, Field.DISALLOW):
+                rule = RuleLine(number, value, kind == Field.ALLOW)
+                (outline.groups[-1].rules if outline.groups else outline.homeless).append(rule)
+                open_to_agents = False
+            elif kind == Field.USER_AGENT:
+                if not open_to_agents:
+                    outline.groups.append(Group())
+                    open_to_agents = True
+                agent = AgentLine(number, readable(value), token_of(value))
+                outline.groups[-1].agents.append(agent)
+            elif kind == Field.SITEMAP:
+                outline.sitemaps.append((number, readable(value)))
+        return outline
+
+    def rules_for(self, token: str) -> Iterable[RuleLine]:
+        """Return the rules that apply to *token*: those of all groups that name it."""
+        return (rule for group in self.groups if group.names(token) for rule in group.rules)
+
+
+def token_of(value: str) -> str:
+    """Return the token, in lower case, that the value of a ``user-agent`` line names."""
+    if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
+        return GLOBAL
+    return leading_token(value).lower()
