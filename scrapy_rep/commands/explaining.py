@@ -22,7 +22,8 @@ from scrapy_rep.commands.inputs import (
     settings_of,
     urls,
 )
-from scrapy_rep.commands.lookup import Lookup, run as run_crawl
+from scrapy_rep.commands.lookup import Lookup
+from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import Output, complain
 from scrapy_rep.protocol import Origin
@@ -78,7 +79,9 @@ def _by_file(
         raise UsageError("standard input can't be both robots.txt and URLs", print_help=False)
     body = cut(read_file(name, READ_BYTES))
     robots = RobotsFile(Outcome.RULES, body, Facts(file=name))
-    agents = agents or [_usual_chain(Agents(Crawler(Spider, command.settings), settings_of(command.settings)))]
+    agents = agents or [
+        _usual_chain(Agents(Crawler(Spider, command.settings), settings_of(command.settings)))
+    ]
     for url, _ in urls(arguments):
         path = path_of(url)
         report.add(url, path, robots, agents, _steps_of_file(url, path) if report.explain else ())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 STDIN = "-"
+
+# What people write for a URL: www.example.com/x, localhost:8000, //example.com.
+_HOST = re.compile(
+    r"(//)?([a-z0-9-]+\.[a-z0-9.-]*[a-z0-9]|localhost)(:[0-9]+)?(/|$)", re.IGNORECASE
+)
 
 
 class InputError(ValueError):
@@ -45,7 +50,7 @@ def chains(values: Sequence[str]) -> list[tuple[str, ...]]:
 
     :raises UsageError: for what no group can name
     """
-    found = []
+    found: list[tuple[str, ...]] = []
     for value in values:
         if value == "*":
             found.append(("*",))  # any crawler that no group names
@@ -115,21 +120,25 @@ def request_for(url: str) -> tuple[Request, Origin]:
     except UnicodeEncodeError:
         raise InputError(f"not UTF-8: {_quoted(url)}") from None
     try:
+        # Scrapy's own words for what has no scheme say less.
+        if any(character <= " " for character in Origin.from_url(url).host):
+            raise InputError(f"no valid host: {_quoted(url)}")
         request = Request(url)
         return request, origin_of(request)
+    except InputError:
+        raise
     except ValueError as error:
         message = str(error)
     if "://" not in url:
-        with suppress(ValueError):
-            Origin.from_url(f"https://{url.lstrip('/')}")
-            host = url.lstrip("/").partition("/")[0]
-            if "." in host or host.partition(":")[0] == "localhost":
-                message = f"no absolute URL: {_quoted(url)}; perhaps https://{url.lstrip('/')}"
+        message = f"no absolute URL: {_quoted(url)}"
+        if _HOST.match(url):
+            message += f"; perhaps https://{url.lstrip('/')}"
     raise InputError(_shortened(message))
 
 
 def _quoted(text: str) -> str:
-    return repr(_shortened(text.encode("utf-8", "backslashreplace").decode()))
+    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return f"'{_shortened(readable)}'"
 
 
 def _shortened(text: str) -> str:

@@ -100,7 +100,8 @@ def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) 
     """
     crawler = process.create_crawler(RobotsSpider)
     try:
-        running = process.crawl(crawler, job=job)
+        # A Deferred or an asyncio Task, as the reactor has it.
+        running: Any = process.crawl(crawler, job=job)
         if isinstance(running, Deferred):
             failures: list[Failure] = []
             running.addErrback(failures.append)
@@ -111,11 +112,11 @@ def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) 
     if isinstance(spider, RobotsSpider) and isinstance(spider.error, Exception):
         raise spider.error
     if isinstance(running, Deferred):
-        error = failures[0].value if failures else None
+        failed = failures[0].value if failures else None
     else:
-        error = running.exception() if not running.cancelled() else None  # type: ignore[attr-defined]
-    if error is not None:
-        raise CannotRun(f"{type(error).__name__}: {error}") from error
+        failed = None if running.cancelled() else running.exception()
+    if failed is not None:
+        raise CannotRun(f"{type(failed).__name__}: {failed}") from failed
     if not isinstance(spider, RobotsSpider) or not spider.ended:
         raise CannotRun("stopped before all was answered")
 
@@ -127,8 +128,8 @@ class Lookup:
         """:param crawler: one whose engine is running"""
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
-        fetcher = Fetcher(crawler, self.settings)
-        self._cache = RobotsCache(self.settings, fetcher, time.time, self._resolved)
+        self.fetcher = Fetcher(crawler, self.settings)
+        self._cache = RobotsCache(self.settings, self.fetcher, time.time, self._resolved)
         self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, EngineAccess(crawler), self._ask)
 
@@ -153,9 +154,7 @@ class Lookup:
         try:
             known = await flight.wait()
         except CONFIGURATION_ERRORS as error:
-            facts = Facts(
-                str(origin), origin.robots_url, error=f"{type(error).__name__}: {error}"
-            )
+            facts = Facts(str(origin), origin.robots_url, error=f"{type(error).__name__}: {error}")
             return RobotsFile(Outcome.UNREACHABLE, facts=facts)
         return self._file(known, self._answers.pop(origin, None))
 

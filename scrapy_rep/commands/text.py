@@ -126,9 +126,7 @@ def _short(one: Explanation) -> str:
 
 def table(output: Output, all_of_them: Sequence[Explanation]) -> None:
     """Print many URLs for one agent."""
-    rows = [
-        (verdict(one), _short(one), one.decision.agent or "-", one.url) for one in all_of_them
-    ]
+    rows = [(verdict(one), _short(one), one.decision.agent or "-", one.url) for one in all_of_them]
     colours = [(_COLOURS[row[0]], "", "", "") for row in rows]
     heading = ("verdict", "because", "group", "URL")
     output.table([heading, *rows], [(DIM,) * 4, *colours])

@@ -1,0 +1,110 @@
+"""``scrapy robots --lint URL|FILE``: what the owner of a robots.txt would want to know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.inputs import STDIN, InputError, read_file, request_for, settings_of
+from scrapy_rep.commands.lookup import Lookup
+from scrapy_rep.commands.lookup import run as run_crawl
+from scrapy_rep.commands.status import Status, gravest
+from scrapy_rep.commands.terminal import DIM, YELLOW, Output, complain, plain
+from scrapy_rep.fetcher import CONFIGURATION_ERRORS
+from scrapy_rep.lint import Finding, lint
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.syntax import MAX_BYTES
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable, Sequence
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.commands.robots import RobotsCommand
+    from scrapy_rep.protocol import Origin
+
+# Of a line that was found something on, so many characters are shown.
+_SHOWN = 100
+
+
+def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+    """Lint files and the robots.txt of URLs; each as it is now, past the cache.
+
+    :raises UsageError: if nothing is to be linted
+    """
+    if not arguments:
+        raise UsageError("--lint wants a URL, a file or - for standard input", print_help=False)
+    settings_of(command.settings)
+    report = _Report(Output(), as_json=options.json)
+    statuses: set[Status] = set()
+    origins: list[Origin] = []
+    for argument in arguments:
+        try:
+            if "://" in argument:
+                origins.append(request_for(argument)[1])
+            else:
+                name = "standard input" if argument == STDIN else argument
+                statuses.add(report.add(name, lint(read_file(argument))))
+        except InputError as error:
+            complain(str(error))
+            statuses.add(Status.USAGE)
+
+    async def job(crawler: Crawler) -> None:
+        lookup = Lookup(crawler)
+        for origin in dict.fromkeys(origins):
+            statuses.add(await _lint_site(lookup, origin, report))
+
+    if origins:
+        assert command.crawler_process is not None
+        run_crawl(command.crawler_process, job)
+    return gravest(*statuses)
+
+
+async def _lint_site(lookup: Lookup, origin: Origin, report: _Report) -> Status:
+    try:
+        answer = await lookup.fetcher.fetch(origin)
+    except CONFIGURATION_ERRORS as error:
+        complain(f"{origin.robots_url}: {type(error).__name__}: {error}")
+        return Status.UNREACHABLE
+    if answer.outcome is Outcome.UNREACHABLE:
+        complain(f"{origin.robots_url}: unreachable: {answer.reason}")
+        return Status.UNREACHABLE
+    if answer.outcome is Outcome.MISSING:
+        message = f"there is no robots.txt ({answer.reason}): no restrictions"
+        return report.add(origin.robots_url, [Finding(None, "no-file", message)])
+    complete = len(answer.body) <= MAX_BYTES
+    return report.add(
+        origin.robots_url,
+        lint(answer.body, robots_url=origin.robots_url, complete=complete),
+    )
+
+
+class _Report:
+    """What is printed."""
+
+    def __init__(self, output: Output, *, as_json: bool) -> None:
+        self._output = output
+        self._json = as_json
+
+    def add(self, source: str, findings: Iterable[Finding]) -> Status:
+        """Print what was found in a file."""
+        output = self._output
+        status = Status.GOOD
+        for one in findings:
+            status = Status.FOUND
+            if self._json:
+                output.json({"source": source, **one._asdict()})
+                continue
+            place = f"{plain(source)}:{one.line}:" if one.line else f"{plain(source)}:"
+            code = output.paint(f"[{one.code}]", YELLOW)
+            output.line(f"{place} {plain(one.message)} {code}")
+            text = one.text.strip()
+            if text:
+                more = "…" if len(text) > _SHOWN else ""
+                output.line("    " + output.paint(plain(text[:_SHOWN]) + more, DIM))
+        if status is Status.GOOD and not self._json:
+            output.line(f"{plain(source)}: nothing found")
+        output.flush()
+        return status
