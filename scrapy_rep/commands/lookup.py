@@ -20,9 +20,11 @@ from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.engine import EngineAccess
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Fetcher
 from scrapy_rep.flights import Flight, Flights
+from scrapy_rep.known import KnownOrigins
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages.access import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler, CrawlerProcessBase
     from scrapy.settings import BaseSettings
 
-    from scrapy_rep.cache import Known
     from scrapy_rep.fetcher import Answer
+    from scrapy_rep.known import Known
     from scrapy_rep.protocol import Origin
 
 # So many origins are asked ahead of the one whose turn it is: one that is slow shall not hold
@@ -128,10 +130,17 @@ class Lookup:
         """:param crawler: one whose engine is running"""
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
-        self.fetcher = Fetcher(crawler, self.settings)
-        self._cache = RobotsCache(self.settings, self.fetcher, time.time, self._resolved)
+        self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
+        self._cache = RobotsCache(
+            self.settings,
+            KnownOrigins(self.settings.cache_max_origins),
+            self.fetcher,
+            time.time,
+            self._resolved,
+            open_storage(crawler, self.settings, time.time),
+        )
         self._answers: dict[Origin, Answer] = {}
-        self._flights = Flights(crawler, EngineAccess(crawler), self._ask)
+        self._flights = Flights(crawler, self._ask)
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order; those that come next are asked for
@@ -161,9 +170,10 @@ class Lookup:
     async def _ask(self, flight: Flight) -> Known:
         return await self._cache.ask(flight.origin, None)
 
-    async def _resolved(self, known: Known, answer: Answer, request: Any) -> None:
+    async def _resolved(self, known: Known, answer: Answer | None, request: Any) -> None:
         # What an entry does not keep of an answer that does not count.
-        self._answers[known.origin] = answer
+        if answer is not None:
+            self._answers[known.origin] = answer
 
     def _file(self, known: Known, answer: Answer | None) -> RobotsFile:
         """:param answer: None if what is known comes from the cache"""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 # Option, and the module of this package that answers it. Without any of them: `explaining`.
-_ACTIONS = {"lint": "linting", "sitemaps": "sitemaps"}
+_ACTIONS = {"lint": "linting", "sitemaps": "sitemaps", "cache": "caching"}
 
 
 class RobotsCommand(ScrapyCommand):
@@ -68,6 +68,13 @@ class RobotsCommand(ScrapyCommand):
             action="store_true",
             help="list the sitemaps of a site (URL) as a tree, with counts",
         )
+        option(
+            "--cache",
+            action="store_true",
+            help="list what the project's robots.txt cache keeps, all or of these hosts; show what "
+            "it keeps of a URL's origin, or the file that has a SHA-256",
+        )
+        option("--drop", action="store_true", help="with --cache: drop it instead")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
         super().process_options(args, opts)
@@ -84,9 +91,15 @@ class RobotsCommand(ScrapyCommand):
         if len(actions) > 1:
             raise UsageError(f"--{actions[0]} and --{actions[1]} exclude each other")
         if actions and opts.file is not None:
-            raise UsageError(f"--file does not go with --{actions[0]}: name the file as argument")
+            raise UsageError(f"--file does not go with --{actions[0]}")
+        if opts.drop and not opts.cache:
+            raise UsageError("--drop goes with --cache alone")
         # Files need none of what Scrapy loads for a crawl, the project's spiders among it.
-        if opts.file is not None or (opts.lint and not any("://" in one for one in args)):
+        if (
+            opts.file is not None
+            or opts.cache
+            or (opts.lint and not any("://" in one for one in args))
+        ):
             self.requires_crawler_process = False
 
     def run(self, args: list[str], opts: Namespace) -> None:

@@ -38,12 +38,8 @@ _RENEWALS = 3
 _READ, _WRITE = "read", "written"
 
 
-def open_storage(
-    crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
-) -> StorageAccess | None:
-    """Return the storage that ``REP_CACHE_STORAGE`` names; None for memory, which needs no access.
-
-    :param clock: seconds since the epoch
+def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
+    """Return the storage that ``REP_CACHE_STORAGE`` names.
 
     :raises SettingsError: if it can't be made
     """
@@ -53,14 +49,27 @@ def open_storage(
         made = load_object(name)
     except (ImportError, NameError, ValueError) as error:
         hint = ""
-        if isinstance(error, ImportError) and error.name == "redis":
+        if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
             hint = ' Perhaps "pip install scrapy-rep[redis]" was forgotten.'
         raise SettingsError(f"{wrong}, which can't be imported: {error}.{hint}") from None
-    if made is MemoryStorage:
-        return None
     if not (isinstance(made, type) and issubclass(made, Storage)):
         raise SettingsError(f"{wrong}, but must be a subclass of scrapy_rep.storages.Storage.")
-    access = StorageAccess(crawler, build_from_crawler(made, crawler), settings.download_timeout)
+    return build_from_crawler(made, crawler)
+
+
+def open_storage(
+    crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
+) -> StorageAccess | None:
+    """Return the storage for a crawl; None for memory alone, which needs no access.
+
+    :param clock: seconds since the epoch
+
+    :raises SettingsError: if it can't be made
+    """
+    storage = make_storage(crawler, settings)
+    if isinstance(storage, MemoryStorage):
+        return None
+    access = StorageAccess(crawler, storage, settings.download_timeout)
 
     def spider_opened() -> None:
         access.purge(clock() - settings.cache_expiry)

@@ -1,0 +1,246 @@
+"""``scrapy robots --cache [HOST|URL|SHA256 …]``: what does the crawler believe?
+
+Lists, shows and drops what the storage that the project names keeps (REP.md section 5).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Spider
+from scrapy.crawler import Crawler
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.explain import moment
+from scrapy_rep.commands.inputs import InputError, request_for, settings_of
+from scrapy_rep.commands.status import Status
+from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain, plain
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.freshness import Standing, standing
+from scrapy_rep.storages.access import make_storage
+from scrapy_rep.storages.base import Entry, UnreadableEntry
+from scrapy_rep.storages.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_rep.commands.robots import RobotsCommand
+    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.storages.base import Storage
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+# So many rows of the list are aligned with each other: there may be a million.
+_AT_A_TIME = 1000
+
+_COLOURS = {
+    Standing.FRESH: GREEN,
+    Standing.ASK: DIM,
+    Standing.STALE: YELLOW,
+    Standing.UNREACHABLE: RED,
+    Standing.UNRESTRICTED: YELLOW,
+}
+_WORDS = {Standing.ASK: "to be asked again", Standing.UNRESTRICTED: "no restrictions"}
+
+
+def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+    """List, show or drop entries.
+
+    :raises UsageError: if everything would be dropped without a word that says so
+    :raises InputError: for a wrong setting, or a storage that ends with each crawl
+    """
+    settings = settings_of(command.settings)
+    if options.drop and not arguments:
+        raise UsageError("--drop wants hosts or URLs; '*' is all of them", print_help=False)
+    storage = make_storage(Crawler(Spider, command.settings), settings)
+    if isinstance(storage, MemoryStorage):
+        raise InputError(
+            "REP_CACHE_STORAGE is in memory: it ends with each crawl, there is nothing to look at"
+        )
+    try:
+        return _Cache(storage, settings, options).answer(arguments)
+    except NotImplementedError:
+        raise InputError(f"{type(storage).__name__} has no method for that") from None
+    except (InputError, UsageError):
+        raise
+    except Exception as error:  # noqa: BLE001
+        # Whatever a storage raises: no server, no permission, a file of a newer version.
+        complain(f"the cache can't be used: {type(error).__name__}: {error}")
+        return Status.UNREACHABLE
+    finally:
+        storage.close()
+
+
+class _Cache:
+    """The storage, as somebody looks at it."""
+
+    def __init__(self, storage: Storage, settings: RepSettings, options: Namespace) -> None:
+        self._storage = storage
+        self._limit = settings.unreachable_limit
+        self._json: bool = options.json
+        self._drop: bool = options.drop
+        self._output = Output()
+        self._now = time.time()
+
+    def answer(self, arguments: Sequence[str]) -> Status:
+        """Do what is asked for."""
+        hashes = [one for one in arguments if _SHA256.fullmatch(one)]
+        urls = [one for one in arguments if "://" in one]
+        hosts = [one for one in arguments if one not in hashes and one not in urls]
+        if hashes and self._drop:
+            raise UsageError("bodies expire by themselves: drop origins", print_help=False)
+        found = [self._body(one) for one in hashes]
+        found += [self._one(str(request_for(one)[1])) for one in urls]
+        if hosts or not arguments:
+            found.append(self._many(hosts))
+        self._output.flush()
+        return Status.GOOD if all(found) else Status.FOUND
+
+    def _body(self, sha256: str) -> bool:
+        body = self._storage.body(sha256)
+        if body is None:
+            complain(f"no robots.txt with the hash {sha256} is kept")
+            return False
+        self._output.flush()
+        sys.stdout.buffer.write(body)
+        return True
+
+    def _one(self, origin: str) -> bool:
+        try:
+            entry = self._storage.load(origin)
+        except UnreadableEntry as error:
+            complain(f"{origin}: {error}")
+            return self._drop and self._dropped(origin)
+        if entry is None:
+            complain(f"nothing is kept of {origin}")
+            return False
+        if self._drop:
+            return self._dropped(origin)
+        if self._json:
+            body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
+            self._output.json({**self._fields(entry), "body": body})
+        else:
+            self._show(entry)
+        return True
+
+    def _many(self, hosts: Sequence[str]) -> bool:
+        entries = self._matching([host.lower() for host in hosts])
+        if self._drop:
+            # All at once: a storage need not like to be changed while it is gone through.
+            dropped = [self._dropped(entry.origin) for entry in list(entries)]
+            return any(dropped)
+        found = False
+        while some := list(islice(entries, _AT_A_TIME)):
+            if self._json:
+                for entry in some:
+                    self._output.json(self._fields(entry))
+            else:
+                self._list(some, heading=not found)
+            found = True
+        if not found:
+            complain("nothing is kept" + (f" of {', '.join(hosts)}" if hosts else ""))
+        return found
+
+    def _matching(self, hosts: Sequence[str]) -> Iterator[Entry]:
+        unreadable = 0
+        for entry in self._storage.entries():
+            if isinstance(entry, UnreadableEntry):
+                unreadable += 1
+            elif not hosts or any(
+                fnmatchcase(Origin.from_url(entry.origin).host, host) for host in hosts
+            ):
+                yield entry
+        if unreadable:
+            complain(f"{unreadable} entries can't be read, and count as absent")
+
+    def _dropped(self, origin: str) -> bool:
+        dropped = self._storage.drop(origin)
+        if dropped:
+            self._output.line(f"dropped {plain(origin)}")
+        return dropped
+
+    def _standing(self, entry: Entry) -> Standing:
+        return standing(
+            self._now,
+            fresh_until=entry.fresh_until,
+            has_copy=entry.has_copy,
+            unreachable_since=entry.unreachable_since,
+            next_attempt_at=entry.next_attempt_at,
+            limit=self._limit,
+        )[0]
+
+    def _fields(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "origin": entry.origin,
+            "state": self._standing(entry).value,
+            "outcome": entry.outcome.value,
+            "status": entry.status,
+            "url": entry.url or None,
+            "hops": entry.hops,
+            "sha256": entry.sha256,
+            "fetched_at": moment(entry.fetched_at),
+            "fresh_until": moment(entry.fresh_until or None),
+            "updated_at": moment(entry.updated_at),
+            "unreachable_since": moment(entry.unreachable_since),
+            "attempts": entry.attempts,
+            "next_attempt_at": moment(entry.next_attempt_at or None),
+            "error": entry.error,
+        }
+
+    def _list(self, entries: Sequence[Entry], *, heading: bool) -> None:
+        rows = [("origin", "state", "answer", "fetched", "more")] if heading else []
+        colours = [(DIM,) * 5] if heading else []
+        for entry in entries:
+            state = self._standing(entry)
+            word = _WORDS.get(state, state.value)
+            rows.append((entry.origin, word, _answer(entry), moment(entry.fetched_at) or "-",
+                         self._more(entry)))  # fmt: skip
+            colours.append(("", _COLOURS[state], "", "", DIM))
+        self._output.table(rows, colours)
+
+    def _more(self, entry: Entry) -> str:
+        if entry.unreachable_since is None:
+            return f"fresh until {moment(entry.fresh_until)}"
+        return f"unreachable since {moment(entry.unreachable_since)}: {entry.error}"
+
+    def _show(self, entry: Entry) -> None:
+        output, state = self._output, self._standing(entry)
+        output.line(
+            f"{output.paint(_WORDS.get(state, state.value), BOLD, _COLOURS[state])}  "
+            f"{plain(entry.origin)}"
+        )
+        rows = [("answer", _answer(entry))]
+        if entry.hops:
+            rows.append(("redirected", f"{entry.hops} times, to {entry.url}"))
+        if entry.fetched_at is not None:
+            rows.append(("fetched", str(moment(entry.fetched_at))))
+            rows.append(("fresh until", str(moment(entry.fresh_until))))
+        if entry.unreachable_since is not None:
+            rows += [
+                ("unreachable since", str(moment(entry.unreachable_since))),
+                ("asked in vain", f"{entry.attempts} times"),
+                ("asked again", f"not before {moment(entry.next_attempt_at)}"),
+                ("last failure", str(entry.error)),
+            ]
+        if entry.sha256 is not None:
+            rows.append(("SHA-256", entry.sha256))
+        output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+        if entry.has_copy:
+            output.line()
+            for line in entry.body.decode("utf-8", "replace").splitlines():
+                output.line(plain(line))
+
+
+def _answer(entry: Entry) -> str:
+    if entry.outcome is Outcome.UNREACHABLE:
+        return "none yet"
+    status = "" if entry.status is None else f"{entry.status}: "
+    what = "rules" if entry.outcome is Outcome.RULES else "no restrictions"
+    return status + what
