@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings, setting_name
+from scrapy_rep.storages import MemoryStorage
 
 DEFAULTS = {
     "REP_USER_AGENT": None,
@@ -41,7 +43,12 @@ DEFAULTS = {
 }
 
 FLAGS = ("REP_OBEY_GLOBAL_GROUP", "REP_SOFT_404", "REP_SITEMAPS")
-POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT")
+POSITIVE = (
+    "REP_RETRY_DELAY",
+    "REP_RETRY_MAX_DELAY",
+    "REP_DOWNLOAD_TIMEOUT",
+    "REP_CACHE_EXPIRY",
+)
 SECONDS = (
     "REP_DEFER_GRACE",
     "REP_DEFER_MAX_WAIT",
@@ -86,6 +93,13 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
     for name in COUNTS:
         for value in [*NO_NUMBERS, 0, 1.5, "1.5", "1e3"]:
             yield name, value, "a whole number, 1 or more"
+    for value in (5, True, [], {}, b"text", ["a"]):
+        yield "REP_CACHE_STORAGE", value, "a storage class, or the path to one"
+        yield "REP_CACHE_PATH", value, "the path of a file"
+        yield "REP_CACHE_REDIS_URL", value, "the URL of a Redis server, such as redis://"
+        yield "REP_CACHE_REDIS_PREFIX", value, "text"
+    for name in ("REP_CACHE_STORAGE", "REP_CACHE_PATH", "REP_CACHE_REDIS_PREFIX"):
+        yield name, "", ""
     for value in ("Drop", "deferred", "", True, ["drop"], {}):
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
     for value in (
@@ -141,6 +155,11 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         *[(name, "0", 0.0) for name in SECONDS if name != "REP_CACHE_MAX_TTL"],
         *[(name, "5", 5) for name in COUNTS],
         ("REP_UNREACHABLE", "allow", "allow"),
+        ("REP_CACHE_STORAGE", "somewhere.Storage", "somewhere.Storage"),
+        ("REP_CACHE_STORAGE", MemoryStorage, MemoryStorage),
+        ("REP_CACHE_PATH", Path("a", "b"), str(Path("a", "b"))),
+        ("REP_CACHE_REDIS_URL", "", None),
+        ("REP_CACHE_REDIS_URL", "redis://localhost", "redis://localhost"),
         ("REP_USER_AGENT", "FooBot", ("FooBot",)),
         ("REP_USER_AGENT", "FooBot-Images, foo_bot", ("FooBot-Images", "foo_bot")),
         ("REP_USER_AGENT", "", None),
