@@ -80,12 +80,18 @@ class RobotsCache:
         :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
         """
         answer: Answer | None = None
-        known = await self._recall(origin, self._storage) if self._storage else None
+        storage = self._storage
+        known = await self._recall(origin, storage) if storage else None
         if known is None:
-            answer = await self._fetch(origin)
-            known = self._learn(origin, answer)
-            if self._storage is not None:
-                self._storage.publish(known.entry)
+            try:
+                answer = await self._fetcher.fetch(origin)
+                known = self._learn(origin, answer)
+            except BaseException:
+                if storage:
+                    storage.give_back(str(origin))
+                raise
+            if storage:
+                storage.publish(known.entry)
         await self._on_resolved(known, answer, request or Request(origin.robots_url))
         return known
 
@@ -109,14 +115,6 @@ class RobotsCache:
                 return known
             await _sleep(pause)
             pause = min(2 * pause, _MAX_POLL_SECONDS)
-
-    async def _fetch(self, origin: Origin) -> Answer:
-        try:
-            return await self._fetcher.fetch(origin)
-        except BaseException:
-            if self._storage is not None:
-                self._storage.give_back(str(origin))
-            raise
 
     def _learn(self, origin: Origin, answer: Answer) -> Known:
         """Take in what a fetch brought."""

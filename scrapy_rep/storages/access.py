@@ -110,7 +110,12 @@ class StorageAccess:
 
         :param is_enough: called in a thread
         """
-        claim = await maybe_deferred_to_future(self._queue(lambda: self._claim(origin, is_enough)))
+        waiting = self._queue(lambda: self._claim(origin, is_enough))
+        try:
+            claim = await maybe_deferred_to_future(waiting)
+        except BaseException:
+            self.give_back(origin)  # nobody waits any more, but the thread may get the lease yet
+            raise
         if claim.granted:
             self._leased.add(origin)
             self._renew_later()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -86,13 +87,18 @@ class RedisStorage(Storage):
 
     def load(self, origin: str) -> Entry | None:
         header = self._client.get(self._key("entry", origin))
-        return None if header is None else self._entry(header)
+        if header is None:
+            return None
+        (entry,) = self._with_bodies([Entry.from_parts(header)])
+        return entry
 
-    def _entry(self, header: bytes) -> Entry:
-        entry = Entry.from_parts(header)
-        if entry.sha256 is None:
-            return entry
-        return Entry.from_parts(header, self._client.get(self._key("body", entry.sha256)))
+    def _with_bodies(self, entries: list[Entry]) -> list[Entry]:
+        keys = [self._key("body", entry.sha256 or "") for entry in entries]
+        bodies = self._client.mget(keys) if keys else []
+        return [
+            replace(entry, packed=packed or b"")
+            for entry, packed in zip(entries, bodies, strict=True)
+        ]
 
     def save(self, entry: Entry) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -122,12 +128,14 @@ class RedisStorage(Storage):
         yield from self._some(keys)
 
     def _some(self, keys: list[bytes]) -> Iterator[Entry | UnreadableEntry]:
-        headers = [header for header in self._client.mget(keys) if header] if keys else []
-        for header in headers:
+        entries = []
+        for header in self._client.mget(keys) if keys else ():
             try:
-                yield self._entry(header)
+                if header is not None:  # else it was dropped meanwhile
+                    entries.append(Entry.from_parts(header))
             except UnreadableEntry as error:
                 yield error
+        yield from self._with_bodies(entries)
 
     def body(self, sha256: str) -> bytes | None:
         packed = self._client.get(self._key("body", sha256))
