@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_rep.diskhold import DiskHold
 from scrapy_rep.memoryhold import Held, MemoryHold
+from scrapy_rep.sqlitefiles import set_aside
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -33,8 +33,7 @@ def open_hold(directory: str | None, spider: Spider) -> MemoryHold | DiskHold:
         except sqlite3.DatabaseError as error:
             if not path.exists() or isinstance(error, sqlite3.OperationalError):
                 raise  # the folder is read-only, the file locked: setting it aside helps nothing
-            aside = path.with_name(f"{path.name}.unreadable-{int(time.time())}")
-            path.rename(aside)
+            aside = set_aside(path)
             logger.warning(
                 "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
                 {"path": path, "error": error, "aside": aside.name},
