@@ -111,8 +111,10 @@ class RobotsCache:
                 known = self._take(origin, claim.entry)
             if claim.granted:
                 return None
-            if known is not None and known.standing is not Standing.ASK:
-                return known
+            if known is not None:
+                self._judge(known, self._clock())  # time has passed since it was
+                if known.standing is not Standing.ASK:
+                    return known
             await _sleep(pause)
             pause = min(2 * pause, _MAX_POLL_SECONDS)
 

@@ -221,7 +221,8 @@ class Deferral:
             self._let_go(line, (reason, 0))
 
     def _wait_for(self, line: Line, known: Known) -> None:
-        if line.attempt_at != known.entry.next_attempt_at:  # else the same but for rounding
+        # Else the same but for rounding. With a storage it may not have been asked for after all.
+        if line.attempt_at != known.entry.next_attempt_at or line.retry_at == math.inf:
             line.attempt_at = known.entry.next_attempt_at
             line.retry_at = self._now() + line.attempt_at - self._clock()
         line.announce()

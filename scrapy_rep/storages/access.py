@@ -35,7 +35,8 @@ _RETRY_SECONDS = 10.0
 # A lease is renewed so often before it ends: one renewal may come late.
 _RENEWALS = 3
 
-_READ, _WRITE = "read", "written"
+# Kinds of calls. Each may fail for itself: on a full disk there may be room for a lease.
+_LOAD, _LEASE, _RELEASE, _SAVE = "load", "lease", "release", "save"
 
 
 def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
@@ -129,11 +130,11 @@ class StorageAccess:
     def give_back(self, origin: str) -> None:
         """End the lease of *origin*, soon: there was no answer."""
         self._leased.discard(origin)
-        self._queue(lambda: self._attempt(_WRITE, self._storage.release, origin, self._owner))
+        self._queue(lambda: self._attempt(_RELEASE, self._storage.release, origin, self._owner))
 
     def purge(self, before: float) -> None:
         """Forget what was not updated since *before* (seconds since the epoch), soon."""
-        self._queue(lambda: self._attempt(_WRITE, self._storage.purge, before))
+        self._queue(lambda: self._attempt(_SAVE, self._storage.purge, before))
 
     async def close(self) -> None:
         """End all leases and close the storage, when what is under way is done."""
@@ -176,26 +177,26 @@ class StorageAccess:
         # Somebody's answer may have come between the two.
         entry = self._load(origin)
         if entry is not None and is_enough(entry):
-            self._attempt(_WRITE, self._storage.release, origin, self._owner)
+            self._attempt(_RELEASE, self._storage.release, origin, self._owner)
             return Claim(entry, granted=False)
         return Claim(entry, granted=True)
 
     def _publish(self, entry: Entry) -> None:
-        self._attempt(_WRITE, self._storage.save, entry)
-        self._attempt(_WRITE, self._storage.release, entry.origin, self._owner)
+        self._attempt(_SAVE, self._storage.save, entry)
+        self._attempt(_RELEASE, self._storage.release, entry.origin, self._owner)
 
     def _close(self) -> None:
         try:
             self._storage.close()
         except Exception as error:  # noqa: BLE001
-            self._trouble.failed("closed", error)
+            self._trouble.failed(_SAVE, error)
 
     def _lease(self, origin: str) -> bool:
         lease = self._storage.lease
-        return self._attempt(_WRITE, lease, origin, self._owner, self._lease_seconds) is not False
+        return self._attempt(_LEASE, lease, origin, self._owner, self._lease_seconds) is not False
 
     def _load(self, origin: str) -> Entry | None:
-        return self._attempt(_READ, self._checked, origin)
+        return self._attempt(_LOAD, self._checked, origin)
 
     def _checked(self, origin: str) -> Entry | None:
         try:
@@ -232,7 +233,7 @@ class StorageAccess:
 
 
 class _Trouble:
-    """Which kinds of calls fail now. What can't be written may well be read."""
+    """Which kinds of calls fail now. Word of it is given once, until all of them work again."""
 
     def __init__(self, name: str, log: Callable[[int, str], None]) -> None:
         self._name = name
@@ -252,7 +253,8 @@ class _Trouble:
         if not self._again_at:
             self._log(
                 logging.WARNING,
-                f"The robots.txt cache ({self._name}) can't be {kind}: "
+                f"The robots.txt cache ({self._name}) can't be "
+                f"{'read' if kind == _LOAD else 'written'}: "
                 f"{type(error).__name__}: {error}. The crawl goes on with what is in memory, and "
                 "tries again now and then.",
             )

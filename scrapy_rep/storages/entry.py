@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.syntax import MAX_BYTES
 
 SCHEMA = 1
 
@@ -32,6 +33,10 @@ _PRESET = (
 )
 
 
+# A body is cut to less. What was damaged may unpack to anything.
+_MAX_BYTES = 2 * MAX_BYTES
+
+
 class UnreadableEntry(ValueError):
     """An entry in a storage is broken, or of a newer form. It counts as absent."""
 
@@ -46,11 +51,11 @@ def unsqueeze(data: bytes) -> bytes:
     """:raises UnreadableEntry: if *data* is not what :func:`squeeze` returned"""
     unsqueezer = zlib.decompressobj(-15, zdict=_PRESET)
     try:
-        plain = unsqueezer.decompress(data)
-    except zlib.error as error:
+        plain = unsqueezer.decompress(data, _MAX_BYTES)
+    except (zlib.error, TypeError) as error:
         raise UnreadableEntry(f"broken: {error}") from None
     if not unsqueezer.eof:
-        raise UnreadableEntry("broken: it is cut off")
+        raise UnreadableEntry("broken: it is cut off, or too large")
     return plain
 
 
@@ -125,7 +130,7 @@ class Entry:
             value = getattr(self, item.name)
             if item.name != "packed" and value != item.default:
                 values[item.name] = value.value if isinstance(value, Outcome) else value
-        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(values, separators=(",", ":"))
 
     @classmethod
     def from_parts(cls, header: str | bytes, packed: bytes | None = None) -> Entry:
@@ -144,8 +149,10 @@ class Entry:
             for name, value in known.items():
                 if not isinstance(value, _KINDS[name]) or isinstance(value, bool):
                     raise UnreadableEntry(f"broken: {name} is {value!r}")
+            if not isinstance(packed or b"", bytes):
+                raise UnreadableEntry(f"broken: its body is {type(packed).__name__}")
             return cls(**known, packed=packed or b"")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             if isinstance(error, UnreadableEntry):
                 raise
             raise UnreadableEntry(f"broken: {error}") from None

@@ -76,10 +76,11 @@ class RedisStorage(Storage):
             )
         try:
             return cls(url, settings.cache_redis_prefix, settings.cache_expiry)
-        except ValueError as error:
-            # The URL itself may hold a password.
+        except ValueError:
+            # It may hold a password, and the reason may quote it.
             raise SettingsError(
-                f"REP_CACHE_REDIS_URL is not the URL of a Redis server: {error}"
+                "REP_CACHE_REDIS_URL is not the URL of a Redis server, such as "
+                "redis://localhost:6379/0."
             ) from None
 
     def _key(self, kind: str, name: str) -> str:

@@ -194,6 +194,28 @@ class SqliteStorage(Storage):
     def _set_up(self, db: sqlite3.Connection) -> None:
         # A new entry may be lost in a power cut: then it is fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
+        until = time.monotonic() + _LOCK_SECONDS
+        while not self._is_ours(db):
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(
+                    f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
+                    f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
+                )
+            except sqlite3.OperationalError:
+                # Several begin at once. The change to WAL does not wait for locks by itself.
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_LOCK_SECONDS / 100)
+
+    def _is_ours(self, db: sqlite3.Connection) -> bool:
+        """Return whether the file is made already; False: it is empty.
+
+        :raises sqlite3.DatabaseError: if it is somebody else's
+        """
+        db.execute("BEGIN")  # the three belong together
         mark, version, tables = (
             db.execute(query).fetchone()[0]
             for query in (
@@ -202,24 +224,22 @@ class SqliteStorage(Storage):
                 "SELECT count(*) FROM sqlite_master",
             )
         )
-        if mark == _APPLICATION:
-            if version > _VERSION:
-                raise sqlite3.NotSupportedError(
-                    f"{self._path} was made by a newer version of scrapy-rep"
-                )
-            return
-        if tables:
+        db.execute("COMMIT")
+        if mark == _APPLICATION and version > _VERSION:
+            raise sqlite3.NotSupportedError(
+                f"{self._path} was made by a newer version of scrapy-rep"
+            )
+        if tables and mark != _APPLICATION:
             raise Foreign("it is not a robots.txt cache")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(
-            f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
-            f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
-        )
+        return bool(tables)
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        if self._inode and self._path.exists() and self._path.stat().st_ino != self._inode:
+        try:
+            if self._inode and self._path.stat().st_ino != self._inode:
+                return  # another process has done that, and made a new one
+            aside = set_aside(self._path)
+        except FileNotFoundError:
             return  # another process has done that
-        aside = set_aside(self._path)
         logger.warning(
             "%(path)s can't be used as a robots.txt cache (%(error)s) and was set aside as "
             "%(aside)s",
