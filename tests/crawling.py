@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import threading
 import traceback
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
@@ -41,6 +40,9 @@ strike again within the test, however slow the machine is."""
 
 CRAWL_TIMEOUT = 60.0
 """Seconds after which a crawl that does not end fails its test."""
+
+# The threads that the tests' own servers run in.
+_SERVERS = ("sites", "ftp")
 
 
 class ListSpider(Spider):
@@ -190,7 +192,7 @@ def captured_log() -> Iterator[list[logging.LogRecord]]:
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.threadName in (None, threading.main_thread().name):
+            if record.threadName not in _SERVERS:
                 records.append(record)
 
     root, handler = logging.getLogger(), Handler()

@@ -4,9 +4,6 @@ hands what is held back to the queue that all processes share (REP.md section 4)
 from __future__ import annotations
 
 import json
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,19 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.process import ONCE, PATIENCE, Crawl, on_every_reactor
+from tests.process import ONCE, Crawl, on_every_reactor
 from tests.process.recorder import PAGE_AS_EVER
+from tests.redisserver import RedisServer, needs_server
 from tests.servers import Site, Sites
 
 redis = pytest.importorskip("redis", reason="needs scrapy-redis, from PyPI")
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 
-SERVER = shutil.which("redis-server")
-
-pytestmark = [
-    ONCE,
-    pytest.mark.skipif(SERVER is None, reason="needs redis-server: Debian's package redis-server"),
-]
+pytestmark = [ONCE, needs_server]
 
 PAGES = 30
 UP = "User-agent: *\nDisallow: /private\n"
@@ -50,28 +43,8 @@ class StartUrlsSpider(RedisSpider):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a Redis server that keeps nothing on disk."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    folder = tmp_path_factory.mktemp("redis")
-    options = {"bind": "127.0.0.1", "port": port, "dir": folder, "save": "", "appendonly": "no"}
-    line = [str(SERVER), *(part for key, value in options.items() for part in (f"--{key}", value))]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([str(part) for part in line], stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                redis.Redis(port=port).ping()
-                break
-            except redis.ConnectionError:
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < until, "redis-server does not answer"
-                time.sleep(0.05)
-        yield f"redis://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running.url
 
 
 @pytest.fixture

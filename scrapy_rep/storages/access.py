@@ -55,7 +55,13 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
         raise SettingsError(f"{wrong}, which can't be imported: {error}.{hint}") from None
     if not (isinstance(made, type) and issubclass(made, Storage)):
         raise SettingsError(f"{wrong}, but must be a subclass of scrapy_rep.storages.Storage.")
-    return build_from_crawler(made, crawler)
+    try:
+        return build_from_crawler(made, crawler)
+    except SettingsError:
+        raise
+    except Exception as error:
+        # Whatever a class of the user's raises.
+        raise SettingsError(f"{wrong}: {type(error).__name__}: {error}.") from error
 
 
 def open_storage(
