@@ -19,10 +19,10 @@ def set_aside(path: Path) -> Path:
     while aside.exists():
         number += 1
         aside = path.with_name(f"{stamp}-{number}")
-    path.rename(aside)
-    # What SQLite keeps beside a file would be taken for a part of the next one of that name.
-    for suffix in ("-wal", "-shm"):
+    # What SQLite keeps beside a file would be taken for a part of the next one of that name. It goes
+    # first: as soon as the name is free, there may be a next one.
+    for suffix in ("-wal", "-shm", ""):
         beside = path.with_name(path.name + suffix)
-        if beside.exists():
+        if suffix == "" or beside.exists():
             beside.rename(aside.with_name(aside.name + suffix))
     return aside

@@ -60,7 +60,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     if options.drop and not arguments:
         raise UsageError("--drop wants hosts or URLs; '*' is all of them", print_help=False)
     storage = make_storage(Crawler(Spider, command.settings), settings)
-    if isinstance(storage, MemoryStorage):
+    if type(storage) is MemoryStorage:  # not a user's class that is made of it
         raise InputError(
             "REP_CACHE_STORAGE is in memory: it ends with each crawl, there is nothing to look at"
         )

@@ -74,7 +74,7 @@ def open_storage(
     :raises SettingsError: if it can't be made
     """
     storage = make_storage(crawler, settings)
-    if isinstance(storage, MemoryStorage):
+    if type(storage) is MemoryStorage:  # not a user's class that is made of it
         return None
     access = StorageAccess(crawler, storage, settings.download_timeout)
 

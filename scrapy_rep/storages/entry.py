@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zlib
 from dataclasses import dataclass, fields
 from typing import Any
@@ -147,12 +148,15 @@ class Entry:
             known = {name: values[name] for name in _KINDS if name in values}
             known["outcome"] = Outcome(known.get("outcome", "unreachable"))
             for name, value in known.items():
-                if not isinstance(value, _KINDS[name]) or isinstance(value, bool):
+                kind = _KINDS[name]
+                if not isinstance(value, kind) or isinstance(value, bool):
                     raise UnreadableEntry(f"broken: {name} is {value!r}")
+                if kind is _NUMBER and not math.isfinite(value):
+                    raise UnreadableEntry(f"broken: {name} is not finite")
             if not isinstance(packed or b"", bytes):
                 raise UnreadableEntry(f"broken: its body is {type(packed).__name__}")
             return cls(**known, packed=packed or b"")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             if isinstance(error, UnreadableEntry):
                 raise
             raise UnreadableEntry(f"broken: {error}") from None

@@ -110,7 +110,8 @@ class RedisStorage(Storage):
 
     def drop(self, origin: str) -> bool:
         dropped, _ = (
-            self._client.pipeline(transaction=True)
+            # No transaction: a server without memory left refuses those that would make room.
+            self._client.pipeline(transaction=False)
             .delete(self._key("entry", origin))
             .delete(self._key("lease", origin))
             .execute()

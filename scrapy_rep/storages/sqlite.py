@@ -88,7 +88,7 @@ class SqliteStorage(Storage):
             if entry.sha256 is not None:
                 db.execute(
                     "INSERT INTO bodies VALUES (?, ?, ?) ON CONFLICT (sha256) "
-                    "DO UPDATE SET used_at = max(used_at, excluded.used_at)",
+                    "DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed",
                     (entry.sha256, entry.updated_at, entry.packed),
                 )
             db.execute(
@@ -162,10 +162,9 @@ class SqliteStorage(Storage):
             return self._transact(action, writes)
         except sqlite3.DatabaseError as error:
             self.close()
-            # Its subclasses speak of other things: a lock, a full disk, a folder without permission.
-            if type(error) not in (sqlite3.DatabaseError, Foreign):
+            if not _is_broken(error):
                 raise
-            self._set_aside(error)
+            self._db = self._open(error)
         return self._transact(action, writes)
 
     def _transact(self, action: Callable[[sqlite3.Connection], T], writes: bool) -> T:
@@ -177,8 +176,31 @@ class SqliteStorage(Storage):
             self._db.execute("BEGIN IMMEDIATE")
             return action(self._db)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, trouble: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
+        """:param trouble: what was wrong with the file that was open until now"""
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        # One opens at a time: a file must not get another name while somebody is about to read
+        # it, and of several that find it broken one sets it aside.
+        lock = sqlite3.connect(f"{self._path}.lock", timeout=_LOCK_SECONDS, isolation_level=None)
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+            if trouble is not None and self._is_still_there():
+                self._set_aside(trouble)
+            try:
+                return self._connect()
+            except sqlite3.DatabaseError as error:
+                if not _is_broken(error):
+                    raise
+                self._set_aside(error)
+                return self._connect()
+        finally:
+            lock.close()
+
+    def _is_still_there(self) -> bool:
+        """Whether the file that was open is; else another process has set it aside."""
+        return self._path.exists() and self._path.stat().st_ino == self._inode
+
+    def _connect(self) -> sqlite3.Connection:
         # Calls come from different threads, but one at a time.
         db = sqlite3.connect(
             self._path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
@@ -194,28 +216,6 @@ class SqliteStorage(Storage):
     def _set_up(self, db: sqlite3.Connection) -> None:
         # A new entry may be lost in a power cut: then it is fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
-        until = time.monotonic() + _LOCK_SECONDS
-        while not self._is_ours(db):
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(
-                    f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
-                    f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
-                )
-            except sqlite3.OperationalError:
-                # Several begin at once. The change to WAL does not wait for locks by itself.
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_LOCK_SECONDS / 100)
-
-    def _is_ours(self, db: sqlite3.Connection) -> bool:
-        """Return whether the file is made already; False: it is empty.
-
-        :raises sqlite3.DatabaseError: if it is somebody else's
-        """
-        db.execute("BEGIN")  # the three belong together
         mark, version, tables = (
             db.execute(query).fetchone()[0]
             for query in (
@@ -224,24 +224,29 @@ class SqliteStorage(Storage):
                 "SELECT count(*) FROM sqlite_master",
             )
         )
-        db.execute("COMMIT")
         if mark == _APPLICATION and version > _VERSION:
             raise sqlite3.NotSupportedError(
                 f"{self._path} was made by a newer version of scrapy-rep"
             )
-        if tables and mark != _APPLICATION:
+        if mark == _APPLICATION:
+            return
+        if tables:
             raise Foreign("it is not a robots.txt cache")
-        return bool(tables)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(
+            f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
+            f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
+        )
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        try:
-            if self._inode and self._path.stat().st_ino != self._inode:
-                return  # another process has done that, and made a new one
-            aside = set_aside(self._path)
-        except FileNotFoundError:
-            return  # another process has done that
+        aside = set_aside(self._path)
         logger.warning(
             "%(path)s can't be used as a robots.txt cache (%(error)s) and was set aside as "
             "%(aside)s",
             {"path": self._path, "error": error, "aside": aside.name},
         )
+
+
+def _is_broken(error: sqlite3.DatabaseError) -> bool:
+    # Its subclasses speak of other things: a lock, a full disk, a folder without permission.
+    return type(error) in (sqlite3.DatabaseError, Foreign)
