@@ -7,6 +7,10 @@ crawls them, and prints a table of what became of them.
     python3 example_project/run.py SPIDER [OPTION...]
 
 runs another spider of the ladder and shows its log; the options are those of `scrapy crawl`.
+
+    python3 example_project/run.py fleet
+
+runs three crawlers that share a queue (scrapy-redis); it needs redis-server.
 """
 
 import json
@@ -63,12 +67,22 @@ def install():
         return
     make_environment()
     say("Installing Scrapy and scrapy-rep there (once; it may take a minute)")
+    pip_install("--editable", str(REPOSITORY))
+    STAMP.write_text(wanted, "utf-8")
+
+
+def install_for_fleet():
+    if run_quietly(str(PYTHON), "-c", "import redis, scrapy_redis") is not None:
+        say("Installing scrapy-redis there (once)")
+        pip_install("scrapy-redis", "--editable", f"{REPOSITORY}[redis]")
+
+
+def pip_install(*what):
     pip = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
-    problem = run_quietly(*pip, "--editable", str(REPOSITORY))
+    problem = run_quietly(*pip, *what)
     if problem is not None:
         say(problem)
         sys.exit("pip could not install the package (without a network?); its reason is above.")
-    STAMP.write_text(wanted, "utf-8")
 
 
 def crawl(spider, options, log):
@@ -103,18 +117,31 @@ def main(arguments):
     spider, *options = arguments or ["all_sites"]
     if spider not in SPIDERS:
         sys.exit(__doc__ + "\nSpiders: " + " ".join(SPIDERS))
+
+    import fleet
+
+    if spider == "fleet":
+        fleet.redis_program()  # or a word about it, before anything is installed
     install()
+    if spider == "fleet":
+        install_for_fleet()
 
     from example import sites
 
-    with sites.serving() as addresses:
+    asked = {}
+    with sites.serving(asked=asked) as addresses:
         os.environ["EXAMPLE_SITES"] = json.dumps(addresses)
-        if spider == "all_sites":
+        if spider == "fleet":
+            say(f"Three crawlers are at work; their logs are {fleet.log_of('N')}, N from 1 to 3\n")
+            found, failures = fleet.crawl(str(PYTHON), options)
+        elif spider == "all_sites":
             say(f"Crawling {len(addresses)} sites on this machine; the log is {LOG}\n")
             with LOG.open("w", encoding="utf-8") as log:
                 failures = crawl(spider, options, log)
         else:
             failures = crawl(spider, options, sys.stderr)
+    if spider == "fleet":
+        fleet.show(found, asked)
     if failures:
         sys.exit("\nThe crawl failed:\n" + "".join(failures))
 

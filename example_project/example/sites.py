@@ -224,8 +224,11 @@ def listen(name: str, number: int, port: int, addresses: dict[str, str]) -> Serv
 
 
 @contextmanager
-def serving(port: int = PORT) -> Iterator[dict[str, str]]:
-    """Run all sites; gives their addresses by name."""
+def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[dict[str, str]]:
+    """Run all sites; gives their addresses by name.
+
+    :param asked: gets, at the end, how often each was asked for robots.txt
+    """
     addresses: dict[str, str] = {}
     servers: list[Server] = []
     try:
@@ -234,6 +237,8 @@ def serving(port: int = PORT) -> Iterator[dict[str, str]]:
             port = servers[0].server_address[1]  # the first one had to take another? follow it
         yield addresses
     finally:
+        if asked is not None:
+            asked.update((server.name, server.asked) for server in servers)
         for server in servers:
             server.shutdown()
             server.server_close()

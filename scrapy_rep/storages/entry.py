@@ -120,7 +120,8 @@ class Entry:
         """
         if self.origin != origin:
             raise UnreadableEntry(f"broken: it is of {self.origin}")
-        if self.has_copy and hashlib.sha256(self.body).hexdigest() != self.sha256:
+        has_body = self.has_copy or self.packed
+        if has_body and hashlib.sha256(self.body).hexdigest() != self.sha256:
             raise UnreadableEntry("broken: its body is not the one that was kept")
         return self
 
