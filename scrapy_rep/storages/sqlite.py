@@ -163,7 +163,7 @@ class SqliteStorage(Storage):
         except sqlite3.DatabaseError as error:
             self.close()
             if not _is_broken(error):
-                raise
+                raise type(error)(f"{self._path}: {error}") from None
             self._db = self._open(error)
         return self._transact(action, writes)
 
@@ -183,7 +183,7 @@ class SqliteStorage(Storage):
         # it, and of several that find it broken one sets it aside.
         lock = sqlite3.connect(f"{self._path}.lock", timeout=_LOCK_SECONDS, isolation_level=None)
         try:
-            lock.execute("BEGIN EXCLUSIVE")
+            _take(lock, self._path)
             if trouble is not None and self._is_still_there():
                 self._set_aside(trouble)
             try:
@@ -225,9 +225,7 @@ class SqliteStorage(Storage):
             )
         )
         if mark == _APPLICATION and version > _VERSION:
-            raise sqlite3.NotSupportedError(
-                f"{self._path} was made by a newer version of scrapy-rep"
-            )
+            raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
         if mark == _APPLICATION:
             return
         if tables:
@@ -245,6 +243,14 @@ class SqliteStorage(Storage):
             "%(aside)s",
             {"path": self._path, "error": error, "aside": aside.name},
         )
+
+
+def _take(lock: sqlite3.Connection, path: Path) -> None:
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.DatabaseError as error:
+        # Not the cache's fault, whatever it is: a file of that name that is somebody else's, say.
+        raise sqlite3.OperationalError(f"{path.name}.lock beside it: {error}") from None
 
 
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
