@@ -250,7 +250,7 @@ def _take(lock: sqlite3.Connection, path: Path) -> None:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.DatabaseError as error:
         # Not the cache's fault, whatever it is: a file of that name that is somebody else's, say.
-        raise sqlite3.OperationalError(f"{path.name}.lock beside it: {error}") from None
+        raise sqlite3.OperationalError(f"{path}.lock: {error}") from None
 
 
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
