@@ -1,0 +1,83 @@
+"""Real Redis servers on loopback, which keep nothing on disk.
+
+    with RedisServer(tmp_path, maxmemory="2mb") as server:
+        server.url                  # redis://127.0.0.1:40123
+        server.stop()               # it is gone ...
+        server.start()              # ... and back at the same port, with nothing in it
+
+Mark what needs one with `needs_server`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+SERVER = shutil.which("redis-server")
+
+needs_server = pytest.mark.skipif(
+    SERVER is None or find_spec("redis") is None,
+    reason="needs redis-server, Debian's package redis-server, and redis, from PyPI",
+)
+
+# For what takes a tenth of a second: other tests may run on the same machine.
+PATIENCE = 60.0
+
+
+class RedisServer:
+    """One server. Runs from `start()` to `stop()`, as often as that is wanted."""
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        """:param options: of its configuration; `maxmemory_policy` is `maxmemory-policy` there"""
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.port: int = sock.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._log = folder / f"redis-{self.port}.log"
+        values = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": str(folder),
+            "save": "",
+            "appendonly": "no",
+            **{key.replace("_", "-"): value for key, value in options.items()},
+        }
+        pairs = ((f"--{key}", value) for key, value in values.items())
+        self._line = [str(SERVER), *(part for pair in pairs for part in pair)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._line, stdout=log, stderr=log)
+        until = time.monotonic() + PATIENCE
+        while not self._answers():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < until, "redis-server does not answer"
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as sock:
+                sock.sendall(b"PING\r\n")
+                return sock.recv(100).startswith((b"+PONG", b"-NOAUTH"))
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()  # there is nothing that it would have to save
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def __enter__(self) -> RedisServer:  # noqa: PYI034 (Self came with Python 3.11)
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,135 @@
+"""What the tests of storages share: entries of all kinds, and the user's own class, as README.md
+has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry
+from scrapy_rep.storages.entry import pack_body
+
+RULES = b"User-agent: *\nDisallow: /private\n"
+NOW = 1_800_000_000.0
+A, B = "http://a.example:80", "https://b.example:443"
+
+
+def rules(origin: str = A, body: bytes = RULES, at: float = NOW, **values: Any) -> Entry:
+    """The entry of an origin that has a robots.txt."""
+    packed, sha256 = pack_body(body)
+    whole: dict[str, Any] = {
+        "updated_at": at,
+        "outcome": Outcome.RULES,
+        "status": 200,
+        "url": f"{origin}/robots.txt",
+        "packed": packed,
+        "sha256": sha256,
+        "fetched_at": at,
+        "fresh_until": at + 86400,
+        **values,
+    }
+    return Entry(origin, **whole)
+
+
+def missing(origin: str = A, at: float = NOW) -> Entry:
+    return Entry(
+        origin,
+        updated_at=at,
+        outcome=Outcome.MISSING,
+        status=404,
+        url=f"{origin}/robots.txt",
+        fetched_at=at,
+        fresh_until=at + 86400,
+    )
+
+
+FAILURE: dict[str, Any] = {
+    "unreachable_since": NOW + 10,
+    "attempts": 3,
+    "dead_attempts": 2,
+    "next_attempt_at": NOW + 99.5,
+    "error": "DNSLookupError: no such host",
+}
+
+KINDS: dict[str, Entry] = {
+    "rules": rules(),
+    "rules after hops": rules(url="https://www.example/other?x=\u00e9", hops=5),
+    "an empty file": rules(body=b""),
+    "any bytes": rules(body=bytes(range(256)) * 2000),
+    "missing": missing(),
+    "unreachable": Entry(A, updated_at=NOW, **FAILURE),
+    "unreachable, with a copy": rules(**FAILURE),
+    # What a library says of a header that is no text, say.
+    "an error beyond Unicode": Entry(A, updated_at=NOW, **{**FAILURE, "error": "\udcff\0\u30c4'"}),
+    "nothing": Entry(A),
+}
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def users_class() -> type[Storage]:
+    """The class that README.md shows. It keeps its files in the current directory."""
+    [code] = [
+        block
+        for block in re.findall(
+            r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL
+        )
+        if "(Storage):" in block
+    ]
+    assert len(code.splitlines()) <= 25
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 (our own README)
+    [found] = [
+        one
+        for one in names.values()
+        if isinstance(one, type) and issubclass(one, Storage) and one is not Storage
+    ]
+    return found
+
+
+class FolderStorage(users_class()):  # type: ignore[misc]
+    """The same with what `scrapy robots --cache` needs."""
+
+    def drop(self, origin: str) -> bool:
+        file: Path = self._file(origin)
+        kept = file.exists()
+        file.unlink(missing_ok=True)
+        return kept
+
+    def entries(self) -> Iterator[Entry | UnreadableEntry]:
+        for file in self.folder.iterdir():
+            try:
+                yield Entry.unpack(file.read_bytes())
+            except UnreadableEntry as error:
+                yield error
+
+
+def in_a_file(folder: Path) -> dict[str, Any]:
+    """Settings."""
+    return {
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+        "REP_CACHE_PATH": folder / "robots.sqlite",
+    }
+
+
+def on_a_server(url: str, prefix: str) -> dict[str, Any]:
+    """Settings."""
+    return {
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+        "REP_CACHE_REDIS_URL": url,
+        "REP_CACHE_REDIS_PREFIX": prefix,
+    }
+
+
+def open_(stored: dict[str, Any]) -> Storage:
+    """The storage, as another process opens it."""
+    if "REP_CACHE_PATH" in stored:
+        return SqliteStorage(stored["REP_CACHE_PATH"])
+    if "REP_CACHE_REDIS_URL" in stored:
+        from scrapy_rep.storages import RedisStorage
+
+        return RedisStorage(stored["REP_CACHE_REDIS_URL"], stored["REP_CACHE_REDIS_PREFIX"], 3600.0)
+    return stored["REP_CACHE_STORAGE"]()  # type: ignore[no-any-return]

@@ -1,0 +1,265 @@
+"""Google's time-line, whole (REP.md sections 4 and 5): real crawls one after the other, each of
+which knows of the others only by what the storage keeps, on a clock that the test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import signals as scrapy_signals
+
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.storages import Entry
+from tests.behaviours import answer, in_turn, redirect
+from tests.crawling import CrawlResult, crawl
+from tests.held import Record, assert_clean, origin_of
+from tests.redisserver import RedisServer, needs_server
+from tests.servers import Site, Sites
+from tests.steps import Clock, StepSpider
+from tests.storing import FolderStorage, in_a_file, on_a_server, open_
+from tests.test_cache import DAY, DOWN, NO, OK, RULES, SLOW
+from tests.test_seeding import Discovered
+
+NEWER = "User-agent: *\nDisallow: /x\n"
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server), "users"])
+def stored(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """Settings: each of the storages that outlive a crawl."""
+    monkeypatch.chdir(tmp_path)
+    if request.param == "redis":
+        return on_a_server(request.getfixturevalue("redis_url"), tmp_path.name)
+    if request.param == "sqlite":
+        return in_a_file(tmp_path)
+    return {"REP_CACHE_STORAGE": FolderStorage}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock().install(monkeypatch)
+
+
+class Crawls:
+    """Crawls of two pages of a site, one after the other."""
+
+    def __init__(self, site: Site, clock: Clock, settings: dict[str, Any]) -> None:
+        self.site, self.clock, self.settings = site, clock, {**SLOW, **settings}
+        self.result: CrawlResult | None = None
+
+    async def next(self, seconds: float = 0) -> tuple[list[str], int]:
+        """So much later: what became of /private and /x, and how often robots.txt was asked for
+        until then."""
+        self.clock.now += seconds
+        steps = [self.site.url("/private"), self.site.url("/x")]
+        self.result = await crawl(StepSpider, self.settings, steps=steps, clock=self.clock)
+        assert_clean(self.result)
+        assert isinstance(self.result.spider, StepSpider)
+        return self.result.spider.outcomes, self.site.count("/robots.txt")
+
+    @property
+    def attempts(self) -> list[int]:
+        """How often robots.txt was asked for in vain, as the errbacks were told."""
+        assert self.result is not None
+        return [error.attempts for _, error in self.result.spider.errors]  # type: ignore
+
+
+async def test_with_a_copy(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+    site = sites.add(robots=in_turn(RULES, NEWER, 503))
+    run = Crawls(site, clock, stored)
+    assert await run.next() == ([NO, OK], 1)
+    assert await run.next() == ([NO, OK], 1)
+    assert await run.next(DAY - 1) == ([NO, OK], 1), "fresh to its last second"
+    assert await run.next(2) == ([OK, NO], 2), "stale, and refetched"
+    assert await run.next(DAY - 1) == ([OK, NO], 2), "a day from there"
+    # Unreachable: the copy goes on being applied, and the clock runs on from crawl to crawl.
+    assert await run.next(2) == ([OK, NO], 3)
+    assert await run.next(74) == ([OK, NO], 3)
+    assert await run.next(27) == ([OK, NO], 4)
+    assert await run.next(149) == ([OK, NO], 4), "it doubles"
+    assert await run.next(52) == ([OK, NO], 5)
+    assert await run.next(29 * DAY) == ([OK, NO], 6)
+    assert await run.next(2 * DAY) == ([OK, NO], 7), "more than 30 days: the last copy applies"
+    assert await run.next(80 * DAY) == ([OK, NO], 8)
+    # There again.
+    site.set("/robots.txt", RULES)
+    assert await run.next(801) == ([NO, OK], 9)
+    assert await run.next(DAY - 1) == ([NO, OK], 9)
+    site.set("/robots.txt", 503)
+    assert await run.next(2) == ([NO, OK], 10)
+    assert await run.next(101) == ([NO, OK], 11), "the row is a new one: the delay is short again"
+
+
+async def test_without_a_copy(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+    """Nothing is crawled for 30 days from the first failure, whoever saw it."""
+    site = sites.add(robots=503)
+    run = Crawls(site, clock, stored)
+    assert await run.next() == ([DOWN, DOWN], 1)
+    assert await run.next(74) == ([DOWN, DOWN], 1)
+    assert run.attempts == [1, 1]
+    assert await run.next(27) == ([DOWN, DOWN], 2)
+    assert run.attempts == [2, 2]
+    assert await run.next(30 * DAY - 103) == ([DOWN, DOWN], 3)
+    assert await run.next(4) == ([OK, OK], 3), "it needs no further question"
+    assert await run.next(1000) == ([OK, OK], 4)
+    assert await run.next(80 * DAY) == ([OK, OK], 5)
+    site.set("/robots.txt", RULES)
+    assert await run.next(801) == ([NO, OK], 6)
+    site.set("/robots.txt", 503)
+    assert await run.next(DAY + 1) == ([NO, OK], 7), "now there is a copy"
+
+
+async def test_a_missing_file(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+    """Is an answer that is fresh for a day, and no copy."""
+    site = sites.add(robots=404)
+    run = Crawls(site, clock, stored)
+    assert await run.next() == ([OK, OK], 1)
+    assert await run.next(DAY - 1) == ([OK, OK], 1)
+    site.set("/robots.txt", 503)
+    assert await run.next(2) == ([DOWN, DOWN], 2)
+    assert await run.next(74) == ([DOWN, DOWN], 2)
+    assert await run.next(30 * DAY) == ([OK, OK], 3)
+    site.set("/robots.txt", 404)
+    assert await run.next(801) == ([OK, OK], 4)
+    assert await run.next(DAY - 1) == ([OK, OK], 4)
+
+
+async def test_what_the_answer_says_of_its_age(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
+    short = answer(RULES, headers=[("Cache-Control", "max-age=1000"), ("Age", "400")])
+    busy = answer("busy", 503, [("Retry-After", "500")])
+    site = sites.add(robots=in_turn(short, busy, RULES))
+    run = Crawls(site, clock, stored)
+    assert await run.next() == ([NO, OK], 1)
+    assert await run.next(599) == ([NO, OK], 1)
+    assert await run.next(2) == ([NO, OK], 2)
+    assert await run.next(499) == ([NO, OK], 2), "Retry-After"
+    assert await run.next(2) == ([NO, OK], 3)
+
+
+# What is recalled
+
+
+def kept(site: Site, stored: dict[str, Any]) -> Entry:
+    storage = open_(stored)
+    entry = storage.load(origin_of(site))
+    storage.close()
+    assert entry is not None
+    return entry
+
+
+async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+    other = sites.add(pages={"/final": answer(RULES)})
+    site = sites.add(robots=redirect("/hop"))
+    site.set("/hop", redirect(other.url("/final")))
+    await Crawls(site, clock, stored).next()
+    began = clock.now
+    entry = kept(site, stored)
+    assert entry.check(origin_of(site)).body == RULES.encode()
+    assert (entry.url, entry.hops, entry.status) == (other.url("/final"), 2, 200)
+    assert (entry.outcome, entry.fetched_at, entry.fresh_until) == (
+        Outcome.RULES,
+        began,
+        began + DAY,
+    )
+    assert (entry.unreachable_since, entry.attempts, entry.error) == (None, 0, None)
+
+    site.set("/robots.txt", 503)
+    await Crawls(site, clock, stored).next(DAY + 1)
+    failed = kept(site, stored)
+    assert failed.body == RULES.encode()
+    assert (failed.url, failed.hops, failed.status, failed.fetched_at) == (
+        other.url("/final"),
+        2,
+        200,
+        began,
+    )
+    assert (failed.unreachable_since, failed.updated_at) == (clock.now, clock.now)
+    assert (failed.attempts, failed.dead_attempts) == (1, 0)
+    assert 75 <= failed.next_attempt_at - clock.now <= 100
+    assert failed.error == "HTTP status 503"
+    assert failed.sha256 == entry.sha256
+
+
+async def test_recalled(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+    """Without a fetch it is as if there had been one: rules, sitemaps, Scrapy's own signal."""
+    site = sites.add()
+    sitemap = site.url("/sitemap.xml")
+    site.set("/robots.txt", f"{RULES}Sitemap: {sitemap}\n")
+    settings = {**stored, "REP_SITEMAPS": True}
+    parsed: list[Any] = []
+
+    def robots_parsed(robotparser: Any, request: Any) -> None:
+        parsed.append((robotparser.allowed(site.url("/private"), "any"), request.url))
+
+    for number in range(3):
+        record, discovered = Record(), Discovered()
+        handlers = {**record.handlers, **discovered.handlers}
+        if hasattr(scrapy_signals, "robots_parsed"):
+            handlers[scrapy_signals.robots_parsed] = robots_parsed
+        result = await crawl(
+            [site.url("/x"), site.url("/private")], settings, signal_handlers=handlers
+        )
+        assert_clean(result)
+        assert result.status(site.url("/x")) == 200
+        assert [type(one).__name__ for one in result.failures.values()] == [NO]
+        assert result.stat("rep/cache/recalled") == (1 if number else 0)
+        assert result.stat("robotstxt/request_count") == (0 if number else 1)
+        assert len(record.resolved) == (0 if number else 1)
+        assert discovered.urls == [sitemap]
+        assert result.stat("rep/sitemaps/found") == 1
+        assert site.count("/sitemap.xml") == number + 1
+    if hasattr(scrapy_signals, "robots_parsed"):
+        assert [one[0] for one in parsed] == [False] * 3
+        assert {one[1] for one in parsed} <= {site.url("/x"), site.url("/private")}
+    assert site.count("/robots.txt") == 1
+
+
+async def test_one_entry_serves_all_agents(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
+    site = sites.add(robots="User-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /private\n")
+    for agent, expected in (("a", [OK, NO]), ("b", [NO, OK]), ("c", [OK, OK])):
+        run = Crawls(site, clock, {**stored, "REP_USER_AGENT": agent})
+        assert await run.next() == (expected, 1)
+
+
+async def test_what_memory_has_no_room_for(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
+    """Comes from the storage; it is not fetched again."""
+    many = [sites.add(robots=RULES) for _ in range(3)]
+    urls = [site.url("/private") for site in many] * 3
+    settings = {**stored, "REP_CACHE_MAX_ORIGINS": 1}
+    result = await crawl(StepSpider, settings, steps=urls, clock=clock)
+    assert_clean(result)
+    assert isinstance(result.spider, StepSpider)
+    assert result.spider.outcomes == [NO] * 9
+    assert [site.count("/robots.txt") for site in many] == [1, 1, 1]
+    assert result.stat("rep/cache/recalled") == 6
+
+
+async def test_what_nobody_asked_for_in_90_days(sites: Sites, clock: Clock, tmp_path: Path) -> None:
+    stored = in_a_file(tmp_path)
+    old, new = sites.add(robots=RULES), sites.add(robots=404)
+    await Crawls(old, clock, stored).next()
+    sha256 = kept(old, stored).sha256
+    assert sha256 is not None
+    await Crawls(new, clock, stored).next(89 * DAY)
+    assert kept(old, stored).body == RULES.encode()
+    await Crawls(new, clock, stored).next(2 * DAY)
+    storage = open_(stored)
+    assert storage.load(origin_of(old)) is None
+    assert storage.body(sha256) is None
+    assert storage.load(origin_of(new)) is not None
+    storage.close()

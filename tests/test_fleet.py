@@ -1,0 +1,216 @@
+"""Several crawls in processes of their own that share a storage: each robots.txt is fetched once
+for all of them, and the clock of an unreachable site is one (REP.md sections 2 and 4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep import RepMiddleware
+from scrapy_rep import signals as rep_signals
+from tests.behaviours import after, in_turn, silence
+from tests.crawling import crawl
+from tests.process import ONCE
+from tests.process.fleet import RULES, Fleet, asked, decided, wait_until
+from tests.redisserver import RedisServer, needs_server
+from tests.servers import Site, Sites
+
+pytestmark = ONCE
+
+PROCESSES = 3
+PATHS = ("/", "/private", "/public", "/private/x")
+
+SQLITE = "scrapy_rep.storages.SqliteStorage"
+REDIS = "scrapy_rep.storages.RedisStorage"
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Redis server."""
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running.url
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", id="SQLite"),
+        pytest.param("redis", id="Redis", marks=needs_server),
+    ]
+)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Settings of a storage that processes can share, empty."""
+    if request.param == "sqlite":
+        return {"REP_CACHE_STORAGE": SQLITE, "REP_CACHE_PATH": tmp_path / "robots.sqlite"}
+    return {
+        "REP_CACHE_STORAGE": REDIS,
+        "REP_CACHE_REDIS_URL": request.getfixturevalue("redis_server"),
+        "REP_CACHE_REDIS_PREFIX": tmp_path.name,
+    }
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, storage: dict[str, Any]) -> Iterator[Fleet]:
+    one = Fleet(tmp_path, storage)
+    yield one
+    one.close()
+
+
+def by_rules(*sites: Site) -> dict[str, list[str]]:
+    """What has to become of `PATHS`."""
+    both: dict[str, list[str]] = {"page": [], "failed": []}
+    for site in sites:
+        for path in PATHS:
+            both["failed" if "/private" in path else "page"].append(site.url(path))
+    return {kind: sorted(urls) for kind, urls in both.items()}
+
+
+def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -> None:
+    """They wait for it as they would for one of their own: in place for the grace, then held."""
+    quick, slow = sites.add(robots=RULES), sites.add(robots=after(2.5, RULES))
+    soon, missing = sites.add(robots=after(0.2, RULES)), sites.add(robots=404)
+    with_rules = (quick, soon, slow)
+    urls = [site.url(path) for path in PATHS for site in (*with_rules, missing)]
+    for reactor in ("asyncio", "select", "asyncio"):
+        fleet.add(urls, go="go", reactor=reactor, CONCURRENT_REQUESTS=64, REP_DEFER_GRACE=1.5)
+    fleet.go()
+    fleet.join()
+
+    assert [asked(site) for site in (*with_rules, missing)] == [1, 1, 1, 1]
+    assert fleet.sum("robotstxt/request_count") == 4
+    assert fleet.sum("rep/cache/recalled") == 4 * (len(fleet.crawls) - 1)
+    for one in fleet.crawls:
+        assert decided(one, *with_rules) == by_rules(*with_rules)
+        assert sorted(decided(one, missing)["page"]) == sorted(map(missing.url, PATHS))
+        assert sorted(one.urls("deferred")) == sorted(map(slow.url, PATHS))
+        assert sorted(one.urls("released")) == sorted(map(slow.url, PATHS))
+
+
+def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than_a_timeout(
+    sites: Sites, fleet: Fleet
+) -> None:
+    timeout = 2.0
+    site = sites.add(robots=in_turn(silence(), RULES))
+    urls = list(map(site.url, PATHS))
+    killed = fleet.add(urls, go="first", REP_DOWNLOAD_TIMEOUT=timeout)
+    others = [fleet.add(urls, go="others", REP_DOWNLOAD_TIMEOUT=timeout) for _ in range(2)]
+    fleet.go("first")
+    wait_until(lambda: asked(site) == 1, "the first to ask")
+    fleet.go("others")
+    for one in others:
+        one.wait_for("deferred", len(PATHS))
+    killed.kill()
+    at = time.monotonic()
+    assert asked(site) == 1
+    fleet.crawls.remove(killed)
+    fleet.join()
+    assert asked(site) == 2, "one takes its place"
+    assert site.hits("/robots.txt")[1].time - at < timeout + 1.5
+    for one in others:
+        assert decided(one, site) == by_rules(site)
+
+
+def test_a_process_that_is_stopped_while_it_asks_delays_nobody(sites: Sites, fleet: Fleet) -> None:
+    site = sites.add(robots=in_turn(silence(), RULES))
+    urls = list(map(site.url, PATHS))
+    stopped, other = fleet.add(urls, go="first"), fleet.add(urls, go="other")
+    fleet.go("first")
+    wait_until(lambda: asked(site) == 1, "the first to ask")
+    fleet.go("other")
+    other.wait_for("deferred", len(PATHS))
+    stopped.interrupt()
+    at = time.monotonic()
+    assert stopped.join().reason == "shutdown"
+    other.join()
+    assert asked(site) == 2
+    assert site.hits("/robots.txt")[1].time - at < 5, "REP_DOWNLOAD_TIMEOUT is 30"
+    assert decided(other, site) == by_rules(site)
+
+
+def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -> None:
+    """And leaves nothing behind that the others would have to wait for."""
+    site = sites.add(robots=after(2.0, RULES))
+    urls = list(map(site.url, PATHS))
+    asks, stopped = fleet.add(urls, go="first"), fleet.add(urls, go="other")
+    fleet.go("first")
+    wait_until(lambda: asked(site) == 1, "the first to ask")
+    fleet.go("other")
+    stopped.wait_for("deferred", len(PATHS))
+    stopped.interrupt()
+    assert stopped.join(10).reason == "shutdown"
+    asks.join()
+    late = fleet.add(urls).join()
+    assert asked(site) == 1
+    for one in (asks, late):
+        assert one.reason == "finished"
+        assert decided(one, site) == by_rules(site)
+
+
+def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet) -> None:
+    """The clock is the site's: the number of processes makes no difference."""
+    delay, ticks = 0.8, 4
+    seconds = {sites.add(): 0.0, sites.add(): 0.3}  # until it says that it is down
+    for site, needed in seconds.items():
+        site.set("/robots.txt", after(needed, 503))
+    clock = {"REP_RETRY_DELAY": delay, "REP_RETRY_MAX_DELAY": delay}
+    urls = [site.url(path) for site in seconds for path in PATHS]
+    for _ in range(PROCESSES):
+        fleet.add(urls, go="go", **clock)
+    fleet.go()
+    wait_until(lambda: min(map(asked, seconds)) >= ticks, f"{ticks} attempts")
+    for site in seconds:
+        site.set("/robots.txt", RULES)
+    fleet.join()
+
+    for site, needed in seconds.items():
+        times = [hit.time for hit in site.hits("/robots.txt")]
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        # Up to a quarter less by jitter.
+        assert min(pauses) > needed + 0.75 * delay - 0.05, pauses
+        # Whose turn it is may need a moment to notice.
+        assert sum(pauses) < len(pauses) * (needed + delay + 1), pauses
+    assert fleet.sum("robotstxt/request_count") == sum(map(asked, seconds))
+    for one in fleet.crawls:
+        assert decided(one, *seconds) == by_rules(*seconds)
+        assert sorted(one.urls("released")) == sorted(urls)
+
+
+def test_one_that_comes_later_goes_by_the_same_clock(sites: Sites, fleet: Fleet) -> None:
+    site = sites.add(robots=503)
+    clock = {"REP_RETRY_DELAY": 3, "REP_RETRY_MAX_DELAY": 3}
+    urls = list(map(site.url, PATHS))
+    first, second = fleet.add(urls, go="first", **clock), fleet.add(urls, go="second", **clock)
+    fleet.go("first")
+    first.wait_for("refused")
+    fleet.go("second")
+    second.wait_for("deferred", len(PATHS))
+    assert asked(site) == 1
+    site.set("/robots.txt", RULES)
+    fleet.join()
+    assert asked(site) == 2
+    for one in fleet.crawls:
+        assert decided(one, site) == by_rules(site)
+
+
+async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(
+    sites: Sites, storage: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the alarm goes off the storage says "not yet"."""
+    site = sites.add(robots=in_turn(503, RULES))
+    ahead = [0.0]
+    monkeypatch.setattr(RepMiddleware, "clock", staticmethod(lambda: time.time() + ahead[0]))
+
+    def set_back(**_: Any) -> None:
+        ahead[0] = -1.0
+
+    settings = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.2, **storage}
+    result = await crawl(
+        site.url(), settings, signal_handlers={rep_signals.robots_resolved: set_back}
+    )
+    result.assert_clean()
+    assert result.responses == {site.url(): 200}
+    assert asked(site) == 2

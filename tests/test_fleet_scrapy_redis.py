@@ -1,0 +1,144 @@
+"""Three crawlers with scrapy-redis, one queue: each robots.txt is fetched once for all of them,
+and what one holds outlives it (REP.md sections 2 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.behaviours import after
+from tests.process import ONCE, Crawl
+from tests.process.fleet import RULES, Fleet, asked, wait_until
+from tests.process.recorder import PAGE_AS_EVER
+from tests.redisserver import RedisServer, needs_server
+from tests.servers import Site, Sites
+
+pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
+
+pytestmark = [ONCE, needs_server]
+
+PROCESSES = 3
+PAGES = 20
+CLOSED = 5
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """As README.md has them, but for the timeout: who is killed may be asking at that moment."""
+    with RedisServer(tmp_path) as server:
+        yield {
+            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+            "SCHEDULER_PERSIST": True,
+            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+            "REDIS_URL": server.url,
+            "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+            "REP_DOWNLOAD_TIMEOUT": 2,
+        }
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, settings: dict[str, Any]) -> Iterator[Fleet]:
+    one = Fleet(tmp_path, settings)
+    yield one
+    one.close()
+
+
+def pages(*some: Site) -> list[str]:
+    return sorted(site.url(f"/page-{number}") for site in some for number in range(PAGES))
+
+
+def closed(*some: Site) -> list[str]:
+    return sorted(site.url(f"/private-{number}") for site in some for number in range(CLOSED))
+
+
+def fetched(*some: Site) -> list[str]:
+    """What sites were asked for, in order of the URLs."""
+    hits = [(site, hit) for site in some for hit in list(site.requests)]
+    return sorted(site.url(hit.target) for site, hit in hits if hit.path != "/robots.txt")
+
+
+def all_of(crawls: list[Crawl], kind: str) -> list[str]:
+    return sorted(url for crawl in crawls for url in crawl.urls(kind))
+
+
+def test_each_robots_txt_is_fetched_once_for_all(
+    sites: Sites, fleet: Fleet, tmp_path: Path
+) -> None:
+    """Whoever gets a page from the queue decides alike; whoever holds one lets it go."""
+    quick, slow = sites.add(robots=RULES), sites.add(robots=after(1.5, RULES))
+    missing, down = sites.add(robots=404), sites.add(robots=503)
+    every = (quick, slow, missing, down)
+    for site in every:
+        for number in range(PAGES):
+            site.set(f"/page-{number}", after(0.02, "a page"))
+    for number in range(PROCESSES):
+        fleet.add(pages(*every) + closed(*every), go="go", JOBDIR=tmp_path / f"job-{number}")
+    fleet.go()
+    wait_until(lambda: asked(down) == 3, "three attempts")
+    down.set("/robots.txt", RULES)
+    fleet.join()
+
+    assert [asked(site) for site in (quick, slow, missing)] == [1, 1, 1]
+    assert fleet.sum("robotstxt/request_count") == 3 + asked(down)
+    assert fetched(*every) == sorted(pages(*every) + closed(missing))
+    assert all_of(fleet.crawls, "failed") == closed(quick, slow, down)
+    assert {*all_of(fleet.crawls, "deferred")} >= {*pages(slow, down)}
+    for crawl in fleet.crawls:
+        assert crawl.urls("page"), "it had no part in it"
+
+
+def test_what_is_held_outlives_the_process(sites: Sites, fleet: Fleet, tmp_path: Path) -> None:
+    """It is in the JOBDIR of the one that holds it, and no longer in the queue."""
+    site = sites.add(robots=503)
+    urls = pages(site) + closed(site)
+    jobs = [tmp_path / f"job-{number}" for number in range(PROCESSES)]
+    for job in jobs:
+        fleet.add(urls, go="go", JOBDIR=job)
+    fleet.go()
+    wait_until(lambda: len(all_of(fleet.crawls, "deferred")) == len(urls), "all to be held")
+    number, killed = max(enumerate(fleet.crawls), key=lambda pair: len(pair[1].urls("deferred")))
+    held = sorted(killed.urls("deferred"))
+    killed.kill()
+    assert held
+    fleet.crawls.remove(killed)
+
+    site.set("/robots.txt", RULES)
+    before = asked(site)
+    fleet.join()
+    others = sorted(set(urls) - set(held))
+    assert fetched(site) == [url for url in others if "/private" not in url]
+    again = fleet.add([], JOBDIR=jobs[number])
+    fleet.join()
+    assert fetched(site) == pages(site)
+    assert all_of(fleet.crawls, "failed") == closed(site)
+    assert sorted(again.urls("released")) == held
+    # The answer that the others got is there.
+    assert asked(site) <= before + 1
+    assert again.stats.get("robotstxt/request_count") is None
+
+
+def test_a_kill_in_the_middle_of_a_release_loses_nothing(
+    sites: Sites, fleet: Fleet, tmp_path: Path
+) -> None:
+    """What was released is in the queue, the rest still in the JOBDIR."""
+    site = sites.add(robots=503)
+    killed = fleet.add(pages(site), JOBDIR=tmp_path / "job", ends="SIGKILL released 8")
+    killed.wait_for("deferred", PAGES)
+    site.set("/robots.txt", RULES)
+    killed.join()
+    assert killed.reason is None
+    assert fetched(site) == []
+    fleet.crawls.remove(killed)
+
+    other = fleet.add([], JOBDIR=tmp_path / "other")
+    fleet.join()
+    in_queue = fetched(site)
+    assert 0 < len(in_queue) < 8
+    again = fleet.add([], JOBDIR=tmp_path / "job")
+    fleet.join()
+    assert fetched(site) == pages(site)
+    assert sorted(again.urls("page")) == sorted({*pages(site)} - {*in_queue})
+    assert {page.detail for crawl in (other, again) for page in crawl.of("page")} == {PAGE_AS_EVER}

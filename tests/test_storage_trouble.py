@@ -1,0 +1,180 @@
+"""A storage that fails: one warning, and the crawl goes on without it for a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_rep.storages import Entry, UnreadableEntry
+from scrapy_rep.storages.access import Claim
+from tests.crawling import captured_log
+from tests.storing import NOW, A, B, rules
+from tests.watched import World, always, lines, never
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+FULL = OSError(28, "No space left on device")
+ALL = ("load", "save", "lease", "release", "purge")
+
+
+async def use(world: World, origin: str = A) -> Claim:
+    """What the cache does with an origin that has to be asked for."""
+    claim = await world.access.claim(origin, never)
+    if claim.granted:
+        world.access.publish(rules(origin))
+    await world.settle()
+    return claim
+
+
+async def test_one_warning_and_everybody_may_ask(world: World) -> None:
+    world.storage.fails = dict.fromkeys(ALL, FULL)
+    with captured_log() as records:
+        for number in range(20):
+            assert await use(world, f"http://{number}:80") == Claim(None, granted=True)
+            world.now += 3.7
+    [warning] = lines(records)
+    assert "Watched" in warning
+    assert "No space left on device" in warning
+    assert "The crawl goes on" in warning
+    assert lines(records, "INFO") == lines(records, "ERROR") == []
+
+
+async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
+    """A server that hangs would delay each origin."""
+    world.storage.fails = dict.fromkeys(ALL, FULL)
+    await use(world)
+    before = len(world.storage.calls)
+    for number in range(20):
+        await use(world, f"http://{number}:80")
+    assert len(world.storage.calls) == before
+    world.now += 10.1
+    await use(world)
+    again = len(world.storage.calls) - before
+    assert 1 <= again <= len(ALL), "it is tried again, once"
+    for number in range(20):
+        await use(world, f"http://{number}:80")
+    assert len(world.storage.calls) == before + again
+
+
+async def test_it_works_again(world: World) -> None:
+    world.storage.fails = dict.fromkeys(ALL, FULL)
+    with captured_log() as records:
+        await use(world)
+        world.storage.fails = {}
+        world.now += 10.1
+        await use(world)
+        assert [world.storage.load(A), world.storage.leases] == [rules(), {}]
+        assert len(lines(records)) == 1
+        [info] = lines(records, "INFO")
+        assert "works again" in info
+        # The next outage is news.
+        world.storage.fails = dict.fromkeys(ALL, FULL)
+        await use(world)
+        assert len(lines(records)) == 2
+
+
+@pytest.mark.parametrize("method", ["load", "save", "lease", "release"])
+async def test_one_method_fails(world: World, method: str) -> None:
+    """The others work: the outage is one all the same, until that one works again."""
+    world.access.purge(NOW)
+    world.storage.fails = {method: FULL}
+    with captured_log() as records:
+        for number in range(20):
+            await use(world, f"http://{number}:80")
+            world.now += 3.7
+        assert len(lines(records)) == 1
+        assert lines(records, "INFO") == []
+        world.storage.fails = {}
+        for number in range(20):
+            await use(world, f"http://{number}:80")
+            world.now += 3.7
+        assert len(lines(records)) == 1
+        assert len(lines(records, "INFO")) == 1
+
+
+async def test_a_purge_that_fails_does_not_hide_what_comes_later(world: World) -> None:
+    """There is one in a crawl: it is not waited for to work again."""
+    world.storage.fails = {"purge": FULL}
+    world.access.purge(NOW)
+    world.now += 10.1
+    with captured_log() as records:
+        await use(world)
+        world.storage.fails = dict.fromkeys(ALL, FULL)
+        await use(world, B)
+    assert len(lines(records)) == 1
+
+
+async def test_what_can_not_be_written_is_read(world: World) -> None:
+    world.storage.save(rules())
+    world.storage.fails = dict.fromkeys(("save", "lease", "release", "purge"), FULL)
+    world.access.purge(NOW)
+    for _ in range(3):
+        assert await world.access.claim(A, always) == Claim(rules(), granted=False)
+        assert await world.access.claim(B, always) == Claim(None, granted=True)
+
+
+async def test_others_are_not_kept_waiting_by_what_can_not_be_saved(world: World) -> None:
+    """The lease ends though there is no answer for them: the next of them asks itself."""
+    world.storage.fails = {"save": FULL}
+    assert (await use(world)).granted
+    assert (await world.new().claim(A, always)).granted
+
+
+@pytest.mark.parametrize(
+    "error", [StopIteration(), KeyError("x"), MemoryError(), RecursionError(), TimeoutError()]
+)
+async def test_whatever_is_raised(world: World, error: Exception) -> None:
+    world.storage.fails = dict.fromkeys([*ALL, "close"], error)
+    with captured_log() as records:
+        assert (await use(world)).granted
+        world.access.give_back(A)
+        world.access.purge(NOW)
+        await world.access.close()
+    assert len(lines(records)) == 1
+    assert type(error).__name__ in lines(records)[0]
+
+
+async def test_what_is_returned_may_be_nonsense(world: World) -> None:
+    with captured_log() as records:
+        for nonsense in ("text", 7, b"bytes", object()):
+            world.storage.load = lambda origin, one=nonsense: one  # type: ignore
+            assert (await world.access.claim(A, always)).granted
+    assert len(lines(records)) == 1
+
+
+# Entries that can't be read
+
+
+async def test_what_can_not_be_read_counts_as_nothing(world: World) -> None:
+    """One warning for all of them, and no outage: the storage does its work."""
+    world.storage.fails["load"] = UnreadableEntry("of the form 7; this version knows 1")
+    with captured_log() as records:
+        for origin in (A, B):
+            assert await world.access.claim(origin, always) == Claim(None, granted=True)
+    [warning] = lines(records)
+    assert A in warning
+    assert "of the form 7" in warning
+    world.storage.fails = {}
+    world.access.publish(rules())
+    assert await world.access.claim(A, always) == Claim(rules(), granted=False)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        rules(B),
+        rules(packed=b""),
+        rules(packed=b"damaged"),
+        rules(packed=rules(body=b"x").packed),
+        rules(sha256=None),
+    ],
+    ids=["of another origin", "without body", "damaged", "another body", "no hash"],
+)
+async def test_what_is_not_whole_counts_as_nothing(world: World, entry: Entry) -> None:
+    world.storage.load = lambda origin: entry  # type: ignore
+    with captured_log() as records:
+        assert await world.access.claim(A, always) == Claim(None, granted=True)
+    assert len(lines(records)) == 1

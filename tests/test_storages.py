@@ -1,0 +1,337 @@
+"""What every storage does: one set of tests against all of them (REP.md section 5)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.storages import Entry, MemoryStorage, SqliteStorage, Storage
+from tests.redisserver import RedisServer, needs_server
+from tests.storing import KINDS, NOW, A, B, FolderStorage, missing, rules
+
+# An hour: no test takes that long.
+HOUR = 3600.0
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+class Kind:
+    """How to make storages of one kind, and what that kind can do."""
+
+    def __init__(self, name: str, make: Callable[[], Storage]) -> None:
+        self.name = name
+        self._make = make
+        self._made: list[Storage] = []
+        # Whether several may use one store at a time, and bodies are kept apart from entries.
+        self.shared = name in ("sqlite", "redis")
+        self.persistent = name != "memory"
+
+    def new(self) -> Storage:
+        """Another storage that keeps its entries where the others do: another process, say."""
+        self._made.append(self._make())
+        return self._made[-1]
+
+    def close(self) -> None:
+        for one in self._made:
+            one.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=needs_server), "users"])
+def kind(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Kind]:
+    makers: dict[str, Callable[[], Storage]] = {
+        "memory": lambda: MemoryStorage(10000),
+        "sqlite": lambda: SqliteStorage(tmp_path / "new" / "robots.sqlite"),
+        "users": FolderStorage,
+    }
+    if request.param == "redis":
+        from scrapy_rep.storages import RedisStorage
+
+        url = request.getfixturevalue("redis_url")
+        # A prefix of its own for each test; it is not meant as a pattern.
+        makers["redis"] = lambda: RedisStorage(url, f"*[{tmp_path.name}]?", HOUR)
+    monkeypatch.chdir(tmp_path)
+    kind = Kind(request.param, makers[request.param])
+    yield kind
+    kind.close()
+
+
+@pytest.fixture
+def storage(kind: Kind) -> Storage:
+    return kind.new()
+
+
+# Those that several processes may use at a time.
+if_shared = pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("redis", marks=needs_server)], indirect=True
+)
+
+
+def all_of(storage: Storage) -> dict[str, Entry]:
+    entries = list(storage.entries())
+    found = {one.origin: one for one in entries if isinstance(one, Entry)}
+    assert len(found) == len(entries)
+    return found
+
+
+def test_nothing_is_kept(storage: Storage) -> None:
+    assert storage.load(A) is None
+    assert storage.drop(A) is False
+    assert storage.body("0" * 64) is None
+    assert all_of(storage) == {}
+    storage.release(A, "nobody")
+    storage.purge(NOW)
+
+
+@pytest.mark.parametrize("entry", KINDS.values(), ids=KINDS)
+def test_comes_back_as_it_was(kind: Kind, entry: Entry) -> None:
+    storage = kind.new()
+    storage.save(entry)
+    for one in (storage, kind.new()) if kind.persistent else (storage,):
+        loaded = one.load(A)
+        assert loaded == entry
+        assert loaded.check(A).body == entry.body
+        assert all_of(one) == {A: entry}
+        assert one.load(B) is None
+
+
+@pytest.mark.parametrize("new", KINDS.values(), ids=KINDS)
+def test_the_last_one_counts(storage: Storage, new: Entry) -> None:
+    """All of it: nothing of the one before shines through."""
+    storage.save(rules(B, b"User-agent: b"))
+    for old in ("rules", "missing", "unreachable, with a copy"):
+        storage.save(KINDS[old])
+        storage.save(new)
+        assert storage.load(A) == new
+    assert all_of(storage) == {A: new, B: rules(B, b"User-agent: b")}
+
+
+def test_drop(kind: Kind) -> None:
+    storage = kind.new()
+    storage.save(rules(A))
+    storage.save(rules(B))
+    assert storage.drop(A) is True
+    assert storage.drop(A) is False
+    assert storage.load(A) is None
+    assert all_of(storage) == {B: rules(B)}, "they had the same body"
+    storage.save(missing(A))
+    assert storage.load(A) == missing(A)
+
+
+ORIGINS = [
+    "http://[::1]:8080",
+    "http://xn--exmple-cua.example:80",
+    "ftp://a.example:21",
+    "http://a.example:81",
+    "https://a.example:80",
+    "http://a.example:8",
+    # None of these is an origin that Origin makes, but a storage need not know that.
+    "http://a*:80",
+    "http://a?[b]\\:80",
+    "http://\u30c4:80",
+    "http://" + "a." * 110 + "example:80",
+]
+
+
+def test_origins_are_told_apart(storage: Storage) -> None:
+    entries = {one: missing(one, NOW + number) for number, one in enumerate([A, B, *ORIGINS])}
+    for entry in entries.values():
+        storage.save(entry)
+    assert all_of(storage) == entries
+    for origin, entry in entries.items():
+        assert storage.load(origin) == entry
+    assert storage.drop("http://a*:80")
+    assert len(all_of(storage)) == len(entries) - 1
+
+
+def test_many(storage: Storage) -> None:
+    """More than are asked for at a time; and each exactly once."""
+    entries = {
+        origin: rules(origin, origin.encode()) for origin in map("http://{}:80".format, range(1201))
+    }
+    for entry in entries.values():
+        storage.save(entry)
+    assert all_of(storage) == entries
+
+
+def test_dropping_while_going_through(storage: Storage) -> None:
+    """As `scrapy robots --cache --drop` may."""
+    entries = {origin: missing(origin) for origin in map("http://{}:80".format, range(100))}
+    for entry in entries.values():
+        storage.save(entry)
+    for one in storage.entries():
+        assert isinstance(one, Entry)
+        assert one == entries[one.origin]
+        storage.drop(one.origin)
+    assert all_of(storage) == {}
+
+
+def test_bodies(kind: Kind) -> None:
+    """By their hash: also those that are no longer in use, where several share a storage."""
+    storage = kind.new()
+    first, second = rules(body=b"first"), rules(body=b"second", at=NOW + 1)
+    storage.save(first)
+    storage.save(rules(B, b"first"))
+    storage.save(second)
+    assert second.sha256 is not None
+    assert first.sha256 is not None
+    assert storage.body(second.sha256) == b"second"
+    assert storage.body(first.sha256) == b"first"
+    storage.drop(B)
+    assert storage.body(first.sha256) == (b"first" if kind.shared else None)
+    assert storage.body("first") is None
+
+
+def test_purge(kind: Kind) -> None:
+    """What expires by itself need not be purged."""
+    storage = kind.new()
+    storage.save(rules(A, b"old", at=NOW - 10))
+    storage.save(rules(B, b"new", at=NOW))
+    storage.save(rules("http://c:80", b"new", at=NOW - 10))
+    storage.save(rules("http://d:80", b"was old", at=NOW - 10))
+    # In vain, but just now.
+    storage.save(rules("http://d:80", b"was old", at=NOW, fetched_at=NOW - 10, attempts=1))
+    storage.purge(NOW)
+    if kind.name in ("memory", "sqlite"):
+        assert sorted(all_of(storage)) == ["http://d:80", B]
+        assert storage.load(A) is None
+    for origin, body in ((B, b"new"), ("http://d:80", b"was old")):
+        entry = storage.load(origin)
+        assert entry is not None
+        assert entry.check(origin).body == body
+        assert entry.sha256 is not None
+        assert storage.body(entry.sha256) == body
+    storage.purge(NOW - 10**9)
+    assert B in all_of(storage)
+
+
+@if_shared
+def test_a_lease_is_one_owners(kind: Kind) -> None:
+    storage, other = kind.new(), kind.new()
+    assert storage.lease(A, "me", HOUR)
+    assert not other.lease(A, "you", HOUR)
+    assert not other.lease(A, "M\u00c9", HOUR)
+    assert other.lease(B, "you", HOUR), "another origin"
+    assert storage.lease(A, "me", HOUR), "who has it gets it anew"
+    other.release(A, "you")  # not its to end
+    assert not other.lease(A, "you", HOUR)
+    storage.release(A, "me")
+    assert other.lease(A, "you", HOUR)
+    assert not storage.lease(A, "me", HOUR)
+    storage.release(A, "me")
+    assert not storage.lease(A, "me", HOUR)
+
+
+def test_a_lease_is_no_entry(kind: Kind) -> None:
+    storage = kind.new()
+    assert storage.lease(A, "me", HOUR)
+    assert storage.load(A) is None
+    assert all_of(storage) == {}
+    assert storage.drop(A) is False
+    storage.save(rules())
+    storage.release(A, "me")
+    assert all_of(storage) == {A: rules()}
+
+
+@if_shared
+def test_dropping_ends_the_lease(kind: Kind) -> None:
+    """Who drops an origin by hand wants to see it asked for."""
+    storage = kind.new()
+    storage.save(rules())
+    assert storage.lease(A, "me", HOUR)
+    assert storage.drop(A)
+    assert storage.lease(A, "you", HOUR)
+
+
+@if_shared
+def test_one_of_many_gets_the_lease(kind: Kind) -> None:
+    kind.new().save(missing(B))  # the file is there
+    storages = [kind.new() for _ in range(8)]
+    barrier = threading.Barrier(len(storages))
+    granted: list[list[int]] = [[] for _ in range(20)]
+    errors: list[BaseException] = []
+
+    def want(number: int) -> None:
+        try:
+            for turn, got in enumerate(granted):
+                barrier.wait(60)
+                if storages[number].lease(f"http://{turn}:80", str(number), HOUR):
+                    got.append(number)
+        except BaseException as error:  # noqa: BLE001
+            barrier.abort()
+            errors.append(error)
+
+    together(want, len(storages))
+    assert errors == []
+    assert [len(one) for one in granted] == [1] * len(granted)
+
+
+@if_shared
+def test_many_write_at_once(kind: Kind) -> None:
+    """Nothing is lost, and no reader ever sees half of an entry."""
+    storages = [kind.new() for _ in range(4)]
+    seen: list[Any] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(25):
+                mine = f"http://{number}-{turn}:80"
+                storages[number].save(rules(mine, mine.encode()))
+                storages[number].save(rules(A, b"%d" % number, at=NOW + number))
+                entry = storages[number].load(A)
+                assert entry is not None
+                seen.append(entry.check(A).body == b"%d" % (entry.updated_at - NOW))
+        except BaseException as error:  # noqa: BLE001
+            seen.append(error)
+
+    together(work, len(storages))
+    assert seen == [True] * 100
+    assert len(all_of(storages[0])) == 101
+
+
+def together(work: Callable[[int], None], count: int) -> None:
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+
+
+def test_calls_from_several_threads(storage: Storage) -> None:
+    """One at a time, but not always the same one."""
+    errors: list[BaseException] = []
+
+    def use(number: int) -> None:
+        try:
+            storage.save(rules(at=NOW + number))
+            assert storage.load(A) == rules(at=NOW + number)
+            assert storage.lease(A, "me", HOUR)
+            storage.release(A, "me")
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    for number in range(5):
+        thread = threading.Thread(target=use, args=(number,))
+        thread.start()
+        thread.join(60)
+    assert errors == []
+
+
+def test_close(kind: Kind) -> None:
+    """Whenever; what was kept is there for the next."""
+    kind.new().close()
+    storage = kind.new()
+    storage.save(rules())
+    storage.close()
+    storage.close()
+    if kind.persistent:
+        assert kind.new().load(A) == rules()

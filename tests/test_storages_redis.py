@@ -1,0 +1,344 @@
+"""RedisStorage, with real servers: keys, expiry, leases; a server that is gone, refuses writes, or
+wants a password."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.storages import Entry, UnreadableEntry
+from tests.process import environment
+from tests.redisserver import RedisServer, needs_server
+from tests.storing import NOW, RULES, A, B, missing, rules
+
+redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
+
+from scrapy_rep.storages import RedisStorage
+from scrapy_rep.storages import redis as module
+
+pytestmark = needs_server
+
+HOUR = 3600.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: RedisServer) -> Iterator[Any]:
+    """A client of the server, which is empty."""
+    made = redis.Redis(port=server.port)
+    made.flushall()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def storage(server: RedisServer, client: Any) -> Iterator[RedisStorage]:
+    made = RedisStorage(server.url, "rep", HOUR)
+    yield made
+    made.close()
+
+
+# What is on the server
+
+
+def test_keys(storage: RedisStorage, client: Any) -> None:
+    storage.save(rules())
+    storage.save(missing(B))
+    storage.lease(B, "me", HOUR)
+    assert sorted(client.keys()) == sorted(
+        [
+            f"rep:entry:{A}".encode(),
+            f"rep:body:{rules().sha256}".encode(),
+            f"rep:entry:{B}".encode(),
+            f"rep:lease:{B}".encode(),
+        ]
+    )
+    assert json.loads(client.get(f"rep:entry:{A}"))["status"] == 200
+    assert client.get(f"rep:body:{rules().sha256}") == rules().packed
+
+
+def test_everything_expires(storage: RedisStorage, client: Any) -> None:
+    """So much after its last change; a body after that of the last entry that has it."""
+    storage.save(rules())
+    for key in client.scan_iter():
+        assert HOUR - 60 < client.ttl(key) <= HOUR
+        client.expire(key, 5)
+    storage.save(rules(B))
+    assert client.ttl(f"rep:entry:{A}") <= 5
+    assert client.ttl(f"rep:body:{rules().sha256}") > HOUR - 60
+    storage.save(rules())
+    assert client.ttl(f"rep:entry:{A}") > HOUR - 60
+
+
+@pytest.mark.parametrize(("expiry", "seconds"), [(0.2, 1), (7776000.0, 7776000), (1e9, 10**9)])
+def test_any_expiry(server: RedisServer, client: Any, expiry: float, seconds: int) -> None:
+    """Redis counts whole seconds here, and knows no expiry of none."""
+    storage = RedisStorage(server.url, "rep", expiry)
+    storage.save(missing())
+    assert seconds - 60 < client.ttl(f"rep:entry:{A}") <= seconds
+    storage.close()
+
+
+def test_leases_lapse(storage: RedisStorage, client: Any) -> None:
+    """Who died with it delays nobody for longer than that."""
+    assert storage.lease(A, "dead", 30)
+    assert 25_000 < client.pttl(f"rep:lease:{A}") <= 30_000
+    client.pexpire(f"rep:lease:{A}", 1000)
+    assert not storage.lease(A, "me", 30)
+    assert client.pttl(f"rep:lease:{A}") <= 1000, "another's is not lengthened"
+    assert storage.lease(A, "dead", 30), "renewed"
+    assert client.pttl(f"rep:lease:{A}") > 25_000
+    client.delete(f"rep:lease:{A}")
+    assert storage.lease(A, "me", 0.0001)
+    assert storage.lease(B, "me", 1e6)
+
+
+def test_prefixes_are_apart(server: RedisServer, client: Any) -> None:
+    """One that is a pattern, or begins as another does, too."""
+    prefixes = ["a", "a:b", "a*", "*", "a?", "[a-z]", "\\", "\u30c4"]
+    storages = [RedisStorage(server.url, prefix, HOUR) for prefix in prefixes]
+    for number, one in enumerate(storages):
+        one.save(missing(f"http://{number}:80"))
+        assert one.lease(A, str(number), HOUR)
+    for number, one in enumerate(storages):
+        assert [getattr(found, "origin", found) for found in one.entries()] == [
+            f"http://{number}:80"
+        ]
+        one.close()
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"no json", b"\xff", b'{"schema":99}', b"null", b"[" * 100_000]
+)
+def test_entries_that_can_not_be_read(storage: RedisStorage, client: Any, value: bytes) -> None:
+    """Those and no others."""
+    storage.save(rules(A))
+    storage.save(rules(B, b"other"))
+    client.set(f"rep:entry:{A}", value)
+    with pytest.raises(UnreadableEntry):
+        storage.load(A)
+    assert storage.load(B) == rules(B, b"other")
+    kinds = sorted(type(one).__name__ for one in storage.entries())
+    assert kinds == ["Entry", "UnreadableEntry"]
+    storage.save(rules(A))
+    assert storage.load(A) == rules(A)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"damaged", rules(body=b"other").packed])
+def test_bodies_that_are_gone_or_damaged(
+    storage: RedisStorage, client: Any, value: bytes | None
+) -> None:
+    """A server that is full drops what it likes, if it is told to."""
+    storage.save(rules())
+    key = f"rep:body:{rules().sha256}"
+    client.delete(key)
+    if value is not None:
+        client.set(key, value)
+    entry = storage.load(A)
+    assert entry is not None
+    with pytest.raises(UnreadableEntry):
+        entry.check(A)
+    assert len(list(storage.entries())) == 1
+    storage.save(rules())
+    entry = storage.load(A)
+    assert entry is not None
+    assert entry.check(A).body == RULES
+
+
+def test_dropped_while_going_through(storage: RedisStorage, client: Any) -> None:
+    """By somebody else."""
+    for number in range(1200):
+        storage.save(missing(f"http://{number}:80"))
+    found = storage.entries()
+    next(found)
+    client.flushall()
+    assert all(isinstance(one, Entry) for one in found)
+
+
+# Servers that don't do what they should
+
+
+def test_gone_and_back(tmp_path: Path) -> None:
+    """With nothing in it, the scripts of the leases neither."""
+    with RedisServer(tmp_path) as server:
+        storage = RedisStorage(server.url, "rep", HOUR)
+        storage.save(rules())
+        assert storage.lease(A, "me", HOUR)
+        server.stop()
+        for _ in range(2):
+            with pytest.raises(redis.ConnectionError):
+                storage.load(A)
+            with pytest.raises(redis.ConnectionError):
+                storage.lease(A, "me", HOUR)
+        server.start()
+        assert storage.load(A) is None
+        assert storage.lease(A, "you", HOUR)
+        storage.release(A, "you")
+        storage.save(rules())
+        assert storage.load(A) == rules()
+        server.stop()
+        server.start()
+        assert storage.load(A) is None, "not even one call is lost to the connection that is gone"
+        storage.close()
+
+
+def test_hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not answer counts as gone."""
+    monkeypatch.setattr(module, "_TIMEOUT_SECONDS", 0.1)
+    with RedisServer(tmp_path) as server:
+        storage = RedisStorage(server.url, "rep", HOUR)
+        storage.save(rules())
+        assert server._process is not None
+        os.kill(server._process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(redis.TimeoutError):
+                storage.load(A)
+        finally:
+            os.kill(server._process.pid, signal.SIGCONT)
+        assert storage.load(A) == rules()
+        storage.close()
+
+
+def test_full(tmp_path: Path) -> None:
+    """Writes are refused, whole; what is there is read, and can be dropped."""
+    with RedisServer(tmp_path) as server:
+        client = redis.Redis(port=server.port)
+        storage = RedisStorage(server.url, "rep", HOUR)
+        storage.save(rules())
+        assert storage.lease(A, "me", HOUR)
+        client.config_set("maxmemory", "1")
+        for write in (
+            lambda: storage.save(rules(B, b"new")),
+            lambda: storage.lease(B, "me", HOUR),
+        ):
+            with pytest.raises(redis.ResponseError):
+                write()
+        assert storage.load(A) == rules()
+        assert storage.load(B) is None
+        storage.release(A, "me")
+        assert storage.drop(A)
+        client.config_set("maxmemory", "0")
+        storage.save(rules(B, b"new"))
+        assert storage.load(B) == rules(B, b"new")
+        storage.close()
+        client.close()
+
+
+def test_password(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, requirepass="s3cret") as server:
+        storage = RedisStorage(server.url, "rep", HOUR)
+        with pytest.raises(redis.AuthenticationError):
+            storage.load(A)
+        wrong = RedisStorage(server.url.replace("//", "//:wr0ng@"), "rep", HOUR)
+        with pytest.raises(redis.RedisError) as caught:
+            wrong.load(A)
+        assert "wr0ng" not in str(caught.value)
+        right = RedisStorage(server.url.replace("//", "//:s3cret@"), "rep", HOUR)
+        right.save(rules())
+        assert right.load(A) == rules()
+        for one in (storage, wrong, right):
+            one.close()
+
+
+# Settings
+
+
+def from_settings(**settings: Any) -> RedisStorage:
+    return RedisStorage.from_crawler(get_crawler(settings_dict=settings))
+
+
+def test_settings(server: RedisServer, client: Any) -> None:
+    storage = from_settings(
+        REP_CACHE_REDIS_URL=f"{server.url}/3",
+        REP_CACHE_REDIS_PREFIX="mine",
+        REP_CACHE_EXPIRY=100,
+        REDIS_URL="redis://nowhere.invalid",
+    )
+    storage.save(missing())
+    other = redis.Redis(port=server.port, db=3)
+    assert other.keys() == [f"mine:entry:{A}".encode()]
+    assert 50 < other.ttl(f"mine:entry:{A}") <= 100
+    assert client.keys() == []
+    other.close()
+    storage.close()
+
+
+def test_the_url_of_scrapy_redis(server: RedisServer, client: Any) -> None:
+    storage = from_settings(REDIS_URL=server.url)
+    storage.save(missing())
+    assert client.keys() == [f"scrapy-rep:entry:{A}".encode()]
+    storage.close()
+
+
+@pytest.mark.parametrize("settings", [{}, {"REP_CACHE_REDIS_URL": "", "REDIS_URL": ""}])
+def test_no_url(settings: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="RedisStorage needs REP_CACHE_REDIS_URL"):
+        from_settings(**settings)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:6379",
+        "http://localhost",
+        "redis://localhost:port",
+        "redis://localhost:99999",
+        "redis://[::1",
+        "redis://:s3cret/with/slash@localhost:6379",
+        "redis://localhost:s3cret",
+        "redis://localhost/0?socket_timeout=s3cret",
+        "nonsense",
+    ],
+)
+def test_wrong_urls(url: str) -> None:
+    """One sentence at the start. It does not give away what may be a password."""
+    with pytest.raises(SettingsError) as caught:
+        from_settings(REP_CACHE_REDIS_URL=url)
+    assert str(caught.value).startswith("REP_CACHE_REDIS_URL ")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_without_the_package() -> None:
+    """The other storages work; this one says what is missing."""
+    code = """if True:
+        import sys
+        sys.modules["redis"] = None
+        from scrapy.utils.test import get_crawler
+        from scrapy_rep.settings import RepSettings
+        from scrapy_rep.storages import MemoryStorage, SqliteStorage
+        from scrapy_rep.storages.access import open_storage
+        crawler = get_crawler(
+            settings_dict={"REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage"}
+        )
+        try:
+            open_storage(crawler, RepSettings.from_settings(crawler.settings), lambda: 0.0)
+        except Exception as error:
+            print(type(error).__name__, error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("SettingsError REP_CACHE_STORAGE is ")
+    assert "pip install scrapy-rep[redis]" in done.stdout
+    assert done.stderr == ""
+
+
+def test_times_are_kept_to_the_last_digit(storage: RedisStorage) -> None:
+    entry = rules(at=NOW + 0.123456)
+    storage.save(entry)
+    assert storage.load(A) == entry

@@ -1,0 +1,261 @@
+"""SqliteStorage with a file that is broken, somebody else's, or can't be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.storages import SqliteStorage, sqlite
+from tests.brokenfiles import BROKEN, aside, ask, change, warnings
+from tests.crawling import captured_log
+from tests.process import environment
+from tests.storing import NOW, A, B, missing, rules
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "robots.sqlite"
+
+
+@pytest.fixture
+def storage(path: Path) -> Iterator[SqliteStorage]:
+    made = SqliteStorage(path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("method", ["load", "save", "lease", "entries", "purge"])
+@pytest.mark.parametrize("how", BROKEN.values(), ids=BROKEN)
+def test_set_aside_and_begun_anew(path: Path, how: Any, method: str) -> None:
+    """Whatever meets it first. Nothing is deleted."""
+    how(path)
+    content = path.read_bytes()
+    storage = SqliteStorage(path)
+    with captured_log() as records:
+        {
+            "load": lambda: storage.load("http://7:80"),
+            "save": lambda: storage.save(missing()),
+            "lease": lambda: storage.lease(A, "me", HOUR),
+            "entries": lambda: list(storage.entries()),
+            "purge": lambda: storage.purge(NOW),
+        }[method]()
+        storage.save(rules())
+        assert storage.load(A) == rules()
+        assert storage.lease(A, "me", HOUR)
+    [kept] = aside(path)
+    assert kept.read_bytes() == content
+    [warning] = warnings(records)
+    assert str(path) in warning
+    assert kept.name in warning
+    storage.close()
+    assert ask(path, "PRAGMA integrity_check") == "ok"
+
+
+def test_an_empty_file_is_as_none(storage: SqliteStorage, path: Path) -> None:
+    """As `touch` makes it."""
+    path.touch()
+    with captured_log() as records:
+        storage.save(rules())
+    assert storage.load(A) == rules()
+    assert aside(path) == warnings(records) == []
+
+
+def test_set_aside_again_and_again(path: Path) -> None:
+    """Within one second, too."""
+    for number in range(3):
+        path.write_bytes(b"broken %d" % number * 100)
+        storage = SqliteStorage(path)
+        storage.save(rules())
+        storage.close()
+    assert [one.read_bytes()[:8] for one in aside(path)] == [b"broken %d" % n for n in range(3)]
+
+
+def test_removed_while_it_is_open(path: Path) -> None:
+    """By somebody who wanted to empty the cache. The next crawl has a new one."""
+    storage = SqliteStorage(path)
+    storage.save(rules())
+    for one in path.parent.iterdir():
+        one.unlink()
+    with captured_log() as records:
+        storage.save(missing(B))
+        storage.load(B)
+        storage.close()
+    assert warnings(records) == []
+    again = SqliteStorage(path)
+    again.save(rules())
+    assert again.load(A) == rules()
+    again.close()
+    assert aside(path) == []
+
+
+def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> None:
+    """It is neither used nor set aside."""
+    storage.save(rules())
+    storage.close()
+    change(path, "PRAGMA user_version = 99")
+    content = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(sqlite3.NotSupportedError, match="newer version of scrapy-rep"):
+            storage.load(A)
+        with pytest.raises(sqlite3.NotSupportedError):
+            storage.save(missing())
+    assert path.read_bytes() == content
+    assert aside(path) == []
+    change(path, "PRAGMA user_version = 1")
+    assert storage.load(A) == rules()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("existing", [True, False], ids=["beside a file", "alone"])
+def test_garbage_of_a_killed_process(
+    storage: SqliteStorage, path: Path, suffix: str, existing: bool
+) -> None:
+    if existing:
+        storage.save(rules())
+        storage.close()
+    path.with_name(path.name + suffix).write_bytes(b"\xaa" * 40_000)
+    with captured_log() as records:
+        assert storage.load(A) == (rules() if existing else None)
+        storage.save(missing(B))
+        assert storage.load(B) == missing(B)
+    assert warnings(records) == aside(path) == []
+
+
+def test_what_a_killed_process_wrote_is_there(path: Path, tmp_path: Path) -> None:
+    """Its write-ahead log and all."""
+    code = """if True:
+        import os, sys
+        from pathlib import Path
+        from scrapy_rep.storages import SqliteStorage
+        from tests.storing import rules
+        storage = SqliteStorage(Path(sys.argv[1]))
+        for number in range(50):
+            storage.save(rules(f"http://{number}:80"))
+        storage.lease("http://1:80", "dead", 1e9)
+        os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", code, str(path)], env=environment(), check=False)
+    assert path.with_name(path.name + "-wal").stat().st_size > 0
+    storage = SqliteStorage(path)
+    assert len(list(storage.entries())) == 50
+    storage.close()
+
+
+def test_a_log_that_has_everything_mends_the_file(path: Path) -> None:
+    """What a killed process left is worth more than a file that somebody wrote over."""
+    storage = SqliteStorage(path)
+    storage.save(rules())
+    copy = path.parent / "copy"
+    copy.mkdir()
+    for one in path.parent.glob(f"{path.name}-*"):
+        shutil.copy(one, copy)
+    storage.close()
+    path.write_bytes(b"broken" * 1000)
+    for one in copy.iterdir():
+        one.rename(path.with_name(one.name))
+    with captured_log() as records:
+        assert storage.load(A) == rules()
+    assert aside(path) == warnings(records) == []
+    storage.close()
+
+
+def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
+    """It is not taken for a part of the new one."""
+    path.write_bytes(b"broken" * 1000)
+    beside = {suffix: suffix.encode() * 1000 for suffix in ("-wal", "-shm")}
+    for suffix, content in beside.items():
+        path.with_name(path.name + suffix).write_bytes(content)
+    storage = SqliteStorage(path)
+    with captured_log() as records:
+        storage.save(rules())
+        assert storage.load(A) == rules()
+    [kept] = aside(path)
+    assert kept.read_bytes() == b"broken" * 1000
+    for suffix, content in beside.items():
+        assert path.with_name(path.name + suffix).read_bytes() != content
+    assert len(warnings(records)) == 1
+    storage.close()
+    assert ask(path, "PRAGMA integrity_check") == "ok"
+
+
+# Where nothing can be written
+
+
+def test_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        SqliteStorage(tmp_path / "file" / "robots.sqlite").load(A)
+
+
+def test_a_folder_in_its_place(path: Path) -> None:
+    path.mkdir()
+    storage = SqliteStorage(path)
+    with pytest.raises(sqlite3.OperationalError):
+        storage.save(rules())
+    assert aside(path) == []
+    path.rmdir()
+    storage.save(rules())
+    assert storage.load(A) == rules()
+    storage.close()
+
+
+def test_a_lock_file_of_somebody_else(path: Path) -> None:
+    """What is beside the file under the name of its lock is not ours: it stays as it is, and it
+    is named if it is in the way."""
+    beside = path.with_name(path.name + ".lock")
+    beside.write_text("12345\n")
+    storage = SqliteStorage(path)
+    try:
+        storage.save(rules())
+    except (OSError, sqlite3.Error) as error:
+        assert str(beside) in str(error)
+    storage.close()
+    assert "12345\n" in [one.read_text() for one in path.parent.glob("*.lock*")]
+
+
+def test_a_full_disk(storage: SqliteStorage, path: Path) -> None:
+    """What does not fit is not kept; what is kept stays, and it works again when there is room."""
+    storage.save(rules())
+    storage._db.execute("PRAGMA max_page_count = 12")  # type: ignore[union-attr]
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        for number in range(100):
+            storage.save(rules(f"http://{number}:80", os.urandom(5000)))
+    # The next call opens it anew, and so without this limit: as when there is room again.
+    assert storage.load(A) == rules()
+    storage.save(missing(B))
+    assert storage.load(B) == missing(B)
+    assert aside(path) == []
+    assert ask(path, "PRAGMA integrity_check") == "ok"
+
+
+def test_locked(storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than anybody should: what is written fails, what is read does not."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    storage.save(rules())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    for _ in range(2):
+        for write in (
+            lambda: storage.save(missing()),
+            lambda: storage.lease(A, "me", HOUR),
+            lambda: storage.drop(A),
+            lambda: storage.purge(NOW),
+        ):
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                write()
+        assert storage.load(A) == rules()
+    other.execute("ROLLBACK")
+    other.close()
+    storage.save(missing())
+    assert storage.load(A) == missing()
+    assert aside(path) == []

@@ -1,0 +1,188 @@
+"""Several use one file of SqliteStorage, and find it new, or broken, at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.storages import Entry, SqliteStorage
+from tests.brokenfiles import aside, warnings
+from tests.crawling import captured_log
+from tests.process import environment
+from tests.storing import A, B, missing, rules
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "robots.sqlite"
+
+
+def overwrite(path: Path) -> None:
+    """From the second page on, while it is open."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xaa" * (path.stat().st_size - 4096))
+
+
+def opened(path: Path) -> SqliteStorage:
+    """On a large file, of which it remembers as little as it can."""
+    storage = SqliteStorage(path)
+    if not path.exists():
+        for number in range(300):
+            storage.save(rules(f"http://{number}:80", b"%d" % number * 100))
+    storage.load(A)
+    assert storage._db is not None
+    storage._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    storage._db.execute("PRAGMA cache_size = 1")
+    return storage
+
+
+def use_all_of_it(storage: SqliteStorage) -> None:
+    for number in range(300):
+        storage.load(f"http://{number}:80")
+
+
+def test_pages_overwritten_while_it_is_open(path: Path) -> None:
+    storage = opened(path)
+    overwrite(path)
+    with captured_log() as records:
+        use_all_of_it(storage)
+        storage.save(rules())
+    assert storage.load(A) == rules()
+    assert len(aside(path)) == len(warnings(records)) == 1
+    storage.close()
+
+
+def test_another_has_set_it_aside(path: Path) -> None:
+    """Two have it open when it breaks; the second finds the new one that the first has begun."""
+    first, second = opened(path), opened(path)
+    overwrite(path)
+    with captured_log() as records:
+        use_all_of_it(first)
+        first.save(missing(B))
+        use_all_of_it(second)
+        second.save(missing(A))
+    assert first.load(A) == missing(A)
+    assert second.load(B) == missing(B)
+    assert len(aside(path)) == len(warnings(records)) == 1
+    for one in (first, second):
+        one.close()
+
+
+def test_another_is_about_to_begin_a_new_one(path: Path) -> None:
+    """It has set the broken one aside and not made another yet."""
+    storage = opened(path)
+    overwrite(path)
+    path.rename(path.with_name(f"{path.name}.unreadable-1"))
+    with captured_log() as records:
+        use_all_of_it(storage)
+        storage.save(rules())
+    assert storage.load(A) == rules()
+    assert warnings(records) == []
+    assert len(aside(path)) == 1
+    storage.close()
+
+
+def at_once(path: Path, count: int) -> list[Any]:
+    """So many storages are made and used in one moment. Return what they found, or raised."""
+    barrier = threading.Barrier(count)
+    results: list[Any] = []
+
+    def use(number: int) -> None:
+        storage = SqliteStorage(path)
+        barrier.wait(60)
+        try:
+            storage.save(rules(f"http://{number}:80"))
+            results.append(storage.lease(A, str(number), HOUR))
+        except Exception as error:  # noqa: BLE001
+            results.append(error)
+        finally:
+            storage.close()
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(count)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    return results
+
+
+def kept(path: Path) -> list[str]:
+    storage = SqliteStorage(path)
+    try:
+        return sorted(one.origin for one in storage.entries() if isinstance(one, Entry))
+    finally:
+        storage.close()
+
+
+def test_many_begin_at_once(tmp_path: Path) -> None:
+    """A fleet is started. One makes the file; the others use it."""
+    for turn in range(8):
+        path = tmp_path / str(turn) / "robots.sqlite"
+        with captured_log() as records:
+            results = at_once(path, 8)
+        assert sorted(map(str, results)) == ["False"] * 7 + ["True"], results
+        assert warnings(records) == aside(path) == []
+        assert kept(path) == [f"http://{number}:80" for number in range(8)]
+
+
+def test_many_find_a_broken_one_at_once(tmp_path: Path) -> None:
+    """One sets it aside; nobody's answers are lost, nobody is told of trouble."""
+    for turn in range(8):
+        path = tmp_path / str(turn) / "robots.sqlite"
+        path.parent.mkdir()
+        path.write_bytes(b"broken" * 1000)
+        with captured_log() as records:
+            results = at_once(path, 8)
+        assert sorted(map(str, results)) == ["False"] * 7 + ["True"], results
+        assert [one.read_bytes()[:6] for one in aside(path)] == [b"broken"]
+        assert len(warnings(records)) == 1
+        assert kept(path) == [f"http://{number}:80" for number in range(8)]
+
+
+def test_processes_find_a_broken_one_at_once(path: Path) -> None:
+    """The same with processes: locks are theirs, not threads'. One sets it aside."""
+    path.write_bytes(b"broken" * 1000)
+    code = """if True:
+        import sys, time
+        from pathlib import Path
+        from scrapy_rep.storages import SqliteStorage
+        from tests.storing import rules
+        storage = SqliteStorage(Path(sys.argv[1]))
+        print(flush=True)
+        sys.stdin.readline()
+        for number in range(20):
+            storage.save(rules(f"http://{sys.argv[2]}-{number:02}:80"))
+        print(storage.lease("http://a:80", sys.argv[2], 1e9))
+    """
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(path), str(number)],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for one in processes:
+        assert one.stdout is not None
+        one.stdout.readline()
+    for one in processes:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    said = [one.communicate(timeout=60)[0].splitlines() for one in processes]
+    assert sorted(lines.pop() for lines in said) == ["False"] * 3 + ["True"]
+    [warning] = [line for lines in said for line in lines if line]
+    assert "set aside" in warning
+    assert kept(path) == [f"http://{n}-{m:02}:80" for n in range(4) for m in range(20)]
+    assert [one.read_bytes()[:6] for one in aside(path)] == [b"broken"]

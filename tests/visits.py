@@ -1,0 +1,64 @@
+"""Crawls of a few sites while something is wrong with the storage: all decisions have to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scrapy_rep.storages import access, sqlite
+from tests.crawling import CrawlResult, crawl
+from tests.held import assert_clean, lines
+from tests.servers import Site, Sites
+from tests.steps import Step, StepSpider
+from tests.test_cache import NO, OK, RULES
+
+
+def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again at once, and who is locked out does not wait."""
+    monkeypatch.setattr(access, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
+
+
+def some(sites: Sites, count: int = 4) -> list[Site]:
+    return [sites.add(robots=RULES) for _ in range(count)]
+
+
+async def visit(
+    some: list[Site],
+    settings: dict[str, Any],
+    *between: Callable[[], object],
+    fetched: list[int] | None = None,
+) -> CrawlResult:
+    """A crawl of two pages of each site, with what happens after each of the first sites. All
+    decisions are right, and each robots.txt was asked for once (or *fetched* times)."""
+    steps: list[Step] = []
+    happens = list(between)
+    for site in some:
+        steps += [site.url("/private"), site.url("/x")]
+        if happens:
+            steps.append(happens.pop(0))
+    before = [site.count("/robots.txt") for site in some]
+    result = await crawl(StepSpider, settings, steps=steps)
+    assert_clean(result)
+    assert isinstance(result.spider, StepSpider)
+    assert result.spider.outcomes == [NO, OK] * len(some)
+    counts = [site.count("/robots.txt") - then for site, then in zip(some, before, strict=True)]
+    assert counts == (fetched or [1] * len(some))
+    return result
+
+
+def warning(result: CrawlResult) -> str:
+    """The only one there is."""
+    [found] = lines(result, level="WARNING")
+    return found
+
+
+def assert_quiet(result: CrawlResult) -> None:
+    assert lines(result, level="WARNING") == []
+    assert lines(result, "works again") == []
+
+
+def nothing() -> None:
+    pass

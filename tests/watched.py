@@ -1,0 +1,109 @@
+"""A storage that is watched, and an access to it with its clocks in the hand of the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from scrapy.utils.defer import maybe_deferred_to_future
+
+from scrapy_rep.storages import Entry, MemoryStorage, access
+from scrapy_rep.storages.access import StorageAccess
+
+LEASE = 30.0
+
+
+class Watched(MemoryStorage):
+    """Works as it should, with leases, and writes down how it is used. What is in `fails` raises;
+    what is in `before` is called first."""
+
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.calls: list[tuple[Any, ...]] = []
+        self.threads: set[int] = set()
+        self.leases: dict[str, str] = {}
+        self.fails: dict[str, Exception] = {}
+        self.before: dict[str, Callable[[], object]] = {}
+        self.overlaps = 0
+        self._busy = threading.Lock()
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self.calls.append((name, *arguments))
+        self.threads.add(threading.get_ident())
+        if not self._busy.acquire(blocking=False):
+            self.overlaps += 1
+            return
+        try:
+            self.before.get(name, lambda: None)()
+            if name in self.fails:
+                raise self.fails[name]
+        finally:
+            self._busy.release()
+
+    def load(self, origin: str) -> Entry | None:
+        self._call("load", origin)
+        return super().load(origin)
+
+    def save(self, entry: Entry) -> None:
+        self._call("save", entry.origin)
+        super().save(entry)
+
+    def lease(self, origin: str, owner: str, seconds: float) -> bool:
+        self._call("lease", origin, seconds)
+        return self.leases.setdefault(origin, owner) == owner
+
+    def release(self, origin: str, owner: str) -> None:
+        self._call("release", origin)
+        if self.leases.get(origin) == owner:
+            del self.leases[origin]
+
+    def purge(self, before: float) -> None:
+        self._call("purge", before)
+
+    def close(self) -> None:
+        self._call("close")
+
+    def names(self) -> list[str]:
+        return [one[0] for one in self.calls]
+
+
+class World:
+    """An access to a storage, with its clocks in the hand of the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.storage = Watched()
+        self.now = 5000.0
+        self.timers: list[Any] = []
+        monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(access, "call_later", self._call_later)
+        self.access = self.new()
+
+    def new(self) -> StorageAccess:
+        """Another process's access to the same storage."""
+        crawler: Any = SimpleNamespace(spider=None)
+        return StorageAccess(crawler, self.storage, LEASE)
+
+    def _call_later(self, seconds: float, function: Callable[[], None]) -> Any:
+        timer = SimpleNamespace(seconds=seconds, function=function, cancelled=False)
+        timer.cancel = lambda: setattr(timer, "cancelled", True)
+        self.timers.append(timer)
+        return timer
+
+    async def settle(self) -> None:
+        """Wait until everything that was queued is done."""
+        await maybe_deferred_to_future(self.access._queue(lambda: None))
+
+
+def never(entry: Entry) -> bool:
+    return False
+
+
+def always(entry: Entry) -> bool:
+    return True
+
+
+def lines(records: list[Any], level: str = "WARNING") -> list[str]:
+    return [one.getMessage() for one in records if one.levelname == level]
