@@ -59,6 +59,7 @@ class RobotsCache:
         self._clock = clock
         self._on_resolved = on_resolved
         self._storage = storage
+        self._longest_fresh = max(settings.cache_ttl, settings.cache_max_ttl)
         self._known = known
 
     def get(self, origin: Origin) -> Known | None:
@@ -189,14 +190,21 @@ class RobotsCache:
         return self._standing(entry, self._clock())[0] is not Standing.ASK
 
     def _standing(self, entry: Entry, now: float) -> tuple[Standing, float]:
+        settings = self._settings
         return standing(
             now,
-            fresh_until=entry.fresh_until,
+            # Whoever shares a storage may have a clock that is years ahead.
+            fresh_until=_credible(entry.fresh_until, now, self._longest_fresh),
             has_copy=entry.has_copy,
             unreachable_since=entry.unreachable_since,
-            next_attempt_at=entry.next_attempt_at,
-            limit=self._settings.unreachable_limit,
+            next_attempt_at=_credible(entry.next_attempt_at, now, settings.retry_max_delay),
+            limit=settings.unreachable_limit,
         )
+
+
+def _credible(time: float, now: float, longest: float) -> float:
+    """Return *time*, or 0 if that is farther off than it could be."""
+    return time if time - now <= longest else 0.0
 
 
 def _header(headers: Headers | None, name: str) -> str | None:

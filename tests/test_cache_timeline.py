@@ -263,3 +263,20 @@ async def test_what_nobody_asked_for_in_90_days(sites: Sites, clock: Clock, tmp_
     assert storage.body(sha256) is None
     assert storage.load(origin_of(new)) is not None
     storage.close()
+
+
+@pytest.mark.parametrize("site_has", [RULES, 503], ids=["rules", "unreachable"])
+async def test_somebody_whose_clock_is_years_ahead(
+    sites: Sites, clock: Clock, tmp_path: Path, site_has: Any
+) -> None:
+    """What it keeps is not believed for longer than it could be true here."""
+    site = sites.add(robots=site_has)
+    run = Crawls(site, clock, in_a_file(tmp_path))
+    (_, count) = await run.next(3650 * DAY)
+    assert count == 1
+    clock.now -= 3650 * DAY
+    (outcomes, count) = await run.next()
+    assert count == 2
+    assert outcomes == ([NO, OK] if site_has == RULES else [DOWN, DOWN])
+    (_, count) = await run.next(1)
+    assert count == 2, "what is kept now is of today"

@@ -4,6 +4,7 @@ loop; and not at all for a while when it fails, for the crawl has to go on."""
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import uuid4
@@ -248,12 +249,7 @@ class _Trouble:
 
     def is_on(self, kind: str) -> bool:
         """Whether calls of this *kind* are of no use now."""
-        now = time.monotonic()
-        if self._again_at.get(kind, -1.0) > now:
-            return True
-        if kind in self._again_at:
-            self._again_at[kind] = now + _RETRY_SECONDS
-        return False
+        return self._again_at.get(kind, -math.inf) > time.monotonic()
 
     def failed(self, kind: str, error: Exception) -> None:
         if not self._again_at:
