@@ -28,6 +28,7 @@ from scrapy_rep.lines import Line
 from scrapy_rep.protocol import Origin
 from scrapy_rep.release import Job, Releases
 from scrapy_rep.urls import origin_of
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +121,7 @@ class Deferral:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "%(count)d requests are held, as many as REP_DEFER_MAX_REQUESTS allows: further "
+                "As many requests are held as REP_DEFER_MAX_REQUESTS allows (%(count)d): further "
                 "ones for unreachable origins are dropped. Others are not reported.",
                 {"count": self._total},
                 extra={"spider": self._crawler.spider},
@@ -306,10 +307,15 @@ class Deferral:
             line.deadline = oldest + self._settings.defer_max_wait
             self._gauge(count)
             self._set_alarm(line)
+            if self._settings.dry_run:
+                self._let_go(line)
         if self._total:
             logger.info(
-                "%(count)d requests of %(origins)d origins are still held from an earlier run",
-                {"count": self._total, "origins": len(self._lines)},
+                "Still held from an earlier run: %(requests)s of %(origins)s",
+                {
+                    "requests": counted(self._total, "request"),
+                    "origins": counted(len(self._lines), "origin"),
+                },
                 extra={"spider": self._crawler.spider},
             )
 

@@ -6,6 +6,8 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.words import counted
+
 if TYPE_CHECKING:
     from scrapy import Spider
 
@@ -71,18 +73,18 @@ class Line:
         if self.given_up:
             reason, attempts = self.why
             self._log(
-                "%(count)d requests of %(origin)s given up after %(seconds).1f s: %(reason)s "
-                "(robots.txt asked for %(attempts)d times)%(kept)s",
-                count=self.given_up,
+                "%(requests)s of %(origin)s given up after %(seconds).1f s: %(reason)s "
+                "(robots.txt asked for %(times)s)%(kept)s",
+                requests=counted(self.given_up, "request"),
                 seconds=seconds,
                 reason=reason,
-                attempts=attempts,
-                kept="; they are kept for the next run with this JOBDIR" if kept else "",
+                times=counted(attempts, "time"),
+                kept="; kept for the next run with this JOBDIR" if kept else "",
             )
         if self.released and self.announced:
             self._log(
-                "%(count)d requests of %(origin)s released after %(seconds).1f s",
-                count=self.released,
+                "%(requests)s of %(origin)s released after %(seconds).1f s",
+                requests=counted(self.released, "request"),
                 seconds=seconds,
             )
 

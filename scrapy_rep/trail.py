@@ -1,0 +1,100 @@
+"""The audit trail: decisions as lines of JSON, in a file of the user's choice (``REP_DECISIONS``).
+
+Lines gather for at most a second, then they are written in one go: a kill loses that second, and
+leaves no half line behind. What can't be written is one error in the log; the crawl goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import IO, TYPE_CHECKING, Any
+
+from scrapy import signals as scrapy_signals
+from scrapy.utils.asyncio import call_later
+
+from scrapy_rep.feed import Feed
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.utils.asyncio import CallLaterResult
+
+logger = logging.getLogger(__name__)
+
+# Seconds and bytes after which lines are written.
+_SECONDS = 1.0
+_BYTES = 65536
+
+
+class Trail:
+    """Writes one line a decision."""
+
+    def __init__(self, crawler: Crawler, uri: str) -> None:
+        """:raises SettingsError: if *uri* can't be written to"""
+        self._crawler = crawler
+        self._feed = Feed(crawler, "REP_DECISIONS", uri, overwrite=False)
+        self._file: IO[bytes] | None = None
+        self._lines: list[bytes] = []
+        self._bytes = 0
+        self._timer: CallLaterResult | None = None
+        self._broken = False
+        crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write *record* within a second."""
+        if self._broken:
+            return
+        line = json.dumps(record, ensure_ascii=False) + "\n"
+        # Messages of errors may hold what is no character.
+        self._lines.append(line.encode("utf-8", "backslashreplace"))
+        self._bytes += len(line)
+        if self._bytes >= _BYTES:
+            self._write()
+        elif self._timer is None:
+            self._timer = call_later(_SECONDS, self._write)
+
+    async def close(self) -> None:
+        """Write what is left, and hand the file to its storage."""
+        self._write()
+        if self._file is None or self._broken:
+            return
+        try:
+            await self._feed.store(self._file)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+        else:
+            logger.info(
+                "Decisions are in %(uri)s",
+                {"uri": self._feed},
+                extra={"spider": self._crawler.spider},
+            )
+
+    def _spider_opened(self) -> None:
+        try:
+            self._file = self._feed.open()
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    def _write(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._file is None or not self._lines:
+            return
+        lines, self._lines, self._bytes = self._lines, [], 0
+        try:
+            self._file.write(b"".join(lines))
+            self._file.flush()
+        except (OSError, ValueError) as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Give up, with a word to the user."""
+        self._broken = True
+        self._lines.clear()
+        logger.error(
+            "REP_DECISIONS: decisions can't be written to %(uri)s, so no more of them are: "
+            "%(error)s",
+            {"uri": self._feed, "error": f"{type(error).__name__}: {error}"},
+            extra={"spider": self._crawler.spider},
+        )
