@@ -13,6 +13,8 @@ import sqlite3
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.words import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -102,7 +104,7 @@ class Ledger:
         key = (str(error.origin), rule.line, str(rule), token or "")
         known = self._rules.get(key)
         if known is None:
-            self._rules[key] = [1, url[:_URL_LENGTH]]
+            self._rules[key] = [1, clean(url[:_URL_LENGTH])]
         else:
             known[0] += 1
         self.count(error.origin, "forbidden")
@@ -122,15 +124,13 @@ class Ledger:
 
         :param attempts: failures in a row, 0 if this was none
         """
-        if error is not None:  # it may quote what is no character
-            error = error.encode("utf-8", "replace").decode()
         self._answers.append(
             {
                 "origin": str(origin),
                 "outcome": outcome.value,
                 "status": status,
                 "hops": hops,
-                "error": error,
+                "error": clean(error) if error is not None else None,
                 "attempts": attempts,
                 "now": now,
             }
@@ -173,7 +173,9 @@ class Ledger:
         self._counts.clear()
         self._rules.clear()
 
-    def rows(self, query: str, *values: Any) -> Iterable[tuple[Any, ...]]:
+    def rows(
+        self, query: str, values: tuple[Any, ...] | dict[str, Any] = ()
+    ) -> Iterable[tuple[Any, ...]]:
         """Return what *query* finds in what has been flushed."""
         return self._db.execute(query, values)
 
@@ -186,12 +188,17 @@ class Ledger:
         [(total,)] = self.rows(f"SELECT coalesce(sum({what}), 0) FROM origins")
         return int(total)
 
+    def size(self, table: str) -> int:
+        """Return how many rows a table has."""
+        [(size,)] = self.rows(f"SELECT count(*) FROM {table}")
+        return int(size)
+
     def top_rules(self, limit: int) -> list[RuleCount]:
         """Return the lines that decided most often."""
         found = self.rows(
             "SELECT origin, line, rule, token, count, url FROM rules "
             "ORDER BY count DESC, origin, line LIMIT ?",
-            limit,
+            (limit,),
         )
         return [RuleCount(*row) for row in found]
 

@@ -9,6 +9,8 @@ from weakref import WeakSet
 
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep.words import clean
+
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -37,7 +39,7 @@ class Starts:
         if request.meta.get(_META_KEY):
             self._refused += 1
             if self._first is None:
-                self._first = request.url, str(error)
+                self._first = clean(request.url), str(error)
             if dry_run:
                 self._dry.add(request)
 
