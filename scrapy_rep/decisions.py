@@ -15,6 +15,7 @@ from scrapy import signals as scrapy_signals
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.ledger import Ledger
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
@@ -75,6 +76,7 @@ class Decisions:
         self._figures = Figures(dry_run=self.dry_run)
         self._starts = Starts(crawler)
         self._held = Timeline()
+        self._holding: int | None = None
         self._told: set[int] = set()
         connect = crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
@@ -93,7 +95,7 @@ class Decisions:
             answer.outcome,
             status=answer.status,
             hops=answer.hops,
-            error=answer.reason,
+            error=answer.reason if answer.outcome is Outcome.UNREACHABLE else None,
             attempts=known.entry.attempts,
             now=self._clock(),
         )
@@ -163,8 +165,7 @@ class Decisions:
     # What signals tell
 
     def _deferred(self, request: Request, origin: Origin) -> None:
-        self._starts.held(request, 1)
-        self._held.add(self._clock(), self._stats.get_value("rep/held", 0))
+        self._change_held(request, 1)
         self._is_held(request, origin)
 
     def _is_held(self, request: Request, origin: Origin) -> None:
@@ -172,20 +173,24 @@ class Decisions:
         self._record(request, origin, "held", reason=self._why_held(origin))
 
     def _released(self, request: Request, origin: Origin) -> None:
-        self._no_longer_held(request)
+        self._change_held(request, -1)
         self._ledger.count(origin, "released")
         self._record(request, origin, "released")
 
     def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
-        self._no_longer_held(request)
+        self._change_held(request, -1)
         error = RobotsUnreachable(origin, reason, attempts)
         self._starts.refused(request, error, dry_run=False)
         self._ledger.count(origin, "given_up")
         self._record(request, origin, "given_up", reason=reason)
 
-    def _no_longer_held(self, request: Request) -> None:
-        self._starts.held(request, -1)
-        self._held.add(self._clock(), self._stats.get_value("rep/held", 0))
+    def _change_held(self, request: Request, change: int) -> None:
+        self._starts.held(request, change)
+        if self._holding is None:  # it may be what an earlier run has left
+            self._holding = self._stats.get_value("rep/held", 0) - change
+        # The gauge goes down only when some have been released.
+        self._holding += change
+        self._held.add(self._clock(), self._holding)
 
     def _sitemap(self, origin: Origin) -> None:
         self._ledger.count(origin, "sitemaps")

@@ -16,21 +16,19 @@ _WIDTH = 960
 _SPELLS = 20
 _NAME = 40
 _TICKS = 6
+# Seconds: up to here they are counted from the beginning; from here on days are named.
+_SHORT, _LONG = 60, 86400
 
 
 def outcomes(data: ReportData) -> Markup:
     """How many origins there are of each outcome."""
     chart = pygal.HorizontalBar(
         **_config(height=56 + 34 * len(data.outcomes)),
-        print_values=True,
-        print_values_position="bottom",
         show_x_labels=False,
-        value_formatter=lambda value: f"{value:,.0f}",
-        spacing=6,
     )
     # pygal draws from below.
     words = list(data.outcomes)[::-1]
-    chart.x_labels = words
+    chart.x_labels = [f"{word}: {data.outcomes[word]:,}" for word in words]
     chart.add("origins", [data.outcomes[word] for word in words])
     label = ", ".join(f"{count:,} {word}" for word, count in data.outcomes.items())
     return _drawn(chart, f"Bar chart. Origins: {label}.")
@@ -52,8 +50,8 @@ def spells(data: ReportData) -> Markup:
         chart.add(None, _bar(spell, lines[spell.origin], data))
     return _drawn(
         chart,
-        f"Time-line of the {len(shown)} longest times in which a robots.txt was unreachable, from "
-        f"{clock(data.figures.began)} to {clock(data.figures.ended)}. They are in the table below.",
+        f"Time-line of the {len(shown)} longest times in which a robots.txt was unreachable. "
+        "They are in the table below.",
     )
 
 
@@ -83,11 +81,6 @@ def held(data: ReportData) -> Markup:
     )
 
 
-def clock(seconds: float) -> str:
-    """Return a time (seconds since the epoch) as one of the day, UTC."""
-    return time.strftime("%H:%M:%S", time.gmtime(seconds))
-
-
 def _config(height: int) -> dict[str, Any]:
     # No styles and no scripts of pygal's: it takes the latter from a server on the Web.
     return {
@@ -103,11 +96,19 @@ def _config(height: int) -> dict[str, Any]:
 
 def _times(data: ReportData) -> dict[str, Any]:
     """An axis of time, in seconds since the beginning."""
+
+    def words(value: float) -> str:
+        if seconds < _SHORT:
+            return f"{value:.1f} s"
+        return time.strftime(
+            "%H:%M:%S" if seconds < _LONG else "%m-%d %H:%M", time.gmtime(began + value)
+        )
+
     began, seconds = data.figures.began, max(data.figures.ended - data.figures.began, 0.001)
     return {
         "xrange": (0, seconds),
         "x_labels": [seconds * tick / _TICKS for tick in range(_TICKS + 1)],
-        "x_value_formatter": lambda value: clock(began + value),
+        "x_value_formatter": words,
     }
 
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from scrapy_rep.report import charts
+from scrapy_rep.summary import OUTCOMES
 from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def render(data: ReportData) -> bytes:
     text: str = environment.get_template("page.html").render(
         data=data,
         charts=charts,
+        words=OUTCOMES,
         style=Markup(style),
         script=Markup(script),
         style_hash=_hash(style),
