@@ -7,7 +7,6 @@ requests, and shall cost nothing.
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
@@ -16,7 +15,6 @@ from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.ledger import Ledger
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
 from scrapy_rep.timeline import Timeline
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.agents import Agents
-    from scrapy_rep.cache import Known, RobotsCache
     from scrapy_rep.fetcher import Answer
+    from scrapy_rep.known import Known, KnownOrigins
     from scrapy_rep.protocol import Decision, Origin
     from scrapy_rep.settings import RepSettings
 
@@ -49,7 +47,7 @@ class Decisions:
         crawler: Crawler,
         settings: RepSettings,
         agents: Agents,
-        cache: RobotsCache,
+        known: KnownOrigins,
         clock: Callable[[], float],
     ) -> None:
         """:param clock: seconds since the epoch
@@ -59,12 +57,13 @@ class Decisions:
         self._crawler = crawler
         self._stats = crawler.stats
         self._settings = settings
-        self._agents = agents
-        self._cache = cache
+        self._known = known
         self._clock = clock
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
-        self._trail = Trail(crawler, settings.decisions) if settings.decisions else None
+        self._trail = None
+        if settings.decisions:
+            self._trail = Trail(crawler, settings.decisions, agents, clock)
         self.everything = self._trail is not None and settings.decisions_all
         """Whether a plain allow is to be told too."""
         self._report = None
@@ -88,15 +87,19 @@ class Decisions:
 
     # What the middleware tells
 
-    def answered(self, known: Known, answer: Answer) -> None:
-        """A robots.txt was asked for."""
+    def answered(self, known: Known, answer: Answer | None) -> None:
+        """A robots.txt was asked for, or (None) found in the storage."""
+        entry = known.entry
+        failed = entry.unreachable_since is not None
+        outcome = Outcome.UNREACHABLE if failed else entry.outcome
         self._ledger.answered(
             known.origin,
-            answer.outcome,
-            status=answer.status,
-            hops=answer.hops,
-            error=answer.reason if answer.outcome is Outcome.UNREACHABLE else None,
-            attempts=known.entry.attempts,
+            outcome,
+            asked=answer is not None,
+            status=answer.status if answer is not None else entry.status,
+            hops=answer.hops if answer is not None else entry.hops,
+            error=entry.error if failed else None,
+            attempts=entry.attempts,
             now=self._clock(),
         )
 
@@ -196,7 +199,7 @@ class Decisions:
         self._ledger.count(origin, "sitemaps")
 
     def _why_held(self, origin: Origin) -> str:
-        known = self._cache.get_any(origin)
+        known = self._known.get(origin)
         return (known.entry.error if known else None) or "no answer yet"
 
     # The log
@@ -230,42 +233,9 @@ class Decisions:
     def _log(self, level: int, message: str, **values: Any) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
-    # The audit trail
-
-    def _record(
-        self,
-        request: Request,
-        origin: Origin | None,
-        verdict: str,
-        *,
-        known: Known | None = None,
-        decision: Decision | None = None,
-        reason: str | None = None,
-    ) -> None:
-        if self._trail is None:
-            return
-        entry = known.entry if known is not None else None
-        rests_on = entry if entry is not None and entry.fetched_at is not None else None
-        if known is not None and known.standing is Standing.STALE and reason is None:
-            reason = f"an older copy goes on being applied; {known.entry.error}"
-        rule = decision.rule if decision is not None else None
-        self._trail.add(
-            {
-                "time": _iso(self._clock()),
-                "url": request.url,
-                "agent": ",".join(self._agents.chain_of(request)) or None,
-                "origin": str(origin) if origin is not None else None,
-                "verdict": verdict,
-                "rule": str(rule) if rule is not None else None,
-                "line": rule.line if rule is not None else None,
-                "group": decision.agent if decision is not None else None,
-                "sha256": rests_on.sha256 if rests_on is not None and rests_on.has_copy else None,
-                "fetched": _iso(rests_on.fetched_at or 0) if rests_on is not None else None,
-                "status": rests_on.status if rests_on is not None else None,
-                "reason": reason,
-                "dry_run": self.dry_run,
-            }
-        )
+    def _record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
+        if self._trail is not None:
+            self._trail.record(request, origin, verdict, dry_run=self.dry_run, **more)
 
     # The crawl's beginning and end
 
@@ -291,8 +261,3 @@ class Decisions:
         if self._trail is not None:
             await self._trail.close()
         self._ledger.close()
-
-
-def _iso(seconds: float) -> str:
-    time = datetime.fromtimestamp(seconds, timezone.utc)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

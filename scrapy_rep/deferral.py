@@ -24,11 +24,10 @@ from scrapy_rep.catch import Catcher
 from scrapy_rep.ending import Ending
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
-from scrapy_rep.lines import Line
+from scrapy_rep.lines import Line, log_recovered
 from scrapy_rep.protocol import Origin
 from scrapy_rep.release import Job, Releases
 from scrapy_rep.urls import origin_of
-from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -310,14 +309,7 @@ class Deferral:
             if self._settings.dry_run:
                 self._let_go(line)
         if self._total:
-            logger.info(
-                "Still held from an earlier run: %(requests)s of %(origins)s",
-                {
-                    "requests": counted(self._total, "request"),
-                    "origins": counted(len(self._lines), "origin"),
-                },
-                extra={"spider": self._crawler.spider},
-            )
+            log_recovered(self._total, len(self._lines), self._crawler.spider)
 
     def _spider_idle(self) -> None:
         if self._lines or self._releases:

@@ -45,8 +45,8 @@ CREATE INDEX open_spells ON spells (origin) WHERE ended IS NULL;
 
 _ANSWER = """
 INSERT INTO origins (origin, outcome, status, hops, asked, error)
-VALUES (:origin, :outcome, :status, :hops, 1, :error)
-ON CONFLICT DO UPDATE SET outcome = :outcome, status = :status, hops = :hops, asked = asked + 1,
+VALUES (:origin, :outcome, :status, :hops, :asked, :error)
+ON CONFLICT DO UPDATE SET outcome = :outcome, status = :status, hops = :hops, asked = asked + :asked,
     error = coalesce(:error, error)
 """
 _SPELL_GOES_ON = """
@@ -114,6 +114,7 @@ class Ledger:
         origin: Origin,
         outcome: Outcome,
         *,
+        asked: bool,
         status: int | None,
         hops: int,
         error: str | None,
@@ -122,12 +123,14 @@ class Ledger:
     ) -> None:
         """Write down what came of asking for a robots.txt.
 
+        :param asked: whether by us; else it was found in the storage
         :param attempts: failures in a row, 0 if this was none
         """
         self._answers.append(
             {
                 "origin": str(origin),
                 "outcome": outcome.value,
+                "asked": int(asked),
                 "status": status,
                 "hops": hops,
                 "error": clean(error) if error is not None else None,

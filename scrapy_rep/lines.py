@@ -90,3 +90,12 @@ class Line:
 
     def _log(self, message: str, **values: Any) -> None:
         logger.info(message, {"origin": self.origin, **values}, extra={"spider": self._spider})
+
+
+def log_recovered(requests: int, origins: int, spider: Spider | None) -> None:
+    """Tell how many *requests* of how many *origins* an earlier run has left."""
+    logger.info(
+        "Still held from an earlier run: %(requests)s of %(origins)s",
+        {"requests": counted(requests, "request"), "origins": counted(origins, "origin")},
+        extra={"spider": spider},
+    )

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import datetime, timezone
 from typing import IO, TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.feed import Feed
+from scrapy_rep.protocol.freshness import Standing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
+
+    from scrapy_rep.agents import Agents
+    from scrapy_rep.known import Known
+    from scrapy_rep.protocol import Decision, Origin
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +38,15 @@ _BYTES = 65536
 class Trail:
     """Writes one line a decision."""
 
-    def __init__(self, crawler: Crawler, uri: str) -> None:
-        """:raises SettingsError: if *uri* can't be written to"""
+    def __init__(
+        self, crawler: Crawler, uri: str, agents: Agents, clock: Callable[[], float]
+    ) -> None:
+        """:param clock: seconds since the epoch
+        :raises SettingsError: if *uri* can't be written to
+        """
         self._crawler = crawler
+        self._agents = agents
+        self._clock = clock
         self._feed = Feed(crawler, "REP_DECISIONS", uri, overwrite=False)
         self._file: IO[bytes] | None = None
         self._lines: list[bytes] = []
@@ -40,10 +55,48 @@ class Trail:
         self._broken = False
         crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
-    def add(self, record: dict[str, Any]) -> None:
-        """Write *record* within a second."""
+    def record(
+        self,
+        request: Request,
+        origin: Origin | None,
+        verdict: str,
+        *,
+        known: Known | None = None,
+        decision: Decision | None = None,
+        reason: str | None = None,
+        dry_run: bool,
+    ) -> None:
+        """Write a decision down. README.md says what the fields mean.
+
+        :param known: what it rests on
+        """
         if self._broken:
             return
+        entry = known.entry if known is not None else None
+        if entry is not None and entry.fetched_at is None:
+            entry = None  # there never was an answer
+        if reason is None and known is not None and known.standing is Standing.STALE:
+            reason = f"an older copy is applied; {known.entry.error}"
+        rule = decision.rule if decision is not None else None
+        self._add(
+            {
+                "time": _iso(self._clock()),
+                "url": request.url,
+                "agent": ",".join(self._agents.chain_of(request)) or None,
+                "origin": str(origin) if origin is not None else None,
+                "verdict": verdict,
+                "rule": str(rule) if rule is not None else None,
+                "line": rule.line if rule is not None else None,
+                "group": decision.agent if decision is not None else None,
+                "sha256": entry.sha256 if entry is not None else None,
+                "fetched": _iso(entry.fetched_at) if entry is not None else None,
+                "status": entry.status if entry is not None else None,
+                "reason": reason,
+                "dry_run": dry_run,
+            }
+        )
+
+    def _add(self, record: dict[str, Any]) -> None:
         line = json.dumps(record, ensure_ascii=False) + "\n"
         # Messages of errors may hold what is no character.
         self._lines.append(line.encode("utf-8", "backslashreplace"))
@@ -98,3 +151,11 @@ class Trail:
             {"uri": self._feed, "error": f"{type(error).__name__}: {error}"},
             extra={"spider": self._crawler.spider},
         )
+
+
+def _iso(seconds: float | None) -> str | None:
+    """Return seconds since the epoch as ISO 8601 has them, UTC, to the millisecond."""
+    if seconds is None:
+        return None
+    time = datetime.fromtimestamp(seconds, timezone.utc)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
