@@ -243,10 +243,10 @@ class Decisions:
         self._figures.began = self._clock()
         if self.dry_run:
             self._stats.set_value("rep/dry_run", True)
-            self._log(
-                logging.WARNING,
+            logger.warning(
                 "REP_DRY_RUN is on: what robots.txt says is found out and recorded, but nothing is "
                 "dropped or held.",
+                extra={"spider": self._crawler.spider},
             )
 
     async def _closed(self, reason: str) -> None:
