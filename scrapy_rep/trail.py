@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import IO, TYPE_CHECKING, Any
 
@@ -145,6 +147,9 @@ class Trail:
         """Give up, with a word to the user."""
         self._broken = True
         self._lines.clear()
+        if self._file is not None and self._file is not getattr(sys.stdout, "buffer", None):
+            with suppress(OSError):
+                self._file.close()
         logger.error(
             "REP_DECISIONS: decisions can't be written to %(uri)s, so no more of them are: "
             "%(error)s",

@@ -69,7 +69,7 @@ async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
 async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
     site = sites.add(robots=silence())
     wanted = urls(site, 20)
-    result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": NEVER})
+    result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 1.0})
     assert_all_fetched(result, wanted)
     assert result.stat("rep/deferred") == 20
     assert len(lines(result, "(no answer yet)")) == 1
