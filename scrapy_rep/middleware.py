@@ -6,6 +6,7 @@ spot, else it returns a coroutine that waits for the origin's robots.txt and dec
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,9 @@ class RepMiddleware:
         self._waiting = 0
         # 0 means no limit; so many that are silent are many all the same.
         self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
+        if settings.dry_run:
+            # Who can't be held waits where it is, or there would be nothing to decide by.
+            self._max_waiting = sys.maxsize
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:

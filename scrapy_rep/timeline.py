@@ -23,5 +23,7 @@ class Timeline:
             return
         self.points.append((now, value))
         if len(self.points) > _SAMPLES:
-            self._step *= 2
-            self.points = [*self.points[:-1:2], self.points[-1]]
+            points, self.points = self.points, []
+            self._step = 2 * (now - points[0][0]) / _SAMPLES
+            for point in points:
+                self.add(*point)
