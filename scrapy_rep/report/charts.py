@@ -121,7 +121,9 @@ def _bar(spell: Spell, line: int, data: ReportData) -> list[tuple[float, int]]:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+    name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+    # XML has no control characters at all.
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in name)
 
 
 def _drawn(chart: Any, label: str) -> Markup:

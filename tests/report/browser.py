@@ -75,13 +75,16 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requested(self) -> list[str]:
-        """URLs of everything that was asked for."""
-        urls = []
+        """URLs of everything that was asked for; not of what the page's policy kept back."""
+        urls, blocked = {}, set()
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
+            about = message["params"]
             if message["method"] == "Network.requestWillBeSent":
-                urls.append(message["params"]["request"]["url"])
-        return urls
+                urls[about["requestId"]] = about["request"]["url"]
+            elif about.get("blockedReason") == "csp":
+                blocked.add(about["requestId"])
+        return [url for key, url in urls.items() if key not in blocked]
 
     def close(self) -> None:
         self.driver.quit()
