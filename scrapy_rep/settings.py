@@ -91,11 +91,7 @@ def _optional_chain(value: Any) -> tuple[str, ...] | None:
 
 
 def _optional_uri(value: Any) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, (str, os.PathLike)):
-        raise ValueError
-    return str(value)
+    return None if value is None or value == "" else _path(value)
 
 
 TOKEN_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
