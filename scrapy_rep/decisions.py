@@ -256,8 +256,8 @@ class Decisions:
         log_summary(self._ledger, self._figures, self._crawler)
         if reason == "finished":  # else there may be start requests that nobody came to
             self._starts.warn(dry_run=self.dry_run)
-        if self._report is not None:
-            await self._report.write(self._ledger, self._figures, self._held, reason)
         if self._trail is not None:
             await self._trail.close()
+        if self._report is not None:
+            await self._report.write(self._ledger, self._figures, self._held, reason)
         self._ledger.close()

@@ -126,7 +126,7 @@ async def test_given_up_and_unreachable(sites: Sites, tmp_path: Path) -> None:
         ("http://:80/x", "unreachable"),
     ]
     assert "; the host is down" in found[1]["reason"]
-    assert "refused" in found[2]["reason"]
+    assert found[2]["reason"].startswith("DownloadConnectionRefusedError: ")
     assert found[3]["origin"] is None
     assert "no origin" in found[3]["reason"]
     assert_clean(result)
@@ -182,7 +182,8 @@ async def test_hostile_text(sites: Sites, tmp_path: Path) -> None:
     """It stays one line a decision, of well-formed JSON."""
     robots = b'User-agent: *\nDisallow: /\xff"\\\xe2\x80\xa8{}%s\nDisallow: /\xc3\xa4\n'
     site, path = sites.add(robots=robots), tmp_path / "d.jsonl"
-    bad = Request(site.url("/ä\ud800"), meta={"verbatim_url": True})
+    verbatim = hasattr(Request, "_url_is_verbatim")  # older Scrapy encodes every URL
+    bad = Request(site.url("/ä\ud800" if verbatim else "/ä"), meta={"verbatim_url": True})
     result = await crawl([bad, site.url("/%FF%22%5C%E2%80%A8{}%s")], {"REP_DECISIONS": str(path)})
     text = path.read_text("utf-8")
     assert len(text.split("\n")) == 1 + result.stat("robotstxt/forbidden") >= 2

@@ -32,13 +32,13 @@ class Report:
 
     def __init__(self, crawler: Crawler, uri: str) -> None:
         """:raises SettingsError: if *uri* can't be written to, or a library is missing"""
+        self._feed = Feed(crawler, "REP_REPORT", uri, overwrite=True)
         missing = [name for name in LIBRARIES if find_spec(name) is None]
         if missing:
             raise SettingsError(
                 f"REP_REPORT needs {' and '.join(missing)}: pip install 'scrapy-rep[report]'."
             )
         self._crawler = crawler
-        self._feed = Feed(crawler, "REP_REPORT", uri, overwrite=True)
 
     async def write(
         self, ledger: Ledger, figures: Figures, held: Timeline, finish_reason: str
