@@ -104,7 +104,7 @@ class Decisions:
         )
 
     def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
-        """*request* passes, as robots.txt says."""
+        """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""
         self._record(request, known.origin, "allowed", known=known, decision=decision)
 
     def passed(self, request: Request, known: Known) -> None:

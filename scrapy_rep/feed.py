@@ -24,6 +24,7 @@ from scrapy_rep.exceptions import SettingsError
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+_APPENDING = ("", "file", "ftp", "ftps")
 _PASSWORD = re.compile(r"(?<=:)[^:/@]*@")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
@@ -54,7 +55,8 @@ class Feed:
                 load_object(paths[scheme]),
                 crawler,
                 self._uri,
-                feed_options={"overwrite": overwrite} if scheme in ("", "file", "ftp") else None,
+                # Others can't choose, and warn.
+                feed_options={"overwrite": overwrite} if scheme in _APPENDING else None,
             )
         except NotConfigured as error:
             raise SettingsError(

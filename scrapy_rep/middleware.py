@@ -187,7 +187,7 @@ class RepMiddleware:
         if known.unreachable:
             return self._unreachable(request, known, direct)
         if known.robots is None:
-            if self._everything:
+            if self._everything or known.standing is Standing.UNRESTRICTED:
                 self._decisions.allowed(request, known)
             return None
         token, rules = known.robots.rules(self._agents.chain_of(request), self._obey_global)

@@ -36,6 +36,11 @@ logger = logging.getLogger(__name__)
 _SECONDS = 1.0
 _BYTES = 65536
 
+_REASONS = {
+    Standing.STALE: "an older copy is applied",
+    Standing.UNRESTRICTED: "unreachable for longer than REP_UNREACHABLE_LIMIT",
+}
+
 
 class Trail:
     """Writes one line a decision."""
@@ -77,8 +82,8 @@ class Trail:
         entry = known.entry if known is not None else None
         if entry is not None and entry.fetched_at is None:
             entry = None  # there never was an answer
-        if reason is None and known is not None and known.standing is Standing.STALE:
-            reason = f"an older copy is applied; {known.entry.error}"
+        if reason is None and known is not None and known.standing in _REASONS:
+            reason = f"{_REASONS[known.standing]}; {known.entry.error}"
         rule = decision.rule if decision is not None else None
         self._add(
             {

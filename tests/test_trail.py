@@ -155,6 +155,26 @@ async def test_by_an_older_copy(
     assert one["time"] == "2027-01-16T09:00:00.000Z"
 
 
+async def test_after_thirty_days(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An allow, but no plain one."""
+    clock = Clock().install(monkeypatch)
+    site, path = sites.add(robots=503), tmp_path / "d.jsonl"
+    steps = [site.url("/1"), 31 * 86400, site.url("/2")]
+    await crawl(StepSpider, {"REP_DECISIONS": str(path)}, steps=steps, clock=clock)
+    assert told(records(path), "url", "verdict", "reason", "sha256", "status") == [
+        (site.url("/1"), "unreachable", "HTTP status 503", None, None),
+        (
+            site.url("/2"),
+            "allowed",
+            "unreachable for longer than REP_UNREACHABLE_LIMIT; HTTP status 503",
+            None,
+            None,
+        ),
+    ]
+
+
 async def test_the_body_can_be_got_back(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

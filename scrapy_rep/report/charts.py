@@ -91,6 +91,7 @@ def _config(height: int) -> dict[str, Any]:
         "disable_xml_declaration": True,
         "show_legend": False,
         "margin": 12,
+        "margin_right": 28,
     }
 
 

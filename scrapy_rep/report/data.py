@@ -20,6 +20,8 @@ MAX_ORIGINS = 10_000
 MAX_RULES = 1_000
 MAX_SPELLS = 1_000
 
+_HAPPENS = {name: at for at, name in enumerate(("found", "fetched", "failed", "urls", "emitted"))}
+
 # Those that a reader may look for come first: whose requests were refused, then those in trouble.
 _ORIGINS = f"""
 SELECT origin, outcome, status, hops, asked, error, {", ".join(COUNTS)} FROM origins
@@ -136,8 +138,11 @@ def _sitemaps(stats: dict[str, object]) -> list[tuple[str, int]]:
     """What the stats say of sitemaps: ``rep/sitemaps/rejected/forbidden`` is "rejected,
     forbidden"."""
     prefix = "rep/sitemaps/"
-    return [
-        (name.removeprefix(prefix).replace("/", ", ").replace("_", " "), value)
-        for name, value in sorted(stats.items())
+    found = {
+        name.removeprefix(prefix): value
+        for name, value in stats.items()
         if name.startswith(prefix) and isinstance(value, int)
-    ]
+    }
+    # In the order in which things happen, then by name.
+    names = sorted(found, key=lambda name: (_HAPPENS.get(name, len(_HAPPENS)), name))
+    return [(name.replace("/", ", ").replace("_", " "), found[name]) for name in names]

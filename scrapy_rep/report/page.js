@@ -37,7 +37,6 @@ for (const button of document.querySelectorAll(".sortable thead button")) {
 for (const button of document.querySelectorAll("[data-more]")) {
   const table = document.getElementById(button.dataset.more);
   const all = button.textContent;
-  button.parentElement.hidden = table.tBodies[0].rows.length <= 200;
   button.addEventListener("click", () => {
     const short = table.classList.toggle("short");
     button.setAttribute("aria-expanded", String(!short));
@@ -56,7 +55,7 @@ for (const input of document.querySelectorAll("[data-filter]")) {
       if (!row.hidden) shown += 1;
     }
     // The first 200 are those of all rows, not of those found.
-    table.classList.toggle("short", words === "" && more.getAttribute("aria-expanded") === "false");
+    table.classList.toggle("short", words === "" && more?.getAttribute("aria-expanded") !== "true");
     status.textContent = `${shown} origins shown`;
   });
 }

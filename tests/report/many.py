@@ -50,7 +50,8 @@ def many(
     held.add(NOW + count, 0)
     stats = Stats(
         {"rep/cache/hit": 100 * count, "rep/deferred": count // 10, "rep/held/max": count // 10,
-         "rep/sitemaps/found": 12, "rep/sitemaps/rejected/of_another_host": 3}
+         "rep/sitemaps/urls": 900, "rep/sitemaps/found": 12,
+         "rep/sitemaps/rejected/of_another_host": 3}
     )  # fmt: skip
     crawler: Any = SimpleNamespace(stats=stats, spider=SimpleNamespace(name=f"many{origin}"))
     figures = Figures(began=NOW, ended=NOW + count + 60, forbidden=ledger.total("forbidden"))

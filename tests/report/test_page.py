@@ -233,3 +233,10 @@ def test_duration(seconds: float, words: str) -> None:
 def test_gather_is_used() -> None:
     """`many` makes data in the way that a crawl does."""
     assert many.__globals__["gather"] is gather
+
+
+def test_sitemaps() -> None:
+    """Whatever is counted of them, in the order in which it happens."""
+    assert many(1).sitemaps == [
+        ("found", 12), ("urls", 900), ("rejected, of another host", 3)
+    ]  # fmt: skip
