@@ -168,7 +168,7 @@ class Decisions:
     # What signals tell
 
     def _deferred(self, request: Request, origin: Origin) -> None:
-        self._change_held(request, 1)
+        self._change_held(1)
         self._is_held(request, origin)
 
     def _is_held(self, request: Request, origin: Origin) -> None:
@@ -176,19 +176,18 @@ class Decisions:
         self._record(request, origin, "held", reason=self._why_held(origin))
 
     def _released(self, request: Request, origin: Origin) -> None:
-        self._change_held(request, -1)
+        self._change_held(-1)
         self._ledger.count(origin, "released")
         self._record(request, origin, "released")
 
     def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
-        self._change_held(request, -1)
+        self._change_held(-1)
         error = RobotsUnreachable(origin, reason, attempts)
         self._starts.refused(request, error, dry_run=False)
         self._ledger.count(origin, "given_up")
         self._record(request, origin, "given_up", reason=reason)
 
-    def _change_held(self, request: Request, change: int) -> None:
-        self._starts.held(request, change)
+    def _change_held(self, change: int) -> None:
         if self._holding is None:  # it may be what an earlier run has left
             self._holding = self._stats.get_value("rep/held", 0) - change
         # The gauge goes down only when some have been released.

@@ -27,7 +27,6 @@ class Starts:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._refused = 0
-        self._held = 0
         self._first: tuple[str, str] | None = None
         self._dry: WeakSet[Request] = WeakSet()
         self._passed = False
@@ -43,11 +42,6 @@ class Starts:
             if dry_run:
                 self._dry.add(request)
 
-    def held(self, request: Request, change: int) -> None:
-        """*request* is held (1), or is so no longer (-1)."""
-        if request.meta.get(_META_KEY):
-            self._held += change
-
     def _got_through(self, request: Request, **_: Any) -> None:
         if not request.meta.get(_META_KEY) or request in self._dry:
             return
@@ -58,7 +52,7 @@ class Starts:
 
     def warn(self, *, dry_run: bool) -> None:
         """Tell the user if no start request got through."""
-        if self._passed or self._held > 0 or self._first is None:
+        if self._passed or self._first is None:
             return
         url, why = self._first
         logger.warning(
