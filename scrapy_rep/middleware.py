@@ -65,6 +65,8 @@ class RepMiddleware:
         self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
         self._known = KnownOrigins(settings.cache_max_origins)
+        self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
+        self._everything = self._decisions.everything
         self._cache = RobotsCache(
             settings,
             self._known,
@@ -73,8 +75,6 @@ class RepMiddleware:
             self._resolved,
             open_storage(crawler, settings, self.clock),
         )
-        self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
-        self._everything = self._decisions.everything
         self._flights = Flights(crawler, self._ask)
         self._deferral = Deferral(
             crawler, settings, self._engine, self._cache, self._known, self._flights, self.clock

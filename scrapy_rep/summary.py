@@ -105,16 +105,16 @@ def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
     unreachable = figures.dropped + figures.without_origin
     if unreachable:
         parts.append(f"{unreachable:,} dropped without an answer")
-    if held:
-        ends = [
-            f"{number:,} {words}"
-            for number, words in (
-                (ledger.total("released"), "released"),
-                (ledger.total("given_up"), "given up"),
-                (int(stats.get_value("rep/held", 0)), "kept for the next run"),
-            )
-            if number
-        ]
+    ends = [
+        f"{number:,} {words}"
+        for number, words in (
+            (ledger.total("released"), "released"),
+            (ledger.total("given_up"), "given up"),
+            (int(stats.get_value("rep/held", 0)), "kept for the next run"),
+        )
+        if number
+    ]
+    if held or ends:  # what an earlier run has held may end in this one
         parts.append(f"{held:,} held" + (f" ({', '.join(ends)})" if ends else ""))
     name = "Requests, had this been no dry run" if figures.dry_run else "Requests"
     return f"{name}: {', '.join(parts)}"
