@@ -12,7 +12,6 @@ import re
 from datetime import datetime, timezone
 from pathlib import PureWindowsPath
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 _APPENDING = ("", "file", "ftp", "ftps")
 _PASSWORD = re.compile(r"(?<=:)[^:/@]*@")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
@@ -42,7 +42,8 @@ class Feed:
         shown = _without_password(uri)
         paths = crawler.settings.getwithbase("FEED_STORAGES")
         schemes = sorted(scheme for scheme, path in paths.items() if path is not None and scheme)
-        scheme = urlsplit(self._uri).scheme
+        found = _SCHEME.match(self._uri)
+        scheme = found[1].lower() if found else ""
         if PureWindowsPath(self._uri).drive:
             scheme = "file"
         if paths.get(scheme) is None:

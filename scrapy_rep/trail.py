@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
 # Seconds and bytes after which lines are written.
 _SECONDS = 1.0
 _BYTES = 65536
@@ -104,7 +106,7 @@ class Trail:
         )
 
     def _add(self, record: dict[str, Any]) -> None:
-        line = json.dumps(record, ensure_ascii=False) + "\n"
+        line = _encode(record) + "\n"
         # Messages of errors may hold what is no character.
         self._lines.append(line.encode("utf-8", "backslashreplace"))
         self._bytes += len(line)

@@ -409,6 +409,7 @@ SCHEMES = "file, ftp, "  # and what else this Scrapy has
         ("%(nonsense)s.jsonl", "the spider has no attribute 'nonsense'"),
         ("ftp:", "can't be written"),
         ("ftp://host:port/x", "can't be written"),
+        ("ftp://[x", "can't be written"),
     ],
 )
 @pytest.mark.parametrize("setting", ["REP_DECISIONS", "REP_REPORT"])
