@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# So many figures are in memory before they go to the database.
-_PENDING = 500
+# So many figures are in memory before they go to the database: in a few milliseconds, while the
+# event loop waits.
+_PENDING = 100
 # Of an example of a blocked URL, which may be a megabyte.
 _URL_LENGTH = 2000
 
