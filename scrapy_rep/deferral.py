@@ -24,7 +24,7 @@ from scrapy_rep.catch import Catcher
 from scrapy_rep.ending import Ending
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
-from scrapy_rep.lines import Line
+from scrapy_rep.lines import Line, log_recovered
 from scrapy_rep.protocol import Origin
 from scrapy_rep.release import Job, Releases
 from scrapy_rep.urls import origin_of
@@ -120,7 +120,7 @@ class Deferral:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "%(count)d requests are held, as many as REP_DEFER_MAX_REQUESTS allows: further "
+                "As many requests are held as REP_DEFER_MAX_REQUESTS allows (%(count)d): further "
                 "ones for unreachable origins are dropped. Others are not reported.",
                 {"count": self._total},
                 extra={"spider": self._crawler.spider},
@@ -306,12 +306,10 @@ class Deferral:
             line.deadline = oldest + self._settings.defer_max_wait
             self._gauge(count)
             self._set_alarm(line)
+            if self._settings.dry_run:
+                self._let_go(line)
         if self._total:
-            logger.info(
-                "%(count)d requests of %(origins)d origins are still held from an earlier run",
-                {"count": self._total, "origins": len(self._lines)},
-                extra={"spider": self._crawler.spider},
-            )
+            log_recovered(self._total, len(self._lines), self._crawler.spider)
 
     def _spider_idle(self) -> None:
         if self._lines or self._releases:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.release import MARK
+from scrapy_rep.release import MARK, tell_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,9 +38,7 @@ class Ending:
         gauge: Callable[[int], None],
     ) -> None:
         """:param gauge: called with how many more are held, less than 0 if fewer"""
-        assert crawler.stats is not None
         self._crawler = crawler
-        self._stats = crawler.stats
         self._engine = engine
         self._releases = releases
         self._gauge = gauge
@@ -81,5 +79,5 @@ class Ending:
         """Call the errback of *held*."""
         held.request.dont_filter = held.dont_filter
         held.request.meta.pop(MARK, None)
-        self._stats.inc_value("rep/given_up")
+        tell_given_up(self._crawler, held.request, error)
         return self._engine.fail(held.request, error)

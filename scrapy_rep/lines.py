@@ -6,6 +6,8 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.words import counted
+
 if TYPE_CHECKING:
     from scrapy import Spider
 
@@ -71,20 +73,29 @@ class Line:
         if self.given_up:
             reason, attempts = self.why
             self._log(
-                "%(count)d requests of %(origin)s given up after %(seconds).1f s: %(reason)s "
-                "(robots.txt asked for %(attempts)d times)%(kept)s",
-                count=self.given_up,
+                "%(requests)s of %(origin)s given up after %(seconds).1f s: %(reason)s "
+                "(robots.txt asked for %(times)s)%(kept)s",
+                requests=counted(self.given_up, "request"),
                 seconds=seconds,
                 reason=reason,
-                attempts=attempts,
-                kept="; they are kept for the next run with this JOBDIR" if kept else "",
+                times=counted(attempts, "time"),
+                kept="; kept for the next run with this JOBDIR" if kept else "",
             )
         if self.released and self.announced:
             self._log(
-                "%(count)d requests of %(origin)s released after %(seconds).1f s",
-                count=self.released,
+                "%(requests)s of %(origin)s released after %(seconds).1f s",
+                requests=counted(self.released, "request"),
                 seconds=seconds,
             )
 
     def _log(self, message: str, **values: Any) -> None:
         logger.info(message, {"origin": self.origin, **values}, extra={"spider": self._spider})
+
+
+def log_recovered(requests: int, origins: int, spider: Spider | None) -> None:
+    """Tell how many *requests* of how many *origins* an earlier run has left."""
+    logger.info(
+        "Still held from an earlier run: %(requests)s of %(origins)s",
+        {"requests": counted(requests, "request"), "origins": counted(origins, "origin")},
+        extra={"spider": spider},
+    )

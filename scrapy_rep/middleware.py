@@ -6,7 +6,7 @@ spot, else it returns a coroutine that waits for the origin's robots.txt and dec
 
 from __future__ import annotations
 
-import logging
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy_rep.agents import Agents
 from scrapy_rep.announce import Announcer
 from scrapy_rep.cache import RobotsCache
+from scrapy_rep.decisions import Decisions
 from scrapy_rep.deferral import Deferral
 from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol import Origin
-
-logger = logging.getLogger(__name__)
 
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
@@ -66,6 +65,8 @@ class RepMiddleware:
         self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
         self._known = KnownOrigins(settings.cache_max_origins)
+        self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
+        self._everything = self._decisions.everything
         self._cache = RobotsCache(
             settings,
             self._known,
@@ -81,6 +82,9 @@ class RepMiddleware:
         self._waiting = 0
         # 0 means no limit; so many that are silent are many all the same.
         self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
+        if settings.dry_run:
+            # Who can't be held waits where it is, or there would be nothing to decide by.
+            self._max_waiting = sys.maxsize
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
@@ -101,7 +105,8 @@ class RepMiddleware:
         that does one of these.
 
         Each raises ``RobotsDisallowed`` if the robots.txt of the URL's origin forbids it, and
-        ``RobotsUnreachable`` if that can't be had and waiting is of no use.
+        ``RobotsUnreachable`` if that can't be had and waiting is of no use. With ``REP_DRY_RUN``
+        all of them pass.
         """
         if request.meta.get("dont_obey_robotstxt"):
             return None
@@ -122,7 +127,8 @@ class RepMiddleware:
         except ValueError as error:
             # Nothing can be fetched from there, and nothing says that it may.
             self._stats.inc_value("rep/invalid_url")
-            raise RobotsUnreachable(None, f"the URL has no origin: {error}") from None
+            self._drop(request, RobotsUnreachable(None, f"the URL has no origin: {error}"))
+            return None
         path = usual[2] if usual else path_in(request)
         known = self._cache.get(origin)
         if known is None:
@@ -162,15 +168,17 @@ class RepMiddleware:
                 finally:
                     self._waiting -= 1
             else:
-                return self._deferral.hand_over(request)
+                return self._hold(request, origin)
         except StillWaiting:
-            return self._deferral.hand_over(request)
+            return self._hold(request, origin)
         except CrawlEnding:
             if self._deferral.outlives and not direct:
-                return self._deferral.hand_over(request)
-            raise RobotsUnreachable(origin, "the crawl is ending") from None
+                return self._hold(request, origin)
+            self._drop(request, RobotsUnreachable(origin, "the crawl is ending"))
+            return None
         except CONFIGURATION_ERRORS as error:
-            raise RobotsUnreachable(origin, _text_of(error)) from error
+            self._drop(request, RobotsUnreachable(origin, _text_of(error)))
+            return None
         return self._judge(request, known, path, direct)
 
     def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
@@ -179,30 +187,49 @@ class RepMiddleware:
         if known.unreachable:
             return self._unreachable(request, known, direct)
         if known.robots is None:
+            if self._everything or known.standing is Standing.UNRESTRICTED:
+                self._decisions.allowed(request, known)
             return None
         token, rules = known.robots.rules(self._agents.chain_of(request), self._obey_global)
         found = rules.find(comparable(path))
         if allows(found):
+            if self._everything:
+                self._decisions.allowed(request, known, known.robots.decision(token, found))
             return None
-        error = RobotsDisallowed(known.origin, known.robots.decision(token, found))
         self._stats.inc_value("robotstxt/forbidden")
-        self._log(logging.DEBUG, "%(error)s: %(request)s", error=error, request=request)
-        raise error
+        decision = known.robots.decision(token, found)
+        self._drop(request, RobotsDisallowed(known.origin, decision), known)
+        return None
 
     def _unreachable(self, request: Request, known: Known, direct: bool) -> Request | None:
         """There is nothing to decide by: hold *request*, drop it, or let it pass."""
         if self._policy == "allow":
             self._stats.inc_value("rep/unreachable/allowed")
+            self._decisions.passed(request, known)
             return None
         entry = known.entry
         if not direct and self._deferral.worth_waiting(known):
             if not self._deferral.full:
-                return self._deferral.hand_over(request)
+                return self._hold(request, known.origin)
             self._deferral.warn_full()
-        error = RobotsUnreachable(known.origin, entry.error or "unreachable", entry.attempts)
         self._stats.inc_value("rep/unreachable/dropped")
-        self._log(logging.DEBUG, "Dropped, %(error)s: %(request)s", error=error, request=request)
-        raise error
+        reason = entry.error or "unreachable"
+        self._drop(request, RobotsUnreachable(known.origin, reason, entry.attempts), known)
+        return None
+
+    def _hold(self, request: Request, origin: Origin) -> Request | None:
+        self._decisions.handed_over(request, origin)
+        return None if self._decisions.dry_run else self._deferral.hand_over(request)
+
+    def _drop(
+        self,
+        request: Request,
+        error: RobotsDisallowed | RobotsUnreachable,
+        known: Known | None = None,
+    ) -> None:
+        self._decisions.dropped(request, error, known)
+        if not self._decisions.dry_run:
+            raise error from None
 
     async def _ask(self, flight: Flight) -> Known:
         try:
@@ -214,6 +241,7 @@ class RepMiddleware:
 
     async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
         """There is news of an origin: an answer, or (None) what the storage has."""
+        self._decisions.answered(known, answer)
         if answer is None:
             await self._announcer.recalled(known, request)
         else:
@@ -221,9 +249,6 @@ class RepMiddleware:
         if known.robots is not None and (answer is None or answer.outcome is Outcome.RULES):
             self._seeding.discovered(known.origin, known.entry.url, known.robots)
         self._deferral.resolved(known)
-
-    def _log(self, level: int, message: str, **values: Any) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
 def _text_of(error: Exception) -> str:

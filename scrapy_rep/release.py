@@ -50,6 +50,20 @@ _ROWS = 20
 LineT = TypeVar("LineT")
 
 
+def tell_given_up(crawler: Crawler, request: Request, error: RobotsUnreachable) -> None:
+    """Count and announce that *request*, which was held, is about to fail with *error*."""
+    assert crawler.stats is not None
+    crawler.stats.inc_value("rep/given_up")
+    crawler.signals.send_catch_log(
+        signals.request_given_up,
+        request=request,
+        origin=error.origin,
+        reason=error.reason,
+        attempts=error.attempts,
+        spider=crawler.spider,
+    )
+
+
 @dataclass(slots=True)
 class Job(Generic[LineT]):
     """Held requests of one origin that may go."""
@@ -186,9 +200,9 @@ class Releases(Generic[LineT]):
         request.dont_filter = mark["dont_filter"]
         self._outstanding.discard(request)
         if mark["given_up"]:
-            self._stats.inc_value("rep/given_up")
-            reason, attempts = mark["given_up"]
-            raise RobotsUnreachable(origin_of(request), reason, attempts)
+            error = RobotsUnreachable(origin_of(request), *mark["given_up"])
+            tell_given_up(self._crawler, request, error)
+            raise error
         row = mark["row"]
         self._before[request] = mark["waited"], row
         if row is not None:

@@ -90,6 +90,10 @@ def _optional_chain(value: Any) -> tuple[str, ...] | None:
     return None if value is None or value == "" else chain(value)
 
 
+def _optional_uri(value: Any) -> str | None:
+    return None if value is None or value == "" else _path(value)
+
+
 TOKEN_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
 
 
@@ -100,6 +104,7 @@ def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
 _SECONDS = "a number of seconds, 0 or more"
 _POSITIVE = "a number of seconds, more than 0"
 _FLAG = "True or False"
+_URI = "a path, or a URI that a feed storage can write to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,10 @@ class RepSettings:
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     soft_404: bool = _setting(True, _flag, _FLAG)
     sitemaps: bool = _setting(False, _flag, _FLAG)
+    decisions: str | None = _setting(None, _optional_uri, _URI)
+    decisions_all: bool = _setting(False, _flag, _FLAG)
+    dry_run: bool = _setting(False, _flag, _FLAG)
+    report: str | None = _setting(None, _optional_uri, _URI)
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:

@@ -27,3 +27,10 @@ request_released = object()
 
 Arguments: ``request``, ``origin``, ``spider``.
 """
+
+request_given_up = object()
+"""When a held request is dropped after all: its errback is about to get ``RobotsUnreachable``.
+
+Arguments: ``request``, ``origin``, ``reason`` (str), ``attempts`` (int, failures in a row),
+``spider``.
+"""

@@ -148,12 +148,13 @@ def origin_of(site: Site) -> str:
 
 
 def lines(result: CrawlResult, *words: str, level: str = "INFO") -> list[str]:
-    """Our lines of the log of that level with all of these words."""
+    """Our lines of the log of that level with all of these words, the summary at the end apart."""
     return [
         record.getMessage()
         for record in result.records
         if record.levelname == level
         and record.name.startswith("scrapy_rep")
+        and record.name != "scrapy_rep.summary"
         and all(word in record.getMessage() for word in words)
     ]
 

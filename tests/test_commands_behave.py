@@ -88,7 +88,7 @@ def test_fetch_from_an_unreachable_site(
     site = sites.add(robots=robots)
     result = fetch(tmp_path, site.url("/page"), **REACTORS[reactor])
     assert result.output == ""
-    assert f"1 requests of {site.url('')} given up" in result.log
+    assert f"1 request of {site.url('')} given up" in result.log
     assert site.count("/page") == 0
 
 

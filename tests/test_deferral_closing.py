@@ -175,7 +175,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path, way: str)
         assert response.request.dont_filter is True
         assert "_rep_held" not in response.meta
     assert result.stats["rep/held"] == 0
-    assert len(lines(result, "40 requests of 2 origins are still held")) == 1
+    assert len(lines(result, "Still held from an earlier run: 40 requests of 2 origins")) == 1
 
     result = await crawl(ItemSpider, {**SLOW, **settings}, requests=[])
     assert result.spider.responses == []

@@ -207,7 +207,8 @@ async def test_held_anew_after_the_first_were_given_up(sites: Sites) -> None:
     )
     assert list(result.responses) == [site.url("/page5")]
     assert len(result.failures) == 5
-    assert len(lines(result, f"equests of {origin_of(site)} ")) == 4
+    assert len(lines(result, f"equests of {origin_of(site)} ")) == 3
+    assert len(lines(result, f"1 request of {origin_of(site)} released")) == 1
     assert_clean(result)
 
 

@@ -80,6 +80,20 @@ def test_is_typed(setup_cfg: configparser.ConfigParser) -> None:
     assert "py.typed" in lines(setup_cfg["options.package_data"]["scrapy_rep"])
 
 
+def test_every_file_is_installed(setup_cfg: configparser.ConfigParser) -> None:
+    """What is no module has to be named."""
+    named = {
+        file
+        for package, patterns in setup_cfg["options.package_data"].items()
+        for pattern in patterns.split(",")
+        for file in ROOT.joinpath(*package.split(".")).glob(pattern.strip())
+    }
+    files = {
+        path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in str(path)
+    }
+    assert {path for path in files if path.suffix != ".py"} == named
+
+
 def test_every_folder_is_a_package() -> None:
     """`packages = find:` overlooks the others."""
     folders = {path.parent for path in PACKAGE.rglob("*.py")}

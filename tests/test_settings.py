@@ -40,9 +40,20 @@ DEFAULTS = {
     "REP_UNREACHABLE_LIMIT": 2592000.0,
     "REP_SOFT_404": True,
     "REP_SITEMAPS": False,
+    "REP_DECISIONS": None,
+    "REP_DECISIONS_ALL": False,
+    "REP_DRY_RUN": False,
+    "REP_REPORT": None,
 }
 
-FLAGS = ("REP_OBEY_GLOBAL_GROUP", "REP_SOFT_404", "REP_SITEMAPS")
+FLAGS = (
+    "REP_OBEY_GLOBAL_GROUP",
+    "REP_SOFT_404",
+    "REP_SITEMAPS",
+    "REP_DECISIONS_ALL",
+    "REP_DRY_RUN",
+)
+URIS = ("REP_DECISIONS", "REP_REPORT")
 POSITIVE = (
     "REP_RETRY_DELAY",
     "REP_RETRY_MAX_DELAY",
@@ -100,6 +111,9 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_CACHE_REDIS_PREFIX", value, "text"
     for name in ("REP_CACHE_STORAGE", "REP_CACHE_PATH", "REP_CACHE_REDIS_PREFIX"):
         yield name, "", ""
+    for name in URIS:
+        for value in (5, True, [], {}, b"text", ["a"]):
+            yield name, value, "a path, or a URI that a feed storage can write to"
     for value in ("Drop", "deferred", "", True, ["drop"], {}):
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
     for value in (
@@ -160,6 +174,9 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         ("REP_CACHE_PATH", Path("a", "b"), str(Path("a", "b"))),
         ("REP_CACHE_REDIS_URL", "", None),
         ("REP_CACHE_REDIS_URL", "redis://localhost", "redis://localhost"),
+        *[(name, "", None) for name in URIS],
+        *[(name, "s3://bucket/a", "s3://bucket/a") for name in URIS],
+        *[(name, Path("a", "b"), str(Path("a", "b"))) for name in URIS],
         ("REP_USER_AGENT", "FooBot", ("FooBot",)),
         ("REP_USER_AGENT", "FooBot-Images, foo_bot", ("FooBot-Images", "foo_bot")),
         ("REP_USER_AGENT", "", None),

@@ -1,0 +1,262 @@
+"""What was decided is told: to the log, to the audit trail, to the figures for the end.
+
+A plain allow comes by here only if ``REP_DECISIONS_ALL`` asks for it: it is what happens to most
+requests, and shall cost nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals as scrapy_signals
+
+from scrapy_rep import signals
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.ledger import Ledger
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.starts import Starts
+from scrapy_rep.summary import Figures, log_summary
+from scrapy_rep.timeline import Timeline
+from scrapy_rep.trail import Trail
+from scrapy_rep.words import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.agents import Agents
+    from scrapy_rep.fetcher import Answer
+    from scrapy_rep.known import Known, KnownOrigins
+    from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.settings import RepSettings
+
+logger = logging.getLogger(__name__)
+
+# The first refusal of an origin is logged at INFO level. So many origins are remembered.
+_REMEMBERED = 100_000
+
+
+class Decisions:
+    """Is told of each decision that was not a plain allow."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        agents: Agents,
+        known: KnownOrigins,
+        clock: Callable[[], float],
+    ) -> None:
+        """:param clock: seconds since the epoch
+        :raises SettingsError: if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written
+        """
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        self._settings = settings
+        self._known = known
+        self._clock = clock
+        self.dry_run = settings.dry_run
+        """Whether nothing is dropped or held."""
+        self._trail = None
+        if settings.decisions:
+            self._trail = Trail(crawler, settings.decisions, agents, clock)
+        self.everything = self._trail is not None and settings.decisions_all
+        """Whether a plain allow is to be told too."""
+        self._report = None
+        if settings.report:
+            from scrapy_rep.report import Report  # its libraries are an extra
+
+            self._report = Report(crawler, settings.report)
+        self._ledger = Ledger()
+        self._figures = Figures(dry_run=self.dry_run)
+        self._starts = Starts(crawler)
+        self._held = Timeline()
+        self._holding: int | None = None
+        self._told: set[int] = set()
+        connect = crawler.signals.connect
+        connect(self._opened, scrapy_signals.spider_opened)
+        connect(self._closed, scrapy_signals.spider_closed)
+        connect(self._deferred, signals.request_deferred)
+        connect(self._released, signals.request_released)
+        connect(self._given_up, signals.request_given_up)
+        connect(self._sitemap, signals.sitemap_discovered)
+
+    # What the middleware tells
+
+    def answered(self, known: Known, answer: Answer | None) -> None:
+        """A robots.txt was asked for, or (None) found in the storage."""
+        entry = known.entry
+        failed = entry.unreachable_since is not None
+        outcome = Outcome.UNREACHABLE if failed else entry.outcome
+        self._ledger.answered(
+            known.origin,
+            outcome,
+            asked=answer is not None,
+            status=answer.status if answer is not None else entry.status,
+            hops=answer.hops if answer is not None else entry.hops,
+            error=entry.error if failed else None,
+            attempts=entry.attempts,
+            now=self._clock(),
+        )
+
+    def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
+        """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""
+        self._record(request, known.origin, "allowed", known=known, decision=decision)
+
+    def passed(self, request: Request, known: Known) -> None:
+        """*request* passes though nothing is known: ``REP_UNREACHABLE`` is "allow"."""
+        self._figures.passed += 1
+        self._ledger.count(known.origin, "passed")
+        reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
+        self._record(request, known.origin, "allowed", known=known, reason=reason)
+
+    def dropped(
+        self,
+        request: Request,
+        error: RobotsDisallowed | RobotsUnreachable,
+        known: Known | None = None,
+    ) -> None:
+        """*request* is about to fail with *error*."""
+        self._starts.refused(request, error, dry_run=self.dry_run)
+        if isinstance(error, RobotsDisallowed):
+            self._figures.forbidden += 1
+            self._ledger.forbidden(error, request.url)
+            self._tell_forbidden(request, error)
+            self._record(request, error.origin, "disallowed", known=known, decision=error.decision)
+            return
+        if error.origin is None:
+            self._figures.without_origin += 1
+        else:
+            self._figures.dropped += 1
+            self._ledger.count(error.origin, "dropped")
+            if self._is_first(error.origin):
+                self._log(
+                    logging.INFO,
+                    "Requests of %(origin)s %(are)s dropped: %(error)s",
+                    origin=error.origin,
+                    are="would be" if self.dry_run else "are",
+                    error=error,
+                )
+        self._log(
+            logging.DEBUG,
+            "%(dropped)s, %(error)s: %(request)s",
+            dropped="Dry run, not dropped" if self.dry_run else "Dropped",
+            error=error,
+            request=request,
+        )
+        self._record(request, error.origin, "unreachable", known=known, reason=error.reason)
+
+    def handed_over(self, request: Request, origin: Origin) -> None:
+        """*request* is about to be held; in a dry run it passes."""
+        self._figures.handed_over += 1
+        if not self.dry_run:
+            return  # word comes when it is
+        self._stats.inc_value("rep/deferred")
+        if self._is_first(origin):
+            self._log(
+                logging.INFO,
+                "Requests of %(origin)s would be held until its robots.txt can be had (%(why)s)",
+                origin=origin,
+                why=self._why_held(origin),
+            )
+        self._is_held(request, origin)
+
+    # What signals tell
+
+    def _deferred(self, request: Request, origin: Origin) -> None:
+        self._change_held(1)
+        self._is_held(request, origin)
+
+    def _is_held(self, request: Request, origin: Origin) -> None:
+        self._ledger.count(origin, "held")
+        self._record(request, origin, "held", reason=self._why_held(origin))
+
+    def _released(self, request: Request, origin: Origin) -> None:
+        self._change_held(-1)
+        self._ledger.count(origin, "released")
+        self._record(request, origin, "released")
+
+    def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
+        self._change_held(-1)
+        error = RobotsUnreachable(origin, reason, attempts)
+        self._starts.refused(request, error, dry_run=False)
+        self._ledger.count(origin, "given_up")
+        self._record(request, origin, "given_up", reason=reason)
+
+    def _change_held(self, change: int) -> None:
+        if self._holding is None:  # it may be what an earlier run has left
+            self._holding = self._stats.get_value("rep/held", 0) - change
+        # The gauge goes down only when some have been released.
+        self._holding += change
+        self._held.add(self._clock(), self._holding)
+
+    def _sitemap(self, origin: Origin) -> None:
+        self._ledger.count(origin, "sitemaps")
+
+    def _why_held(self, origin: Origin) -> str:
+        known = self._known.get(origin)
+        return (known.entry.error if known else None) or "no answer yet"
+
+    # The log
+
+    def _is_first(self, origin: Origin) -> bool:
+        """Whether no request of *origin* was refused before."""
+        key = hash(origin)
+        if key in self._told:
+            return False
+        if len(self._told) >= _REMEMBERED:
+            self._told.clear()
+        self._told.add(key)
+        return True
+
+    def _tell_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
+        decision = error.decision
+        if self._is_first(error.origin) and decision.rule is not None:
+            self._log(
+                logging.INFO,
+                "robots.txt of %(origin)s forbids %(url)s (line %(line)d: %(rule)s, group "
+                "%(group)s); more of this origin at DEBUG level",
+                origin=error.origin,
+                url=clean(request.url),
+                line=decision.rule.line,
+                rule=decision.rule,
+                group=decision.agent,
+            )
+        prefix = "Dry run, not dropped: " if self.dry_run else ""
+        self._log(logging.DEBUG, f"{prefix}%(error)s: %(request)s", error=error, request=request)
+
+    def _log(self, level: int, message: str, **values: Any) -> None:
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+    def _record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
+        if self._trail is not None:
+            self._trail.record(request, origin, verdict, dry_run=self.dry_run, **more)
+
+    # The crawl's beginning and end
+
+    def _opened(self) -> None:
+        self._figures.began = self._clock()
+        if self.dry_run:
+            self._stats.set_value("rep/dry_run", True)
+            logger.warning(
+                "REP_DRY_RUN is on: what robots.txt says is found out and recorded, but nothing is "
+                "dropped or held.",
+                extra={"spider": self._crawler.spider},
+            )
+
+    async def _closed(self, reason: str) -> None:
+        self._figures.ended = self._clock()
+        self._held.add(self._figures.ended, self._stats.get_value("rep/held", 0))
+        self._ledger.flush()
+        log_summary(self._ledger, self._figures, self._crawler)
+        if reason == "finished":  # else there may be start requests that nobody came to
+            self._starts.warn(dry_run=self.dry_run)
+        if self._trail is not None:
+            await self._trail.close()
+        if self._report is not None:
+            await self._report.write(self._ledger, self._figures, self._held, reason)
+        self._ledger.close()

@@ -1,0 +1,120 @@
+"""What a crawl's robots.txt files came to, in some lines of the log at the end."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scrapy_rep.words import counted
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
+
+    from scrapy_rep.ledger import Ledger
+
+logger = logging.getLogger(__name__)
+
+_TOP = 5
+_RULE_LENGTH = 200
+
+OUTCOMES = {
+    "rules": "with rules",
+    "missing": "without restrictions",
+    "unreachable": "unreachable",
+    None: "without an answer",
+}
+"""What became of an origin's robots.txt, in words."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What is counted of requests, beyond the stats."""
+
+    dry_run: bool = False
+    began: float = 0.0
+    ended: float = 0.0
+    """Seconds since the epoch."""
+    forbidden: int = 0
+    """Forbidden by a rule."""
+    dropped: int = 0
+    """Dropped at once, because their robots.txt can't be had."""
+    without_origin: int = 0
+    """Dropped because their URL has no origin."""
+    passed: int = 0
+    """Let pass because ``REP_UNREACHABLE`` is "allow"."""
+    handed_over: int = 0
+    """Not decided by now."""
+
+    def allowed(self, stats: StatsCollector) -> int:
+        """How many requests passed because robots.txt allows them.
+
+        Nothing counts these one by one: they are what is left of all that were looked at.
+        """
+        asked = sum(stats.get_value(f"rep/cache/{what}", 0) for what in _LOOKED_AT)
+        refused = self.forbidden + self.dropped + self.passed + self.handed_over
+        return max(0, int(asked) - refused)
+
+
+_LOOKED_AT = ("hit", "stale", "miss", "refresh")
+
+
+def log_summary(ledger: Ledger, figures: Figures, crawler: Crawler) -> None:
+    """Log it, unless nothing came by."""
+    assert crawler.stats is not None
+    try:
+        text = _summary(ledger, figures, crawler.stats)
+    except sqlite3.Error as error:
+        text = f"No summary of robots.txt: {error}"
+    if text:
+        logger.info("%(summary)s", {"summary": text}, extra={"spider": crawler.spider})
+
+
+def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
+    outcomes = ledger.outcomes()
+    if not outcomes and not figures.without_origin:
+        return ""
+    parts = [f"{outcomes[key]:,} {words}" for key, words in OUTCOMES.items() if outcomes.get(key)]
+    lines = [
+        f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
+        _requests(ledger, figures, stats),
+    ]
+    top = ledger.top_rules(_TOP)
+    if top:
+        lines.append("Lines that decided most often:" if len(top) > 1 else "The line that decided:")
+        width = len(f"{top[0].times:,}")
+        for one in top:
+            rule = one.rule if len(one.rule) <= _RULE_LENGTH else one.rule[:_RULE_LENGTH] + "…"
+            lines.append(
+                f"  {one.times:>{width},} × {one.origin}, line {one.line}: {rule} "
+                f"(group {one.token})"
+            )
+    if ledger.broken:
+        lines.append("(The figures of origins and lines are too low, see the warning above.)")
+    return "\n".join(lines)
+
+
+def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
+    held = int(stats.get_value("rep/deferred", 0))
+    parts = [f"{figures.allowed(stats):,} allowed"]
+    if figures.passed:
+        parts.append(f"{figures.passed:,} let pass though their robots.txt is unreachable")
+    parts.append(f"{figures.forbidden:,} forbidden")
+    unreachable = figures.dropped + figures.without_origin
+    if unreachable:
+        parts.append(f"{unreachable:,} dropped without an answer")
+    ends = [
+        f"{number:,} {words}"
+        for number, words in (
+            (ledger.total("released"), "released"),
+            (ledger.total("given_up"), "given up"),
+            (int(stats.get_value("rep/held", 0)), "kept for the next run"),
+        )
+        if number
+    ]
+    if held or ends:  # what an earlier run has held may end in this one
+        parts.append(f"{held:,} held" + (f" ({', '.join(ends)})" if ends else ""))
+    name = "Requests, had this been no dry run" if figures.dry_run else "Requests"
+    return f"{name}: {', '.join(parts)}"

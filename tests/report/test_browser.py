@@ -1,0 +1,277 @@
+"""The report as somebody sees it: in a real browser, headless Chromium."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+from scrapy_rep.report.page import render
+from tests.held import origin_of
+from tests.process import ONCE
+from tests.report.browser import Browser, needs_chromium
+from tests.report.many import many
+from tests.report.town import ReportTown
+from tests.servers import Sites
+
+# The page is the same on every reactor.
+pytestmark = [needs_chromium, ONCE]
+
+
+@pytest.fixture(scope="module")
+def the_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    one = Browser(tmp_path_factory.mktemp("profile"))
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def browser(the_browser: Browser) -> Browser:
+    """With nothing of the last test in its logs."""
+    the_browser.driver.get("about:blank")
+    the_browser.prefer("light")
+    the_browser.complaints()
+    the_browser.requested()
+    return the_browser
+
+
+@pytest.fixture(scope="module")
+def page_of_many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of 2,500 origins, 250 of them with spells."""
+    path = tmp_path_factory.mktemp("many") / "robots.html"
+    path.write_bytes(render(many(2_500)))
+    return path
+
+
+async def test_what_a_crawl_was(sites: Sites, tmp_path: Path, browser: Browser) -> None:
+    town, path = ReportTown(sites), tmp_path / "robots.html"
+    result = await town.crawl(path)
+    browser.open(path)
+    assert browser.driver.title == "robots.txt in the crawl of list"
+    assert browser.text("#allowed") == "45"
+    assert browser.text("#forbidden") == "34"
+    assert browser.text("#held") == str(result.stats["rep/deferred"])
+    assert browser.text("section[aria-labelledby=outcomes] tbody").split("\n") == [
+        "with rules 3", "without restrictions 1", "unreachable 1"
+    ]  # fmt: skip
+    assert browser.column("#rules-table", 0) == ["12", "10", "9", "3"]
+    assert browser.column("#rules-table", 1)[0] == origin_of(town.rules)
+    # Three bars whose lengths are as 3 to 1 to 1.
+    widths = browser.run(
+        "[...document.querySelectorAll('.bar .rect')].map((r) => r.getBoundingClientRect().width)"
+    )
+    assert sorted(round(max(widths) / width) for width in widths) == [1, 3, 3]
+    # A bar for each spell, and an area that is filled.
+    assert browser.run("document.querySelectorAll('svg .series .nofill').length") == 2
+    area = "getComputedStyle(document.querySelector('svg .series .line:not(.nofill)'))"
+    assert browser.run(f"{area}.fill") not in ("none", "rgb(0, 0, 0)")
+    assert browser.complaints() == []
+    assert browser.requested() == [path.as_uri()]
+
+
+def test_sorting(page_of_many: Path, browser: Browser) -> None:
+    """By a click and from the keyboard; of rows on display and of others."""
+    browser.open(page_of_many)
+    head = browser.one("#rules-table thead th:nth-child(3) button")
+    table = "#rules-table"
+
+    def shown() -> list[int]:
+        return [int(cell) for cell in browser.column(table, 2)]
+
+    def sort() -> Any:
+        return browser.run("arguments[0].parentElement.getAttribute('aria-sort')", head)
+
+    assert sort() is None
+    assert shown() != sorted(shown())
+    head.click()
+    assert sort() == "descending"
+    assert shown() == sorted(shown(), reverse=True)
+    browser.run("arguments[0].focus()", head)
+    for key, order in ((Keys.ENTER, "ascending"), (Keys.SPACE, "descending")):
+        ActionChains(browser.driver).send_keys(key).perform()
+        assert sort() == order
+        assert shown() == sorted(shown(), reverse=order == "descending")
+    heads = "[...document.querySelectorAll('#rules-table [aria-sort]')].length"
+    assert browser.run(heads) == 1
+    assert "sorted by line, descending" in browser.run(
+        "document.getElementById('status').innerText"
+    )
+
+
+def test_words_are_sorted_as_words(page_of_many: Path, browser: Browser) -> None:
+    """Numbers within them as numbers, times by their length."""
+    browser.open(page_of_many)
+    browser.one("#origins-table thead th:nth-child(1) button").click()
+    assert browser.column("#origins-table", 0)[:3] == [
+        "http://site0.example", "http://site1.example", "http://site2.example"
+    ]  # fmt: skip
+    browser.one("#spells-table thead th:nth-child(4) button").click()
+    lengths = browser.run(
+        "[...document.querySelector('#spells-table').tBodies[0].rows]"
+        ".map((row) => parseFloat(row.cells[3].dataset.v))"
+    )
+    assert lengths == sorted(lengths)
+    assert len(lengths) == 250
+    assert len(browser.column("#spells-table", 0)) == 200
+
+
+def test_all_by_tab_alone(page_of_many: Path, browser: Browser) -> None:
+    """Every control can be reached from the keyboard, and it is seen where one is."""
+    browser.open(page_of_many)
+    reached: set[str] = set()
+    count = browser.run("document.querySelectorAll('button, input').length")
+    for _ in range(count + 10):
+        ActionChains(browser.driver).send_keys(Keys.TAB).perform()
+        active = browser.driver.switch_to.active_element
+        if active.tag_name in ("button", "input"):
+            reached.add(active.id)
+            assert active.value_of_css_property("outline-style") != "none"
+    assert len(reached) == count
+
+
+def test_ten_thousand_origins(tmp_path: Path, browser: Browser) -> None:
+    """On display in a moment, the first 200 first; all of them on request."""
+    path = tmp_path / "robots.html"
+    path.write_bytes(render(many(10_000)))
+    began = time.monotonic()
+    browser.open(path)
+    assert len(browser.column("#origins-table", 0)) == 200
+    browser.one("[data-more=origins-table]").click()
+    assert len(browser.column("#origins-table", 0)) == 10_000
+    browser.one("#origins-table thead th:nth-child(5) button").click()
+    # Seconds are not asserted; a page that does not come up in this time is broken.
+    assert time.monotonic() - began < 60
+    forbidden = [int(cell) for cell in browser.column("#origins-table", 4)]
+    assert forbidden == sorted(forbidden, reverse=True)
+    browser.one("[data-more=origins-table]").click()
+    assert len(browser.column("#origins-table", 0)) == 200
+    assert path.stat().st_size < 6_000_000
+    assert browser.complaints() == []
+
+
+def test_filter(page_of_many: Path, browser: Browser) -> None:
+    browser.open(page_of_many)
+    field = browser.one("input[type=search]")
+    field.send_keys("SITE99")
+    found = browser.column("#origins-table", 0)
+    assert set(found) == {
+        "http://site99.example",
+        *(f"http://site99{n}.example" for n in range(10)),
+    }
+    field.clear()
+    field.send_keys("x", Keys.BACKSPACE)
+    assert len(browser.column("#origins-table", 0)) == 200
+
+
+def luminance(colour: str) -> float:
+    """Of "rgb(r, g, b)", as WCAG 2 defines it."""
+    parts = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+COLOURS = """(() => {
+    const solid = (e) => {
+        for (; e; e = e.parentElement) {
+            const colour = getComputedStyle(e).backgroundColor;
+            if (!colour.startsWith("rgba(0, 0, 0, 0")) return colour;
+        }
+        return getComputedStyle(document.documentElement).backgroundColor;
+    };
+    const found = {};
+    for (const e of document.querySelectorAll("body *")) {
+        const svg = e.closest("svg");
+        if (e.tagName === "SCRIPT" || !e.getClientRects().length) continue;
+        const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+        const style = getComputedStyle(e);
+        const key = (kind) => `${kind} ${e.tagName} ${e.getAttribute("class") ?? ""}`;
+        if (text) found[key("text")] = [svg ? style.fill : style.color, solid(e)];
+        if (svg && e.matches(".bar .rect")) found[key("graphic")] = [style.fill, solid(svg)];
+        if (svg && e.matches(".series .line")) found[key("graphic")] = [style.stroke, solid(svg)];
+    }
+    return found;
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_contrast(sites: Sites, tmp_path: Path, browser: Browser, scheme: str) -> None:
+    """WCAG 2, AA: 4.5 to 1 for text, 3 to 1 for what is drawn."""
+    path = tmp_path / "robots.html"
+    await ReportTown(sites).crawl(path, REP_DRY_RUN=scheme == "dark")
+    browser.prefer(scheme)
+    browser.open(path)
+    background = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert (luminance(background) < 0.2) == (scheme == "dark")
+    found = browser.run(COLOURS)
+    assert {"text H1 ", "text CAPTION ", "text text "} <= {*found}
+    assert any(key.startswith("graphic") for key in found)
+    for what, (ink, paper) in found.items():
+        assert contrast(ink, paper) >= (4.5 if what.startswith("text") else 3), (what, ink, paper)
+
+
+def test_on_a_phone(page_of_many: Path, browser: Browser) -> None:
+    """Tables scroll within themselves; the page does not."""
+    browser.driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True},
+    )
+    try:
+        browser.open(page_of_many)
+        assert browser.run("document.documentElement.scrollWidth") <= 360
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_in_print(tmp_path: Path, browser: Browser) -> None:
+    """Light, whatever the screen is, and without what only a screen can do."""
+    path = tmp_path / "robots.html"
+    path.write_bytes(render(many(30)))
+    browser.prefer("dark")
+    browser.open(path)
+    media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    try:
+        assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+        assert luminance(browser.run("getComputedStyle(document.body).backgroundColor")) == 1
+        assert browser.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert base64.b64decode(browser.pdf()).startswith(b"%PDF-")
+
+
+HOSTILE = "</script></style><script>document.title='gone'</script><img src=//x onerror=alert(1)>"
+
+
+def test_hostile_text(tmp_path: Path, browser: Browser) -> None:
+    path = tmp_path / "robots.html"
+    path.write_bytes(render(many(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)))
+    browser.open(path)
+    assert browser.driver.title != "gone"
+    assert HOSTILE in browser.text("#rules-table tbody")
+    assert browser.run("document.images.length") == 0
+    assert browser.complaints() == []
+    assert browser.requested() == [path.as_uri()]
+
+
+def test_the_policy_holds(tmp_path: Path, browser: Browser) -> None:
+    """Even if something got through, it could load and run nothing. (So the tests above see it.)"""
+    path = tmp_path / "robots.html"
+    evil = b"<script>document.title='gone'</script><img src='http://127.0.0.1:9/x'></body>"
+    path.write_bytes(render(many(3)).replace(b"</body>", evil))
+    browser.open(path)
+    assert browser.driver.title != "gone"
+    assert len(browser.complaints()) == 2
+    assert browser.requested() == [path.as_uri()]

@@ -1,0 +1,121 @@
+"""`scrapy crawl` in a project, with everything on that tells of decisions: as users have it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.behaviours import in_turn
+from tests.process import ONCE, PATIENCE, REACTORS, command, environment, on_every_reactor
+from tests.servers import Sites
+
+pytestmark = ONCE
+
+RULES = "User-agent: *\nDisallow: /private\n"
+
+SPIDER = """
+import scrapy
+
+class ShopSpider(scrapy.Spider):
+    name = "shop"
+
+    def __init__(self, start, **kwargs):
+        super().__init__(**kwargs)
+        self.start_urls = start.split(",")
+
+    def parse(self, response):
+        self.logger.info("Fetched %s", response.url)
+"""
+
+SETTINGS = """
+BOT_NAME = "shop"
+SPIDER_MODULES = ["shop.spiders"]
+ADDONS = {"scrapy_rep.Addon": 300}
+USER_AGENT = "ShopBot/1.0"
+REP_DEFER_GRACE = 0.1
+REP_RETRY_DELAY = 0.1
+REP_RETRY_MAX_DELAY = 0.2
+TELNETCONSOLE_ENABLED = False
+REMOTE_CONTROL_ENABLED = False
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "shop" / "spiders").mkdir(parents=True)
+    (folder / "scrapy.cfg").write_text("[settings]\ndefault = shop.settings\n")
+    for module in ("shop", "shop/spiders"):
+        (folder / module / "__init__.py").write_text("")
+    (folder / "shop" / "settings.py").write_text(SETTINGS)
+    (folder / "shop" / "spiders" / "shop.py").write_text(SPIDER)
+    return folder
+
+
+def crawl(project: Path, urls: list[str], **settings: Any) -> str:
+    """Run it to its end. Returns the log."""
+    done = subprocess.run(
+        command("crawl", "shop", "-a", f"start={','.join(urls)}", settings=settings),
+        cwd=project,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert " ERROR: " not in done.stderr, done.stderr
+    return done.stderr
+
+
+@on_every_reactor
+def test_everything_on(sites: Sites, project: Path, reactor: str) -> None:
+    site, away = sites.add(robots=RULES), sites.add(robots=in_turn(503, 503, RULES))
+    urls = [site.url("/private/1"), site.url("/page"), away.url("/page"), away.url("/private")]
+    log = crawl(
+        project,
+        urls,
+        REP_DECISIONS="%(name)s.jsonl",
+        REP_REPORT="robots.html",
+        **REACTORS[reactor],
+    )
+    assert log.count("] INFO: Fetched ") == 2
+    assert "robots.txt of 2 origins: 2 with rules" in log
+    assert "\nRequests: 2 allowed, 2 forbidden, 2 held (2 released)\n" in log
+    records = [json.loads(line) for line in (project / "shop.jsonl").read_text().splitlines()]
+    assert sorted(one["verdict"] for one in records) == [
+        "disallowed", "disallowed", "held", "held", "released", "released"
+    ]  # fmt: skip
+    assert {one["agent"] for one in records} == {"ShopBot"}
+    page = (project / "robots.html").read_text("utf-8")
+    assert "robots.txt in the crawl of <bdi>shop</bdi>" in page
+    assert site.count("/private/1") == away.count("/private") == 0
+
+
+def test_dry_run(sites: Sites, project: Path) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow: /\n")
+    log = crawl(project, [site.url("/1"), site.url("/2")], REP_DRY_RUN=True)
+    assert log.count("] INFO: Fetched ") == 2
+    assert "WARNING: REP_DRY_RUN is on" in log
+    assert "WARNING: robots.txt would have refused every start request (2)" in log
+    assert "'rep/dry_run': True" in log
+
+
+def test_nothing_found(sites: Sites, project: Path) -> None:
+    """The question that is asked most."""
+    site = sites.add(robots="User-agent: *\nDisallow: /\n")
+    log = crawl(project, [site.url("/1"), site.url("/2")])
+    assert (
+        "WARNING: robots.txt refused every start request (2), so this crawl found nothing." in log
+    )
+    assert (
+        "Forbidden by robots.txt (line 2: Disallow: /, group *). To see more: scrapy robots" in log
+    )
+    # Nobody has to set anything, and nothing is left behind.
+    assert sorted(path.name for path in project.iterdir()) == ["scrapy.cfg", "shop"]

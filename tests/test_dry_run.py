@@ -1,0 +1,129 @@
+"""REP_DRY_RUN: everything is decided, counted and recorded, nothing is dropped or held."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.behaviours import in_turn, silence
+from tests.crawling import CrawlResult, crawl
+from tests.held import DEFER, NEVER, Record, assert_clean, lines, origin_of, urls
+from tests.servers import Sites
+from tests.steps import StepSpider
+from tests.test_decisions import summary, warnings
+
+RULES = "User-agent: *\nDisallow: /private\n"
+DRY: dict[str, Any] = {**DEFER, "REP_DRY_RUN": True}
+
+
+def assert_all_fetched(result: CrawlResult, wanted: list[str]) -> None:
+    assert sorted(result.responses) == sorted(wanted)
+    assert result.failures == {}
+    assert result.stat("rep/dry_run") is True
+    assert_clean(result)
+
+
+def verdicts(path: Path) -> list[tuple[str, bool]]:
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [(one["verdict"], one["dry_run"]) for one in records]
+
+
+async def test_what_is_forbidden_passes(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=RULES)
+    wanted = [*urls(site, 3, "/private/"), *urls(site, 2)]
+    result = await crawl(
+        StepSpider, {**DRY, "REP_DECISIONS": str(tmp_path / "d.jsonl")}, steps=wanted
+    )
+    assert_all_fetched(result, wanted)
+    assert result.stat("robotstxt/forbidden") == 3
+    assert len(lines(result, "Dry run, not dropped: Forbidden by", level="DEBUG")) == 3
+    assert len(lines(result, "forbids")) == 1
+    assert len(lines(result, "REP_DRY_RUN is on", level="WARNING")) == 1
+    assert summary(result)[1] == "Requests, had this been no dry run: 2 allowed, 3 forbidden"
+    assert verdicts(tmp_path / "d.jsonl") == [("disallowed", True)] * 3
+
+
+async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
+    site, record = sites.add(robots=503), Record()
+    wanted = urls(site, 20)
+    result = await crawl(
+        wanted,
+        {**DRY, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER,
+         "REP_DECISIONS": str(tmp_path / "d.jsonl")},
+        signal_handlers=record.handlers,
+    )  # fmt: skip
+    assert_all_fetched(result, wanted)
+    assert (record.deferred, record.released, record.dropped) == ([], [], [])
+    assert result.stat("rep/deferred") == 20
+    assert "rep/held" not in result.stats
+    assert len(lines(result, f"Requests of {origin_of(site)} would be held until")) == 1
+    assert verdicts(tmp_path / "d.jsonl") == [("held", True)] * 20
+    assert summary(result)[1] == "Requests, had this been no dry run: 0 allowed, 0 forbidden, " + (
+        "20 held"
+    )
+
+
+async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
+    site = sites.add(robots=silence())
+    wanted = urls(site, 20)
+    result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 1.0})
+    assert_all_fetched(result, wanted)
+    assert result.stat("rep/deferred") == 20
+    assert len(lines(result, "(no answer yet)")) == 1
+
+
+async def test_what_would_be_dropped_passes(sites: Sites) -> None:
+    site = sites.add(robots=503)
+    wanted = urls(site, 5)
+    result = await crawl(wanted, {**DRY, "REP_UNREACHABLE": "drop"})
+    assert_all_fetched(result, wanted)
+    assert result.stat("rep/unreachable/dropped") == 5
+    assert len(lines(result, "would be dropped")) == 1
+    assert len(lines(result, "Dry run, not dropped, ", level="DEBUG")) == 5
+
+
+async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
+    """It is asked again when a request comes by after its time, and then there is an answer."""
+    site = sites.add(robots=in_turn(503, RULES), pages={"/0": silence()})
+    settings = {**DRY, "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.1,
+                "DOWNLOAD_TIMEOUT": 0.3, "RETRY_ENABLED": False}  # fmt: skip
+    result = await crawl(StepSpider, settings, steps=[site.url("/0"), site.url("/private")])
+    assert result.responses == {site.url("/private"): 200}
+    assert result.stat("rep/deferred") == 1
+    assert result.stat("robotstxt/forbidden") == 1
+    assert site.count("/robots.txt") == 2
+
+
+async def test_every_start_request_would_be_refused(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow: /")
+    result = await crawl(urls(site, 3), DRY)
+    assert len(result.responses) == 3
+    [line] = warnings(result)
+    assert line.startswith(
+        "robots.txt would have refused every start request (3), so a crawl that obeys it would "
+        "find nothing."
+    )
+
+
+@pytest.mark.parametrize("bad", ["http://:80/x"])
+async def test_a_url_without_an_origin_comes_as_far_as_without_us(sites: Sites, bad: str) -> None:
+    result = await crawl(bad, DRY)
+    theirs = await crawl(bad, {"ROBOTSTXT_OBEY": False})
+    assert [type(one) for one in result.failures.values()] == [
+        type(one) for one in theirs.failures.values()
+    ]
+    assert result.stat("rep/invalid_url") == 1
+
+
+async def test_what_an_earlier_run_held_is_let_go(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=503)
+    never = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "JOBDIR": str(tmp_path)}
+    held = await crawl(urls(site, 4), {**DEFER, **never, "CLOSESPIDER_TIMEOUT": 0.5})
+    assert held.stat("rep/held") == 4
+    result = await crawl([], {**DRY, **never})
+    assert sum(site.count(f"/page{number}") for number in range(4)) == 4
+    assert result.stat("rep/given_up") == 0
+    assert_clean(result)
