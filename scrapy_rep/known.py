@@ -39,7 +39,8 @@ class Known:
     def update(self, entry: Entry) -> None:
         """Take a newer entry in."""
         self.entry = entry
-        self.robots = RobotsTxt.parse(entry.body) if entry.has_copy else None
+        # The body is kept compressed, in the entry alone.
+        self.robots = RobotsTxt(entry.read) if entry.has_copy else None
 
     @property
     def unreachable(self) -> bool:

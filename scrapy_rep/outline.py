@@ -39,7 +39,7 @@ class RuleLine:
         self.rule = Rule(line, readable(value), allow)
         self.pattern = escape(value)
         """As it is compared: percent-encoded."""
-        self._prepared = Rules([(value, number_of(line, allow))])
+        self._prepared = Rules([value], [number_of(line, allow)])
 
     def length_for(self, path: str) -> int | None:
         """Return by how many octets this rule matches *path*, None if it doesn't. That is the

@@ -156,9 +156,9 @@ async def test_time_per_request_does_not_grow_with_the_file(sites: Sites) -> Non
     prepared: list[Any] = []
     original = RobotsTxt._prepare
 
-    def counting(self: RobotsTxt, token: str) -> Any:
+    def counting(self: RobotsTxt, token: str, *args: Any) -> Any:
         prepared.append(token)
-        return original(self, token)
+        return original(self, token, *args)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RobotsTxt, "_prepare", counting)
