@@ -1,227 +1,219 @@
-"""How fast rules are parsed and matched, beside Protego, Scrapy's default parser.
+"""How fast rules are parsed and matched, beside other parsers in Python.
 
     python benchmarks/matching.py [--corpus FILE] [--rounds N]
 
-FILE is a ``.jsonl.gz`` of real robots.txt files, each with an agent and URLs to ask about: a
-line is an object with ``robots`` (the bytes as latin-1 text), ``agent`` and ``cases`` (lists
-that begin with a URL). Without it the files are made here, after what real ones look like.
-
-Both parsers work on the same files and URLs in the same process, in turns. Their totals over
-all files are compared: the medians of the rounds.
+All parsers work on the same files and URLs in the same process, in turns, and CPU time is what is
+compared: the medians of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import gzip
-import json
-import random
 import statistics
+import time
+from importlib import import_module
 from importlib.metadata import version
-from itertools import pairwise
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.robotparser import RobotFileParser
+
+from corpus import MAX_BYTES, Site, site, sites
+from tables import Row, table
 
 from scrapy_rep.protocol import RobotsTxt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-try:
-    from protego import Protego
-except ImportError:
-    Protego = None
+    Job = Callable[[], object]
 
-MAX_BYTES = 512_000
-"""Both get no more than this of a file, as a crawler would hand them."""
-
-
-class Site(NamedTuple):
-    body: bytes
-    text: str
-    agent: str
-    urls: list[str]
+LARGEST = 400_000
+"""From this size on (bytes, before the cut) a file is one of the largest."""
+MAX_HELD = 0.015
+"""Seconds that the event loop may be held by the largest file."""
 
 
-class Way(NamedTuple):
-    """How one parser does it: three jobs for each site."""
+class Parser(NamedTuple):
+    """How one parser does it."""
 
-    parse: Callable[[Site], Any]
-    ready: Callable[[Site], Any]
-    ask: Callable[[Any, Site], object]
-
-
-def site(body: bytes, agent: str, urls: Iterable[str]) -> Site:
-    body = body[:MAX_BYTES]
-    return Site(body, body.decode("utf-8", "ignore"), agent, list(urls))
+    name: str
+    parse: Callable[[bytes], Any]
+    ask: Callable[[Any, str, str], object]
+    """Gets what was parsed, a URL, and an agent. Called without a detour where that can be."""
 
 
-def read(path: str) -> Iterator[Site]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for record in map(json.loads, file):
-            body = record["robots"].encode("latin-1")
-            yield site(body, record["agent"], (case[0] for case in record["cases"]))
-
-
-WORDS = [
-    "admin", "ajax", "api", "archive", "account", "basket", "blog", "cart", "category", "cgi-bin",
-    "checkout", "comment", "content", "css", "download", "en", "error", "feed", "files", "forum",
-    "help", "home", "image", "images", "include", "js", "json", "lang", "list", "login", "mail",
-    "media", "member", "misc", "modules", "news", "node", "page", "pdf", "plugin", "print",
-    "private", "product", "profile", "public", "register", "reply", "review", "rss", "scripts",
-    "search", "seller", "share", "shop", "sitemap", "sort", "static", "tag", "temp", "theme", "tmp",
-    "trackback", "uploads", "user", "users", "video", "wp-admin", "wp-content", "wp-includes",
-]  # fmt: skip
-BOTS = ["Googlebot", "bingbot", "AhrefsBot", "SemrushBot", "Yandex", "Baiduspider", "Slurp"]
-# Half of the files are short, a few are very long: (rules at most, share of the files).
-SIZES = {5: 30, 20: 30, 60: 25, 200: 12, 1000: 3}
-
-
-def make(files: int = 400, seed: int = 2024) -> Iterator[Site]:
-    """Files like those of real sites: the same each time."""
-    chance = random.Random(seed)
-    for number in range(files):
-        longest = chance.choices(list(SIZES), list(SIZES.values()))[0]
-        groups = [["*"]]
-        if chance.random() < 0.4:
-            groups += [[bot] for bot in chance.sample(BOTS, chance.randint(1, 6))]
-        lines: list[str] = []
-        rules: list[str] = []
-        for agents in groups:
-            if chance.random() < 0.3:
-                lines.append(f"# {chance.choice(WORDS)} {chance.choice(WORDS)}")
-            lines += [f"User-agent: {agent}" for agent in agents]
-            for _ in range(chance.randint(1, longest if agents == ["*"] else 3)):
-                rule = _rule(chance)
-                kind = "Allow" if chance.random() < 0.15 else "Disallow"
-                lines.append(f"{kind}: {rule}")
-                rules.append(rule)
-            lines.append("")
-        host = f"https://www.site{number}.example"
-        lines += [f"Sitemap: {host}/sitemap{n}.xml" for n in range(chance.randint(0, 3))]
-        end = chance.choices(["\n", "\r\n"], [7, 3])[0]
-        urls = [host + _path(chance, rules) for _ in range(16)]
-        yield site(end.join(lines).encode(), "FooBot", urls)
-
-
-def _rule(chance: random.Random) -> str:
-    path = "".join(f"/{chance.choice(WORDS)}" for _ in range(chance.choice((1, 1, 1, 2, 2, 3))))
-    kind = chance.random()
-    if kind < 0.55:
-        return path + "/"
-    if kind < 0.75:
-        return path
-    word = chance.choice(WORDS)
-    wildcards = ("/*?{1}=", "/*/{1}/", "{0}/*.{1}$", "/*{1}", "{0}/*", "{0}/*{1}*{2}", "{0}.php$")
-    return chance.choice(wildcards).format(path, word, chance.choice(WORDS))
-
-
-def _path(chance: random.Random, rules: list[str]) -> str:
-    if chance.random() < 0.5:
-        rule = chance.choice(rules).replace("*", chance.choice(WORDS)).removesuffix("$")
-        return rule + chance.choice(("", "page.html", "x", "?a=1"))
-    tail = chance.choice(
-        ("", "/", ".html", "?page=2", "?color=red&size=10", "/some-long-title-123")
+def parsers() -> Iterator[Parser]:
+    """The parsers that are installed, ours first. Names those that are not."""
+    yield Parser("scrapy-rep", RobotsTxt.parse, RobotsTxt.allowed)
+    for package, module in (("Protego", "protego"), ("robotspy", "robots")):
+        try:
+            found = import_module(module)
+        except ImportError:
+            print(f"{package}: skipped, it is not installed")
+            continue
+        name = f"{package} {version(package)}"
+        if package == "Protego":
+            yield Parser(
+                name,
+                lambda body, parse=found.Protego.parse: parse(text_of(body)),
+                found.Protego.can_fetch,
+            )
+        else:
+            yield Parser(
+                name,
+                lambda body, parse=found.RobotsParser.from_string: parse(text_of(body)),
+                lambda robots, url, agent: robots.can_fetch(agent, url),
+            )
+    yield Parser(
+        "urllib.robotparser", _stdlib, lambda robots, url, agent: robots.can_fetch(agent, url)
     )
-    return "".join(f"/{chance.choice(WORDS)}" for _ in range(chance.randint(1, 4))) + tail
 
 
-def _our_ready(site: Site) -> RobotsTxt:
-    robots = RobotsTxt.parse(site.body)
-    robots.allowed(site.urls[0], site.agent)
-    return robots
+def text_of(body: bytes) -> str:
+    return body.decode("utf-8", "ignore")  # as Scrapy does for its parsers
 
 
-def _protego_ready(site: Site) -> Any:
-    robots = Protego.parse(site.text)
-    robots.can_fetch(site.urls[0], site.agent)
-    return robots
+def _stdlib(body: bytes) -> RobotFileParser:
+    parser = RobotFileParser()
+    parser.parse(text_of(body).splitlines())
+    parser.modified()
+    return parser
 
 
-OURS = Way(
-    lambda site: RobotsTxt.parse(site.body),
-    _our_ready,
-    lambda robots, site: [robots.allowed(url, site.agent) for url in site.urls],
-)
-PROTEGO = Way(
-    lambda site: Protego.parse(site.text),
-    _protego_ready,
-    lambda robots, site: [robots.can_fetch(url, site.agent) for url in site.urls],
-)
-
-
-def measure(ways: list[Way], sites: list[Site], rounds: int) -> list[tuple[float, ...]]:
-    """For each way the seconds to parse, to be ready, and to match."""
-    ready = [[way.ready(site) for site in sites] for way in ways]
-    for way, parsed in zip(ways, ready, strict=True):
-        for robots, site_ in zip(parsed, sites, strict=True):
-            way.ask(robots, site_)  # whatever is prepared on the first question is prepared now
-    times: list[list[tuple[float, ...]]] = [[] for _ in ways]
-    gc.collect()
-    gc.disable()
+def medians(jobs: Sequence[Job], rounds: int) -> list[float]:
+    """Return the CPU seconds that each job takes: the medians of rounds in turns."""
+    times: list[list[float]] = [[] for _ in jobs]
     for number in range(rounds):
-        # In turns, and the first one in turn too: whoever is second finds a warm machine.
-        order = range(len(ways)) if number % 2 else reversed(range(len(ways)))
-        for at in order:
-            way = ways[at]
-            clock = [perf_counter()]
-            for site_ in sites:
-                way.parse(site_)
-            clock.append(perf_counter())
-            for site_ in sites:
-                way.ready(site_)
-            clock.append(perf_counter())
-            for robots, site_ in zip(ready[at], sites, strict=True):
-                way.ask(robots, site_)
-            clock.append(perf_counter())
-            times[at].append(tuple(end - start for start, end in pairwise(clock)))
+        order = range(len(jobs))
+        # The first one in turn too: whoever comes second finds a warm machine.
+        for at in order if number % 2 else reversed(order):
             gc.collect()
-    gc.enable()
-    return [tuple(map(statistics.median, zip(*rows, strict=True))) for rows in times]
+            started = time.process_time()
+            jobs[at]()
+            times[at].append(time.process_time() - started)
+    return list(map(statistics.median, times))
 
 
-def report(sites: list[Site], rounds: int) -> str:
-    ways = [OURS] if Protego is None else [OURS, PROTEGO]
-    names = ["scrapy-rep"] if Protego is None else ["scrapy-rep", f"Protego {version('protego')}"]
-    times = measure(ways, sites, rounds)
-    urls = sum(len(site.urls) for site in sites)
-    size = sum(len(site.body) for site in sites)
-    (parse, ready, match), *others = times
-    rows = [("", *names, "ratio")]
+def ready(parser: Parser, files: Sequence[Site]) -> Job:
+    def job() -> None:
+        for file in files:
+            parser.ask(parser.parse(file.body), file.urls[0], file.agent)
 
-    def row(name: str, count: int, unit: str, ours: float, other: float | None) -> None:
-        cells = [f"{seconds / count * 1e6:.2f} us/{unit}" for seconds in (ours, other) if seconds]
-        rows.append((name, *cells, f"{other / ours:.1f}x" if other else "-"))
+    return job
 
-    theirs = others[0] if others else (None, None, None)
-    row("parsing", len(sites), "file", ready, theirs[0])
-    if others:
-        row("parsing, both ready", len(sites), "file", ready, theirs[1])
-        row("parsing, neither ready", len(sites), "file", parse, theirs[0])
-    row("matching", urls, "URL", match, theirs[2])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = [
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ).rstrip()
-        for cells in rows
-    ]
-    head = (
-        f"{len(sites)} files ({size:,} bytes), {urls:,} URLs; medians of {rounds} rounds in turns"
-    )
-    return "\n".join([head, "", *table, "", MEANING if others else SKIPPED])
+
+def parse(parser: Parser, files: Sequence[Site]) -> Job:
+    def job() -> None:
+        for file in files:
+            parser.parse(file.body)
+
+    return job
+
+
+def match(parser: Parser, files: Sequence[Site]) -> Job:
+    parsed = [(parser.parse(file.body), file) for file in files]
+
+    def job() -> None:
+        for robots, file in parsed:
+            for url in file.urls:
+                parser.ask(robots, url, file.agent)
+
+    job()  # whatever is prepared on the first question is prepared now
+    return job
+
+
+def once(parser: Parser, files: Sequence[Site]) -> Job:
+    def job() -> None:
+        for file in files:
+            robots = parser.parse(file.body)
+            for url in file.urls:
+                parser.ask(robots, url, file.agent)
+
+    return job
+
+
+# Kinds of wildcard rules that fit a long URL nearly, but not quite: what {n} is differs in each.
+HOSTILE = (
+    "Disallow: /*a*a*a*a*a*b{n}",
+    "Disallow: /*a*a*a*a*a*{n}$",
+    "Disallow: *a*a*a*a*a*aa{n}*a",
+    "Disallow: /*aa*aa*aa*aa*{n}*ab*a",
+)
+FULL = "b0123456789"
+
+
+def hostile(share: float = 1.0, tail: str = "") -> list[Site]:
+    """Files of wildcard rules, as large as a file may be or that share of it, and a URL of 2 KB.
+
+    :param tail: of the URL
+    """
+    files = []
+    for line in HOSTILE:
+        rules = "\n".join(line.format(n=number) for number in range(20_000))
+        body = f"User-agent: *\n{rules}"[: int(MAX_BYTES * share)]
+        url = "https://example.com/" + "a" * 2000 + tail
+        files.append(site(body.encode(), "FooBot", [url]))
+    return files
+
+
+def held(files: Sequence[Site]) -> float:
+    """The longest that one file holds the event loop: read, prepared, and asked once; seconds.
+    The least of three tries each: what else the machine does is not the file's fault."""
+
+    def seconds(file: Site) -> float:
+        started = time.perf_counter()
+        RobotsTxt.parse(file.body).allowed(file.urls[0], file.agent)
+        return time.perf_counter() - started
+
+    return max(min(seconds(file) for _ in range(3)) for file in files)
+
+
+def measure(files: list[Site], rounds: int) -> str:
+    everyone = list(parsers())
+    urls = sum(len(file.urls) for file in files)
+    largest = sorted(files, key=lambda file: -file.size)
+    largest = [file for file in largest if file.size >= LARGEST] or largest[:3]
+    rows = []
+
+    def add(
+        what: str, goal: float | None, job: Callable[[Parser, Sequence[Site]], Job],
+        files: Sequence[Site], count: int, unit: str, who: Sequence[Parser] = everyone,
+    ) -> None:  # fmt: skip
+        times = medians([job(parser, files) for parser in who], rounds)
+        for parser, seconds in zip(who[1:], times[1:], strict=True):
+            is_goal = parser.name.startswith("Protego")
+            figures = [f"{one / count * 1e6:,.2f} us/{unit}" for one in (times[0], seconds)]
+            ratio = seconds / times[0]
+            rows.append(Row(what, parser.name, *figures, ratio, goal if is_goal else None))
+
+    add("parse, ready for an agent", 4, ready, files, len(files), "file")
+    add("match", 5, match, files, urls, "URL")
+    add("parse once, all URLs", 4, once, files, urls, "URL")
+    add(f"the {len(largest)} largest files", 5, ready, largest, len(largest), "file")
+    # The others don't know wildcards, or take minutes.
+    protego = [parser for parser in everyone if parser.name.startswith(("scrapy-rep", "Protego"))]
+    kinds = len(HOSTILE)
+    add("hostile files, a long URL", 3, match, hostile(), kinds, "URL", protego)
+    add("  that lacks no character", None, match, hostile(tail=FULL), kinds, "URL", protego)
+    half, whole = medians([match(everyone[0], hostile(share)) for share in (0.5, 1.0)], rounds)
+    size = sum(len(file.body) for file in files)
+    longest = held(largest) * 1000
+    return f"""\
+{len(files)} files ({size:,} bytes), {urls:,} URLs; CPU time, medians of {rounds} rounds in turns
+
+{table(rows)}
+
+Twice the hostile rules take {whole / half:.2f} times as long (2 is linear).
+The largest file holds the event loop for {longest:.1f} ms (goal: {MAX_HELD * 1000:.0f} ms at most).
+
+{MEANING}"""
 
 
 MEANING = """\
-parsing                 bytes in, to ready for an agent: RobotsTxt.parse(body) and the first
-                        verdict, which prepares the agent's rules; beside it Protego.parse(text)
-                        alone, of text that is decoded already: the comparison that favours Protego
-parsing, both ready     the same, and the first verdict of Protego too
-parsing, neither ready  RobotsTxt.parse(body) beside Protego.parse(text), no verdict
-matching                URL in, verdict out, each URL asked before: allowed() beside can_fetch()"""
-SKIPPED = "Protego: skipped, it is not installed"
+parse, ready for an agent  bytes in, and the first verdict out: all that is prepared on the first
+                           question is within it
+match                      URL in, verdict out; each URL was asked before
+parse once, all URLs       both, for each file with its URLs (16 on average)"""
 
 
 def positive(value: str) -> int:
@@ -236,9 +228,9 @@ def main() -> None:
     parser.add_argument("--corpus", metavar="FILE", help="robots.txt files with URLs (.jsonl.gz)")
     parser.add_argument("--rounds", metavar="N", type=positive, default=7)
     options = parser.parse_args()
-    sites = list(read(options.corpus) if options.corpus else make())
-    print(options.corpus and "Files of the corpus" or "Files made here", end=": ")
-    print(report(sites, options.rounds))
+    what, files = sites(options.corpus)
+    print(f"Parsing and matching: {what}")
+    print(measure(files, options.rounds))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,175 @@
+"""What the robots.txt middleware costs a crawl, through Scrapy's real engine.
+
+    python benchmarks/engine.py [--rounds N] [--pages N]
+
+A download handler answers from memory, so nothing but Scrapy and the middleware takes time. Each
+crawl has a process of its own; crawls with this package's middleware, with Scrapy's, and with none
+take turns. CPU time and pages a second are counted from the first page to the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import scrapy
+from corpus import sites
+from crawls import BUILT_IN, OURS, child
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.crawler import CrawlerProcess
+from scrapy.http import HtmlResponse, TextResponse
+from tables import Row, table
+
+from scrapy_rep.protocol import RobotsTxt
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from multiprocessing.connection import Connection
+
+NONE = "none"
+ORIGINS = 200
+PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
+TOKEN = "BenchmarkBot"
+
+
+class Crawl(NamedTuple):
+    """What a crawl came to."""
+
+    pages: int
+    cpu: float
+    """Seconds, of the process."""
+    seconds: float
+
+
+def robots_files() -> tuple[str, list[bytes]]:
+    """One robots.txt for each origin, evenly out of all by size: of those that allow the pages, so
+    that each crawl downloads the same."""
+    what, files = sites()
+    page = page_url(0, 0)
+    bodies = sorted(
+        {file.body for file in files if RobotsTxt.parse(file.body).allowed(page, TOKEN)}, key=len
+    )
+    step = len(bodies) / ORIGINS
+    return what, [bodies[int(number * step)] for number in range(ORIGINS)]
+
+
+def page_url(origin: int, number: int) -> str:
+    return f"http://site{origin}.example/catalogue/{number % 50}/article-{number:06}.html"
+
+
+class FromMemory(BaseDownloadHandler):
+    """A download handler without a network."""
+
+    files: list[bytes] = []
+
+    async def download_request(self, request: scrapy.Request) -> TextResponse:
+        if request.url.endswith("/robots.txt"):
+            number = int(request.url.split(".")[0].rpartition("site")[2])
+            return TextResponse(request.url, body=self.files[number], request=request)
+        return HtmlResponse(request.url, body=PAGE, request=request)
+
+
+class PagesSpider(scrapy.Spider):
+    """Asks for as many pages of each origin, in turns."""
+
+    name = "pages"
+
+    async def start(self) -> AsyncIterator[Any]:
+        for number in range(ORIGINS):  # robots.txt files are fetched before the clock starts
+            yield scrapy.Request(page_url(number, -1), callback=self.warm)
+
+    def warm(self, response: Any) -> Any:
+        self.left = getattr(self, "left", ORIGINS) - 1
+        if not self.left:
+            self.count = 0
+            self.started = time.process_time(), time.perf_counter()
+            for number in range(self.pages):
+                url = page_url(number % ORIGINS, number)
+                yield scrapy.Request(url)
+
+    def parse(self, response: Any) -> None:
+        self.count += 1
+        if self.count == self.pages:
+            cpu, clock = self.started
+            self.pipe.send(
+                Crawl(self.count, time.process_time() - cpu, time.perf_counter() - clock)
+            )
+
+
+def crawl(middleware: str, pages: int, pipe: Connection) -> None:
+    """Crawl in this process. Sends a :class:`Crawl`."""
+    FromMemory.files = robots_files()[1]
+    process = CrawlerProcess(
+        {
+            "USER_AGENT": f"{TOKEN}/1.0",
+            "ROBOTSTXT_OBEY": middleware != NONE,
+            "ADDONS": {"scrapy_rep.Addon": 300} if middleware == OURS else {},
+            "DOWNLOAD_HANDLERS": {"http": FromMemory},
+            "CONCURRENT_REQUESTS": 16,
+            "LOG_ENABLED": False,
+            "TELNETCONSOLE_ENABLED": False,
+        }
+    )
+    process.crawl(PagesSpider, pages=pages, pipe=pipe)
+    process.start()
+
+
+def measure(rounds: int, pages: int) -> str:
+    found: dict[str, list[Crawl]] = {NONE: [], OURS: [], BUILT_IN: []}
+    for number in range(rounds):
+        order = list(found) if number % 2 else list(reversed(found))
+        for middleware in order:
+            with child(crawl, middleware, pages) as pipe:
+                found[middleware].append(pipe.recv())
+    cpu = {who: statistics.median(one.cpu / one.pages for one in found[who]) for who in found}
+    rate = {who: statistics.median(one.pages / one.seconds for one in found[who]) for who in found}
+    # Of the crawls of one round, which had the same neighbours on this machine.
+    cpu_ratio = {
+        who: statistics.median(
+            (ours.cpu / ours.pages) / (one.cpu / one.pages)
+            for ours, one in zip(found[OURS], found[who], strict=True)
+        )
+        for who in found
+    }
+    rate_ratio = {
+        who: statistics.median(
+            (ours.pages / ours.seconds) / (one.pages / one.seconds)
+            for ours, one in zip(found[OURS], found[who], strict=True)
+        )
+        for who in found
+    }
+    names = {
+        NONE: f"no middleware, Scrapy {version('scrapy')}",
+        BUILT_IN: f"built-in, Scrapy {version('scrapy')}",
+    }
+    rows = []
+    for who, name in names.items():
+        figures = [f"{cpu[one] * 1e6:,.0f} us/page" for one in (OURS, who)]
+        goal = 1.01 if who == NONE else None
+        rows.append(Row("CPU", name, *figures, cpu_ratio[who], goal, at_most=True))
+        figures = [f"{rate[one]:,.0f} pages/s" for one in (OURS, who)]
+        goal = 0.97 if who == NONE else None
+        rows.append(Row("pages a second", name, *figures, rate_ratio[who], goal, exact=True))
+    return "\n".join(
+        [
+            f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds in turns",
+            "",
+            table(rows),
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", metavar="N", type=int, choices=range(1, 100), default=7)
+    parser.add_argument("--pages", metavar="N", type=int, default=20_000)
+    options = parser.parse_args()
+    print(f"A crawl through Scrapy's engine: {robots_files()[0]}")
+    print(measure(options.rounds, options.pages))
+
+
+if __name__ == "__main__":
+    main()
