@@ -103,10 +103,21 @@ class EngineAccess:
     def scheduler_outlives(self) -> bool:
         """Whether the scheduler keeps its requests when the process ends: not Scrapy's own (with
         JOBDIR it does, but then the hold is on disk), and not one told not to persist."""
-        scheduler = self.scheduler
+        return self.scheduler_is_foreign and bool(getattr(self.scheduler, "persist", True))
+
+    @property
+    def scheduler_is_foreign(self) -> bool:
+        """Whether the scheduler is not Scrapy's own, or made from it."""
         # Not isinstance(): Scrapy's base class calls everything that looks like one a scheduler.
-        foreign = Scheduler not in type(scheduler).__mro__
-        return foreign and bool(getattr(scheduler, "persist", True))
+        return Scheduler not in type(self.scheduler).__mro__
+
+    @property
+    def scheduled(self) -> int:
+        """How many requests the scheduler has, 0 if it can't tell."""
+        try:
+            return len(self.scheduler)
+        except TypeError:
+            return 0
 
     def crawl_from_disk(self, request: Request) -> None:
         """Crawl *request*, of which a file of ours keeps a copy, through the scheduler's queue in

@@ -1,0 +1,359 @@
+"""From the spool to the scheduler: as fast as it drains, site by site in turns.
+
+A page's request carries a mark in its meta from here to :meth:`Feeder.arrive`, where the middleware
+sees it next. What has not arrived yet is outstanding: there are so many of these at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from scrapy import Request
+from scrapy.utils.asyncio import call_later
+
+from scrapy_rep.sitemaps.sorting import Reason
+from scrapy_rep.sitemaps.transfer import ACCEPT_ENCODING, META_KEY, Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.engine import EngineAccess
+    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.sitemaps.conventions import Conventions
+    from scrapy_rep.sitemaps.spool import Page, Sitemap, Spool
+
+logger = logging.getLogger(__name__)
+
+MARK = "_rep_page"
+PAGE_KEY = "rep_sitemap"
+SITEMAP_KEY = "rep_sitemap_of"
+
+# The event loop has its turn after so many seconds.
+_SLICE_SECONDS = 0.01
+# So many pages are taken from the spool at a time.
+_BATCH = 50
+# So many pages are in the scheduler at a time: of one site that is alone, of each site at least,
+# of all sites.
+_ALONE, _EACH, _ALL = 1000, 16, 4000
+# So many sitemaps are asked for at a time: of one host (their bodies are in memory), of all.
+_SITEMAPS_OF_HOST, _SITEMAPS = 2, 32
+# No more sitemaps are read while so many pages wait.
+_PAGES_ENOUGH = 1_000_000
+# Seconds after which it is looked again whether the scheduler has room.
+_LOOK = 0.05
+# When the disk or the scheduler raises: so many seconds later again, so many times.
+_RETRY_SECONDS, _RETRIES = 1.0, 10
+# So many rows are deleted at a time.
+_ROWS = 20
+
+
+class _Sent(ref["Request"]):
+    """Tells when nobody has a page's request any more: its callback has been called."""
+
+    __slots__ = ("arrived", "row", "site")
+
+    row: int
+    site: int
+    arrived: bool
+
+
+class Feeder:
+    """Hands sitemaps and pages to the scheduler."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        engine: EngineAccess,
+        conventions: Conventions,
+        is_full: Callable[[], bool],
+    ) -> None:
+        """:param is_full: whether no more requests may be held"""
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        self._settings = settings
+        self._engine = engine
+        self._conventions = conventions
+        self._is_full = is_full
+        self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
+        self._each = max(_EACH, 2 * crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"))
+        self._running = False
+        self._failures = 0
+        self._outstanding: Counter[int] = Counter()
+        self._total = 0
+        self._sent: dict[int, _Sent] = {}
+        self._gone: list[int] = []
+        self._hosts: set[str] = set()
+        self._asked: dict[str, str] = {}
+        self.stopped = False
+        self.spool: Spool
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return not self.stopped and bool(self._hosts or self._asked or self.spool.waiting)
+
+    def open(self, spool: Spool) -> None:
+        """Begin, or go on with what an earlier run left."""
+        self.spool = spool
+        self._hosts.update(spool.hosts())
+        self.wake()
+
+    def stop(self) -> None:
+        """Hand over nothing more."""
+        self.stopped = True
+        self._transfers.watch(False)
+
+    def close(self) -> None:
+        """End an orderly run: what has arrived was dealt with, the rest is for the next run."""
+        self._gone += [row for row, sent in self._sent.items() if sent.arrived]
+        self._forget()
+
+    def wake(self) -> None:
+        """There may be something new in the spool."""
+        if not self._running and not self.stopped:
+            self._running = True
+            call_later(0, self._go_on)
+
+    def _go_on(self) -> None:
+        self._running = False
+        if self.stopped:
+            return
+        pause: float | None
+        try:
+            pause = self._some()
+            self._failures = 0
+        except Exception:
+            # A disk that is full or gone, a scheduler whose server is, another extension's handler.
+            logger.exception(
+                "What sitemaps list can't be requested now", extra={"spider": self._crawler.spider}
+            )
+            pause = self._failed()
+        self.gauge()
+        if pause is not None:
+            self._running = True
+            call_later(pause, self._go_on)
+
+    def _failed(self) -> float | None:
+        self._failures += 1
+        if self._failures < _RETRIES:
+            return _RETRY_SECONDS
+        self.stopped = True
+        logger.error(
+            "%(count)d pages that sitemaps list are not requested in this run: see the errors "
+            "above",
+            {"count": self.spool.waiting},
+            extra={"spider": self._crawler.spider},
+        )
+        return None
+
+    def _some(self) -> float | None:
+        """Hand some over. Return after how many seconds to go on; None: when woken."""
+        if self._engine.paused:
+            return _LOOK
+        until = time.perf_counter() + _SLICE_SECONDS
+        self._forget()
+        self._ask_for_sitemaps()
+        blocked = 0
+        while time.perf_counter() < until:
+            site = self.spool.next_site()
+            if site is None:
+                return None
+            if self._total >= _ALL or blocked > self.spool.sites or self._is_full():
+                return _LOOK
+            blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
+        return 0
+
+    # Pages
+
+    def _room(self, site: int) -> int:
+        """How many pages of *site* may go to the scheduler now."""
+        if self._engine.scheduler_is_foreign:
+            room = _ALONE - self._engine.scheduled
+        else:
+            share = max(self._each, _ALONE // self.spool.sites)
+            room = min(share - self._outstanding[site], _ALL - self._total)
+        return max(0, min(room, _BATCH))
+
+    def _feed(self, site: int, room: int) -> int:
+        """Hand up to *room* pages of *site* to the scheduler. Return how many."""
+        if not room:
+            return 0
+        pages = self.spool.take(site, room)
+        handed = 0
+        try:
+            for page in pages:
+                self._send(page, site)
+                handed += 1
+        finally:
+            # A scheduler may raise, one whose server is gone.
+            self.spool.put_back(site, pages[handed:])
+            self._forget()
+        return handed
+
+    def _send(self, page: Page, site: int) -> None:
+        """Hand a page to the scheduler."""
+        wanted, callback = self._conventions.callback_for(page.url)
+        request = self._request(page, callback) if wanted else None
+        if request is None:
+            # The spider's rules, or Scrapy's, have changed since the last run.
+            self._stats.inc_value(Reason.NO_RULE.value)
+            self._gone.append(page.id)
+            return
+        if self._engine.scheduler_is_foreign:
+            self._crawl(request)
+            self._gone.append(page.id)  # it is the scheduler's from here on
+        else:
+            self._watch(request, page, site)
+            try:
+                self._crawl(request)
+            except Exception:
+                del self._sent[page.id]
+                self._less(site)
+                raise
+        self._stats.inc_value("rep/sitemaps/emitted")
+
+    def _crawl(self, request: Request) -> None:
+        if self._engine.scheduler_is_foreign:
+            assert self._crawler.engine is not None
+            self._crawler.engine.crawl(request)
+        else:
+            self._engine.crawl_from_disk(request)
+
+    def _watch(self, request: Request, page: Page, site: int) -> None:
+        """Know *request* when it arrives, and when it is over."""
+        request.meta[MARK] = page.id
+        # It passed the dupe and the offsite filter in the run before.
+        request.dont_filter = page.again
+        sent = _Sent(request, self._over)
+        sent.row, sent.site, sent.arrived = page.id, site, False
+        self._sent[page.id] = sent
+        self._outstanding[site] += 1
+        self._total += 1
+
+    def _request(self, page: Page, callback: object) -> Request | None:
+        meta = {"sitemap": page.sitemap, "lastmod": page.lastmod, "alternate": page.alternate}
+        try:
+            return Request(
+                page.url,
+                callback=callback,  # type: ignore[arg-type]
+                priority=self._settings.sitemap_page_priority,
+                meta={PAGE_KEY: meta},
+            )
+        except ValueError:
+            return None
+
+    def arrive(self, request: Request) -> None:
+        """Take a page from the scheduler: from here on it is a request like any other."""
+        sent = self._sent.get(request.meta.pop(MARK))
+        request.dont_filter = False
+        if sent is not None and not sent.arrived:
+            sent.arrived = True
+            self._less(sent.site)
+
+    def _over(self, sent: ref[Request]) -> None:
+        assert isinstance(sent, _Sent)
+        if self._sent.get(sent.row) is not sent:
+            return
+        if sent.arrived:
+            del self._sent[sent.row]
+            self._gone.append(sent.row)
+        elif not self.stopped:  # else it ends with the scheduler, and is for the next run
+            del self._sent[sent.row]
+            self._gone.append(sent.row)
+            self._less(sent.site)  # a filter has dropped it
+
+    def _less(self, site: int) -> None:
+        self._total -= 1
+        self._outstanding[site] -= 1
+        if self._outstanding[site] <= 0:
+            del self._outstanding[site]
+        if len(self._gone) >= _ROWS and not self.stopped:
+            self.wake()
+
+    def _forget(self) -> None:
+        if self._gone:
+            gone, self._gone = self._gone, []
+            self.spool.forget(gone)
+
+    def flush(self) -> bool:
+        """Hand some over, whatever the scheduler has already, and sitemaps too: it outlives the
+        process. Return whether that was the last."""
+        self._ask_for_sitemaps(everything=True)
+        until = time.perf_counter() + _SLICE_SECONDS
+        while time.perf_counter() < until:
+            site = self.spool.next_site()
+            if site is None:
+                return not self._hosts
+            self._feed(site, _BATCH)
+        return False
+
+    # Sitemaps
+
+    def add_host(self, host: str) -> None:
+        """A sitemap of *host* is in the spool."""
+        self._hosts.add(host)
+        self.wake()
+
+    def _ask_for_sitemaps(self, *, everything: bool = False) -> None:
+        if self.spool.waiting >= _PAGES_ENOUGH and not everything:
+            return
+        most = _BATCH if everything else _SITEMAPS_OF_HOST
+        empty = []
+        asked = Counter(self._asked.values()) if not everything else Counter[str]()
+        for host in self._hosts:
+            if len(self._asked) >= _SITEMAPS and not everything:
+                break
+            while asked[host] < most:
+                sitemap = self.spool.next_sitemap(host)
+                if sitemap is None:
+                    empty.append(host)
+                    break
+                asked[host] += 1
+                self._asked[sitemap.url] = host
+                self.ask_for(sitemap)
+        for host in empty:
+            self._hosts.discard(host)
+
+    def ask_for(self, sitemap: Sitemap, *, dont_filter: bool = False) -> None:
+        """Hand the request for *sitemap* to the scheduler."""
+        request = Request(
+            sitemap.url,
+            priority=self._settings.sitemap_priority,
+            dont_filter=dont_filter,
+            headers={"Accept-Encoding": ACCEPT_ENCODING},
+            meta={
+                SITEMAP_KEY: sitemap.origin,
+                META_KEY: {
+                    "url": sitemap.url,
+                    "chain": list(sitemap.chain),
+                    "guessed": sitemap.guessed,
+                },
+                # A sitemap may be on any host; allowed_domains is about pages.
+                "allow_offsite": True,
+            },
+        )
+        self._transfers.watch(True)
+        self._crawl(request)
+
+    @property
+    def asked(self) -> list[str]:
+        """The sitemaps that were asked for and have not come."""
+        return list(self._asked)
+
+    def came(self, url: str) -> None:
+        """A sitemap was read, or will not be."""
+        self._asked.pop(url, None)
+        if not self._asked:
+            self._transfers.watch(False)
+        self.wake()
+
+    def gauge(self) -> None:
+        """Tell how many pages wait."""
+        self._stats.set_value("rep/sitemaps/waiting", self.spool.waiting + self.spool.unproven)
