@@ -34,7 +34,7 @@ def rss(urls: Iterable[str]) -> str:
     )
     return (
         '<?xml version="1.0"?><rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom">'
-        '<channel><title>t</title><link>http://not.an.entry/</link>'
+        "<channel><title>t</title><link>http://not.an.entry/</link>"
         f'<atom:link rel="self" href="http://not.an.entry/feed"/>{items}</channel></rss>'
     )
 

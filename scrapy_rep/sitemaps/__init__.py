@@ -12,7 +12,7 @@ nothing of Scrapy and do no I/O:
 The other modules are the parts of :class:`scrapy_rep.seeding.SitemapSeeding`.
 """
 
+from scrapy_rep.sitemaps.kinds import Kind
 from scrapy_rep.sitemaps.reader import SitemapReader
-from scrapy_rep.sitemaps.xmlfeed import Kind
 
 __all__ = ["Kind", "SitemapReader"]

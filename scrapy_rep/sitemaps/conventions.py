@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_rep.settings import RepSettings
-    from scrapy_rep.sitemaps.xmlfeed import Entry
+    from scrapy_rep.sitemaps.kinds import Entry
 
 logger = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.sitemaps.textfeed import TextFeed
 from scrapy_rep.sitemaps.unpack import Unpacker
-from scrapy_rep.sitemaps.xmlfeed import Kind, XmlFeed
+from scrapy_rep.sitemaps.xmlfeed import XmlFeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy_rep.sitemaps.xmlfeed import Entry
+    from scrapy_rep.sitemaps.kinds import Entry, Kind
 
 MAX_BYTES = 50 * 1024 * 1024
 """Of one file, unpacked: the protocol's limit."""
@@ -66,14 +66,12 @@ class SitemapReader:
                 feed = self._feed_for(start)
                 if feed is None:
                     return
-                yield self._limited(feed.feed(start))
+                yield self._limited(feed, feed.feed(start))
                 start = b""
             else:
-                yield self._limited(feed.feed(data))
-            if isinstance(feed, XmlFeed):
-                self.kind = feed.kind
-                if feed.over:
-                    break
+                yield self._limited(feed, feed.feed(data))
+            if isinstance(feed, XmlFeed) and feed.over:
+                break
             if self.problem is not None:
                 break  # more entries than allowed
             if len(data) < len(piece) and self.bytes >= self._max_bytes:
@@ -86,9 +84,9 @@ class SitemapReader:
                 if feed is None:
                     self.problem = unpacker.problem or self.problem
                     return
-                yield self._limited(feed.feed(start))
+                yield self._limited(feed, feed.feed(start))
         if whole and unpacker.problem is None:
-            yield self._limited(feed.close())
+            yield self._limited(feed, feed.close())
         self._conclude(feed, unpacker)
 
     def _feed_for(self, start: bytes) -> XmlFeed | TextFeed | None:
@@ -100,7 +98,7 @@ class SitemapReader:
         if text[:2] in _UTF16:
             if text[2:].lstrip(b"\0 \t\r\n").startswith(b"<"):
                 return XmlFeed()
-            return self._text(_UTF16[text[:2]])
+            return TextFeed(_UTF16[text[:2]])
         if _HTML.match(text[:_ENOUGH]):
             self.problem = "it is an HTML page, not a sitemap"
             return None
@@ -109,13 +107,10 @@ class SitemapReader:
         if b"\0" in text[:_ENOUGH]:
             self.problem = "it is neither XML nor text"
             return None
-        return self._text("utf-8")
+        return TextFeed("utf-8")
 
-    def _text(self, encoding: str) -> TextFeed:
-        self.kind = Kind.TEXT
-        return TextFeed(encoding)
-
-    def _limited(self, entries: list[Entry]) -> list[Entry]:
+    def _limited(self, feed: XmlFeed | TextFeed, entries: list[Entry]) -> list[Entry]:
+        self.kind = feed.kind
         if self.count + len(entries) > self._max_entries:
             entries = entries[: self._max_entries - self.count]
             self.problem = f"more than {self._max_entries} entries: the rest is ignored"
@@ -123,11 +118,9 @@ class SitemapReader:
         return entries
 
     def _conclude(self, feed: XmlFeed | TextFeed, unpacker: Unpacker) -> None:
-        if isinstance(feed, XmlFeed):
-            self.kind = feed.kind
-            if feed.kind is None and feed.root is not None:
-                self.problem = f"its root element is <{feed.root[:100]}>: it is no sitemap"
-                return
+        if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
+            self.problem = f"its root element is <{feed.root[:100]}>: it is no sitemap"
+            return
         self.problem = self.problem or unpacker.problem or feed.problem
         if self.kind is None:
             self.problem = self.problem or "it is no sitemap"

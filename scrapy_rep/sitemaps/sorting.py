@@ -12,16 +12,16 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.dates import latest
-from scrapy_rep.sitemaps.xmlfeed import Kind
+from scrapy_rep.sitemaps.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.sitemaps.conventions import Conventions
+    from scrapy_rep.sitemaps.kinds import Entry
     from scrapy_rep.sitemaps.reader import SitemapReader
     from scrapy_rep.sitemaps.spool import Row, Sitemap, Spool
-    from scrapy_rep.sitemaps.xmlfeed import Entry
 
 MAX_URL = 8192
 """Characters. The protocol's limit is 2,048; more than this no server takes."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING
 
+from scrapy_rep.sitemaps.kinds import Kind
+
 if TYPE_CHECKING:
-    from scrapy_rep.sitemaps.xmlfeed import Entry
+    from scrapy_rep.sitemaps.kinds import Entry
 
 MAX_LINE = 8192
 """Characters. What is longer is no URL that a server would take; only so much of it is kept."""
@@ -15,8 +17,8 @@ MAX_LINE = 8192
 class TextFeed:
     """Takes bytes, gives entries. A line of any length takes no more memory than a short one."""
 
-    kind = "text"
-    problem: str | None = None
+    kind = Kind.TEXT
+    problem = None
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")

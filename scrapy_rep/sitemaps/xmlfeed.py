@@ -7,28 +7,16 @@ entity is resolved (a file that declares any is broken from there on), nothing i
 from __future__ import annotations
 
 import re
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree  # type: ignore[import-untyped]
 
+from scrapy_rep.sitemaps.kinds import Kind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Entry = dict[str, Any]
-    """``loc``, and what else the file says: ``lastmod``, ``changefreq``, ``priority`` … (str),
-    ``alternate`` (list of str). ``broken``: True if it holds an XML error."""
-
-
-class Kind(str, Enum):
-    """What a sitemap is."""
-
-    URLSET = "urlset"
-    INDEX = "sitemapindex"
-    TEXT = "text"
-    RSS = "rss"
-    ATOM = "atom"
-
+    from scrapy_rep.sitemaps.kinds import Entry
 
 _ROOTS = {"urlset": Kind.URLSET, "sitemapindex": Kind.INDEX, "rss": Kind.RSS, "feed": Kind.ATOM}
 _ITEMS = {Kind.URLSET: "url", Kind.INDEX: "sitemap", Kind.RSS: "item", Kind.ATOM: "entry"}
@@ -170,10 +158,12 @@ class _Target:
         if name == "link" and kind is not Kind.RSS:
             href, rel = attributes.get("href"), attributes.get("rel", "alternate")
             if href and rel == "alternate":
+                # As libxml2 hands an ampersand over that it was told not to resolve.
+                href = href.strip().replace("&#38;", "&")
                 if kind is Kind.ATOM:
-                    self._entry.setdefault("loc", href.strip())
+                    self._entry.setdefault("loc", href)
                 else:
-                    self._entry.setdefault("alternate", []).append(href.strip())
+                    self._entry.setdefault("alternate", []).append(href)
         elif namespace == self._namespace or kind in (Kind.URLSET, Kind.INDEX):
             # Others than these in feeds: <atom:link>, <media:title> ...
             name = self._renamed.get(name, name)
