@@ -1,7 +1,8 @@
 """XML sitemaps, RSS and Atom, read piece by piece without a tree: memory is that of one entry.
 
 lxml's parser does it with everything off that reaches outside the file: no DTD is loaded, no
-entity is resolved (a file that declares any is broken from there on), nothing is looked up.
+entity is resolved, nothing is looked up. A file that declares entities is not read at all: libxml2
+would leave them out of URLs without a word.
 """
 
 from __future__ import annotations
@@ -58,10 +59,14 @@ class XmlFeed:
         self._mend: _Ampersands | None = None
         self._begun = False
         self._silent = 0
+        self._tail = b""
+        self._entities = False
 
     @property
     def problem(self) -> str | None:
         """The first error in the file, if there is one so far."""
+        if self._entities:
+            return "it declares XML entities, which are not resolved"
         for error in self._parser.feed_error_log:
             if error.level >= etree.ErrorLevels.ERROR:
                 return f"broken XML, line {error.line}: {error.message.strip()[:200]}"
@@ -70,7 +75,7 @@ class XmlFeed:
     @property
     def over(self) -> bool:
         """Whether nothing more is to be expected."""
-        if self.root is not None and self.kind is None:
+        if self._entities or (self.root is not None and self.kind is None):
             return True
         return self._silent > _MAX_SILENT or len(self._parser.feed_error_log) > _MAX_ERRORS
 
@@ -81,6 +86,13 @@ class XmlFeed:
             data = data.lstrip()  # an XML declaration has to be the very first thing
             if b"\0" not in data[:4] and data[:2] not in (b"\xfe\xff", b"\xff\xfe"):
                 self._mend = _Ampersands()
+        if self.root is None:
+            # Where declarations can be. (In UTF-16 there are zeros between the letters.)
+            prolog = self._tail + data.replace(b"\0", b"")
+            self._entities = b"<!ENTITY" in prolog
+            self._tail = prolog[-8:]
+            if self._entities:
+                return []
         if self._mend is not None:
             data = self._mend.feed(data)
         before = self._target.events
