@@ -8,7 +8,6 @@ is in progress until all of it is in the spool), and the pages take the same way
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -238,6 +237,8 @@ class SitemapSeeding:
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         """Another request for the same URL came first, and the dupe filter has dropped ours."""
+        if MARK in request.meta:
+            self._feeder.dropped(request)
         if META_KEY not in request.meta or self._spool is None or self._feeder.stopped:
             return
         sitemap = self._of(request, self._spool)
@@ -285,12 +286,14 @@ class SitemapSeeding:
                 if sitemap is not None:
                     with self._engine.extra_slot():
                         await self._read_into(spool, sitemap, response)
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001
+            # A disk that is full or gone; nothing else is known that could raise.
             logger.error(
-                "Sitemap %(url)s can't be read into the file of what waits: %(error)s",
-                {"url": request.url, "error": error},
+                "Sitemap %(url)s was not read to its end: %(error)s",
+                {"url": request.url, "error": f"{type(error).__name__}: {error}"},
                 extra={"spider": self._crawler.spider},
             )
+            self._stats.inc_value("rep/sitemaps/failed")
             self._feeder.came(request.meta[META_KEY]["url"])
         finally:
             self._lock.release()
@@ -318,7 +321,7 @@ class SitemapSeeding:
             sorter.take(entries)
             if time.perf_counter() > until:
                 self._feeder.wake()
-                await _turn()
+                await turn()
                 if self._feeder.stopped and not spool.durable:
                     return  # the crawl is ending, and with it what is in the spool
                 until = time.perf_counter() + _SLICE_SECONDS
@@ -383,7 +386,7 @@ class SitemapSeeding:
         if self._engine.scheduler_outlives and not spool.durable:
             await self._flush()
         self._feeder.stop()
-        left = spool.waiting + spool.unproven
+        left = spool.waiting + spool.unproven + self._feeder.outstanding
         if left and not spool.durable:
             logger.info(
                 "%(count)d pages that sitemaps list were not requested: the crawl ends, and without "
@@ -395,7 +398,7 @@ class SitemapSeeding:
     async def _flush(self) -> None:
         try:
             while not self._feeder.flush():
-                await _turn()
+                await turn()
         except Exception:
             logger.exception(
                 "What sitemaps list can't be handed to the scheduler",
@@ -412,7 +415,7 @@ class SitemapSeeding:
         self._spool = None
 
 
-async def _turn() -> None:
+async def turn() -> None:
     """Let the event loop have its turn."""
     turn: Deferred[None] = Deferred()
     call_later(0, turn.callback, None)

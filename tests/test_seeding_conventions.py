@@ -13,6 +13,7 @@ from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
+from scrapy_rep.seeding import turn
 from tests.behaviours import redirect
 from tests.crawling import ListSpider, crawl
 from tests.servers import Site, Sites
@@ -239,21 +240,25 @@ async def test_which_origins_seed(
     result.assert_clean()
 
 
-async def test_an_origin_that_is_met_again_by_a_start_request(sites: Sites) -> None:
-    """Its robots.txt is known already, from a page that does not count."""
-    site = seeding(sites)
+async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
+    """Its robots.txt was had for a page that does not count; then a start request comes."""
+    site, other = seeding(sites), sites.add()
 
-    class Late(LinkingSpider):
+    class Late(SeededSpider):
         async def start(self) -> Any:
-            yield Request(site.url("/linked"), meta={"is_start_request": False})
-            while not self.responses:
-                from tests.held import pause
-
-                await pause(0.02)
+            yield Request(other.url("/start"))
+            while len(self.responses) < 2:
+                await turn()
             yield Request(site.url("/start"))
 
-    result = await crawl(LinkingSpider, {"REP_SITEMAPS": "start"}, requests=[site.url("/start")])
-    assert len(pages(result)) == 12
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            self.responses.append(response)
+            if response.url == other.url("/start"):
+                yield Request(site.url("/linked"))
+
+    result = await crawl(Late, {"REP_SITEMAPS": "start"})
+    assert len(pages(result)) == 13
+    assert site.count("/robots.txt") == 1
     result.assert_clean()
 
 
@@ -301,8 +306,9 @@ class OldSitemapSpider(SitemapSpider, ListSpider):
     """A SitemapSpider may be seeded too."""
 
     def __init__(self, **kwargs: Any) -> None:
-        ListSpider.__init__(self, kwargs.pop("requests"))
-        SitemapSpider.__init__(self, **kwargs)
+        requests = kwargs.pop("requests")
+        super().__init__(**kwargs)
+        self.requests = requests
 
     async def start(self) -> Any:
         for request in self.requests:
@@ -323,8 +329,9 @@ class RuleSpider(CrawlSpider, ListSpider):
     rules = [Rule(LinkExtractor(allow="/linked"), callback="parse_linked")]
 
     def __init__(self, **kwargs: Any) -> None:
-        ListSpider.__init__(self, kwargs.pop("requests"))
-        CrawlSpider.__init__(self)
+        requests = kwargs.pop("requests")
+        super().__init__(**kwargs)
+        self.requests = requests
 
     async def start(self) -> Any:
         for request in self.requests:

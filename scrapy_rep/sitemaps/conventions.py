@@ -107,8 +107,10 @@ class Conventions:
             seen = _Counted(entries)
             try:
                 for entry in self._filter(seen) or ():
+                    if not isinstance(entry, dict):
+                        raise TypeError(f"it returned {entry!r}, which is no entry")
                     # One by one: what comes before an exception is good.
-                    kept.append(entry)  # noqa: PERF402
+                    kept.append(entry)
             except Exception:
                 if log:
                     log = False

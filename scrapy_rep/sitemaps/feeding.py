@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from scrapy import Request
+from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.sitemaps.sorting import Reason
@@ -187,11 +188,18 @@ class Feeder:
             return 0
         pages = self.spool.take(site, room)
         handed = 0
+        again = bool(pages and pages[0].again)
+        connect, disconnect = self._crawler.signals.connect, self._crawler.signals.disconnect
+        if again:
+            # After the handler of OffsiteMiddleware, which shall see them as they are.
+            connect(self._let_pass, scrapy_signals.request_scheduled)
         try:
             for page in pages:
                 self._send(page, site)
                 handed += 1
         finally:
+            if again:
+                disconnect(self._let_pass, scrapy_signals.request_scheduled)
             # A scheduler may raise, one whose server is gone.
             self.spool.put_back(site, pages[handed:])
             self._forget()
@@ -229,13 +237,16 @@ class Feeder:
     def _watch(self, request: Request, page: Page, site: int) -> None:
         """Know *request* when it arrives, and when it is over."""
         request.meta[MARK] = page.id
-        # It passed the dupe and the offsite filter in the run before.
-        request.dont_filter = page.again
         sent = _Sent(request, self._over)
         sent.row, sent.site, sent.arrived = page.id, site, False
         self._sent[page.id] = sent
         self._outstanding[site] += 1
         self._total += 1
+
+    def _let_pass(self, request: Request, **_: object) -> None:
+        """It passed the dupe filter in the run before."""
+        if MARK in request.meta:
+            request.dont_filter = True
 
     def _request(self, page: Page, callback: object) -> Request | None:
         meta = {"sitemap": page.sitemap, "lastmod": page.lastmod, "alternate": page.alternate}
@@ -256,6 +267,18 @@ class Feeder:
         if sent is not None and not sent.arrived:
             sent.arrived = True
             self._less(sent.site)
+
+    def dropped(self, request: Request) -> None:
+        """The dupe filter has dropped a page."""
+        sent = self._sent.get(request.meta[MARK])
+        if sent is not None and not sent.arrived:
+            sent.arrived = True
+            self._less(sent.site)
+
+    @property
+    def outstanding(self) -> int:
+        """How many pages the scheduler has."""
+        return self._total
 
     def _over(self, sent: ref[Request]) -> None:
         assert isinstance(sent, _Sent)

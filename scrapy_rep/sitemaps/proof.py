@@ -179,6 +179,9 @@ class Proofs:
         rows = self.spool.unproven_of(key, _SLICE)
         if not rows:
             del self._deadlines[key]
+            if known is None:
+                # Nobody is left who wants to know: the crawl need not wait for the answer.
+                self._flights.abandon(Origin.from_url(key))
             self._on_settled()
             return True
         verdicts: dict[int, bool] = {}
