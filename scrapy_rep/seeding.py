@@ -259,7 +259,8 @@ class SitemapSeeding:
         spool = self._spool
         sitemap = self._of(request, spool) if spool is not None else None
         if sitemap is not None:
-            self._end(sitemap, f"{type(exception).__name__}: {exception}", exception)
+            name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
+            self._end(sitemap, f"{name}{exception}", exception)
         if not isinstance(exception, IgnoreRequest):
             raise IgnoreRequest(f"the sitemap failed: {exception}") from exception
 
