@@ -101,6 +101,7 @@ class SitemapSeeding:
             connect(self._spider_idle, scrapy_signals.spider_idle)
             connect(self._spider_closed, scrapy_signals.spider_closed)
             connect(self._request_dropped, scrapy_signals.request_dropped)
+            connect(self._request_deferred, signals.request_deferred)
 
     # What robots.txt files list
 
@@ -250,6 +251,9 @@ class SitemapSeeding:
         elif not request.dont_filter:
             # One of the spider's own, or ours in an earlier run: neither has read it for us.
             call_later(0, lambda: self._feeder.ask_for(sitemap, dont_filter=True))
+
+    def _request_deferred(self, request: Request, **_: Any) -> None:
+        self._feeder.held(request)
 
     def failed(self, request: Request, exception: Exception) -> None:
         """A request for a sitemap has failed.

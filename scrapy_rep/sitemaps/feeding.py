@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -90,6 +90,7 @@ class Feeder:
         self._outstanding: Counter[int] = Counter()
         self._total = 0
         self._sent: dict[int, _Sent] = {}
+        self._arrived: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
         self._gone: list[int] = []
         self._hosts: set[str] = set()
         self._asked: dict[str, str] = {}
@@ -266,7 +267,16 @@ class Feeder:
         request.dont_filter = False
         if sent is not None and not sent.arrived:
             sent.arrived = True
+            self._arrived[request] = sent
             self._less(sent.site)
+
+    def held(self, request: Request) -> None:
+        """A page is held, on disk if there is a JOBDIR: it has another keeper from here on."""
+        sent = self._arrived.pop(request, None)
+        if sent is not None and self._sent.pop(sent.row, None) is not None:
+            self._gone.append(sent.row)
+            if len(self._gone) >= _ROWS:
+                self._forget()
 
     def dropped(self, request: Request) -> None:
         """The dupe filter has dropped a page."""

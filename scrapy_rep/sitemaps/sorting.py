@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_URL = 8192
 """Characters. The protocol's limit is 2,048; more than this no server takes."""
 
-_USUAL = re.compile(r"(https?://[a-z0-9.-]+(?::[0-9]{1,5})?)(?:/[!-~]*)?", re.ASCII)
+_USUAL = re.compile(r"(https?://[a-z0-9.-]+(?::[0-9]{1,5})?)(?:/[!$-~]*)?", re.ASCII)
 
 
 class Reason(str, Enum):
