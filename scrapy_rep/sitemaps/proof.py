@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.cache import Known, RobotsCache
+    from scrapy_rep.cache import RobotsCache
     from scrapy_rep.flights import Flights
+    from scrapy_rep.known import Known
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.sitemaps.spool import Row, Spool
 
@@ -167,8 +168,7 @@ class Proofs:
             return self._settle(key, None)
         if known is None and len(self._in_the_air) < _AT_A_TIME:
             self._in_the_air.add(key)
-            again = self._cache.get_any(origin) is not None
-            self._flights.to(origin, again=again)
+            self._flights.to(origin)
         return False
 
     def _settle(self, key: str, known: Known | None) -> bool:
