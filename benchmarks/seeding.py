@@ -303,7 +303,7 @@ def crawl(site: str, who: str, kind: str, size: int, pipe: Connection) -> None:
     urllib.request.urlopen(f"{site}/listed-{size}").read()
     Watch.total, Watch.pipe = size * FILE, pipe
     settings: dict[str, Any] = {
-        "LOG_LEVEL": "INFO",
+        "LOG_LEVEL": "WARNING",
         "TELNETCONSOLE_ENABLED": False,
         "REMOTE_CONTROL_ENABLED": False,
         "CONCURRENT_REQUESTS": 16,
