@@ -119,6 +119,14 @@ class EngineAccess:
         except TypeError:
             return 0
 
+    def crawl(self, request: Request) -> None:
+        """Crawl *request*: through a scheduler of another kind than Scrapy's as ever, else as
+        :meth:`crawl_from_disk`."""
+        if self.scheduler_is_foreign:
+            self._engine.crawl(request)
+        else:
+            self.crawl_from_disk(request)
+
     def crawl_from_disk(self, request: Request) -> None:
         """Crawl *request*, of which a file of ours keeps a copy, through the scheduler's queue in
         memory.

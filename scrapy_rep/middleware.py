@@ -120,7 +120,7 @@ class RepMiddleware:
         if FED in request.meta:
             self._seeding.arrive(request)
         elif SITEMAP in request.meta:
-            self._seeding.check(request)
+            self._seeding.reading.check(request)
         direct = self._deferral.came_back(request)
         usual = USUAL.match(request.url)
         spelling = usual[1] if usual else None
@@ -153,12 +153,14 @@ class RepMiddleware:
     ) -> Coroutine[Any, Any, Response] | Response:
         """Return *response*; or read it, if it is a sitemap that was asked for here, and raise
         ``IgnoreRequest`` then."""
-        return self._seeding.read(request, response) if SITEMAP in request.meta else response
+        return (
+            self._seeding.reading.read(request, response) if SITEMAP in request.meta else response
+        )
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """Take note of a sitemap that can't be had."""
         if SITEMAP in request.meta:
-            self._seeding.failed(request, exception)
+            self._seeding.reading.failed(request, exception)
 
     def _decide(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
         """Decide by what is at hand."""

@@ -13,7 +13,7 @@ from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
-from scrapy_rep.seeding import turn
+from scrapy_rep.sitemaps.reading import turn
 from tests.behaviours import redirect
 from tests.crawling import ListSpider, crawl
 from tests.servers import Site, Sites

@@ -16,8 +16,8 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
+from scrapy_rep.sitemaps.asking import Asking
 from scrapy_rep.sitemaps.sorting import Reason
-from scrapy_rep.sitemaps.transfer import ACCEPT_ENCODING, META_KEY, Transfers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from scrapy_rep.engine import EngineAccess
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.sitemaps.conventions import Conventions
-    from scrapy_rep.sitemaps.spool import Page, Sitemap, Spool
+    from scrapy_rep.sitemaps.spool import Page, Spool
 
 logger = logging.getLogger(__name__)
 
 MARK = "_rep_page"
 PAGE_KEY = "rep_sitemap"
-SITEMAP_KEY = "rep_sitemap_of"
 
 # The event loop has its turn after so many seconds.
 _SLICE_SECONDS = 0.01
@@ -42,10 +41,6 @@ _BATCH = 50
 # So many pages are in the scheduler at a time: of one site that is alone, of each site at least,
 # of all sites.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
-# So many sitemaps are asked for at a time: of one host (their bodies are in memory), of all.
-_SITEMAPS_OF_HOST, _SITEMAPS = 2, 32
-# No more sitemaps are read while so many pages wait.
-_PAGES_ENOUGH = 1_000_000
 # Seconds after which it is looked again whether the scheduler has room.
 _LOOK = 0.05
 # When the disk or the scheduler raises: so many seconds later again, so many times.
@@ -65,7 +60,7 @@ class _Sent(ref["Request"]):
 
 
 class Feeder:
-    """Hands sitemaps and pages to the scheduler."""
+    """Hands pages to the scheduler, and has sitemaps asked for."""
 
     def __init__(
         self,
@@ -83,7 +78,7 @@ class Feeder:
         self._engine = engine
         self._conventions = conventions
         self._is_full = is_full
-        self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
+        self.asking = Asking(crawler, settings, engine, self.wake)
         self._each = max(_EACH, 2 * crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"))
         self._running = False
         self._failures = 0
@@ -92,25 +87,23 @@ class Feeder:
         self._sent: dict[int, _Sent] = {}
         self._arrived: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
         self._gone: list[int] = []
-        self._hosts: set[str] = set()
-        self._asked: dict[str, str] = {}
         self.stopped = False
         self.spool: Spool
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
-        return not self.stopped and bool(self._hosts or self._asked or self.spool.waiting)
+        return not self.stopped and bool(self.asking or self.spool.waiting)
 
     def open(self, spool: Spool) -> None:
         """Begin, or go on with what an earlier run left."""
         self.spool = spool
-        self._hosts.update(spool.hosts())
+        self.asking.open(spool)
         self.wake()
 
     def stop(self) -> None:
         """Hand over nothing more."""
         self.stopped = True
-        self._transfers.watch(False)
+        self.asking.stop()
 
     def close(self) -> None:
         """End an orderly run: what has arrived was dealt with, the rest is for the next run."""
@@ -161,7 +154,7 @@ class Feeder:
             return _LOOK
         until = time.perf_counter() + _SLICE_SECONDS
         self._forget()
-        self._ask_for_sitemaps()
+        self.asking.some()
         blocked = 0
         while time.perf_counter() < until:
             site = self.spool.next_site()
@@ -216,24 +209,17 @@ class Feeder:
             self._gone.append(page.id)
             return
         if self._engine.scheduler_is_foreign:
-            self._crawl(request)
+            self._engine.crawl(request)
             self._gone.append(page.id)  # it is the scheduler's from here on
         else:
             self._watch(request, page, site)
             try:
-                self._crawl(request)
+                self._engine.crawl(request)
             except Exception:
                 del self._sent[page.id]
                 self._less(site)
                 raise
         self._stats.inc_value("rep/sitemaps/emitted")
-
-    def _crawl(self, request: Request) -> None:
-        if self._engine.scheduler_is_foreign:
-            assert self._crawler.engine is not None
-            self._crawler.engine.crawl(request)
-        else:
-            self._engine.crawl_from_disk(request)
 
     def _watch(self, request: Request, page: Page, site: int) -> None:
         """Know *request* when it arrives, and when it is over."""
@@ -318,74 +304,14 @@ class Feeder:
     def flush(self) -> bool:
         """Hand some over, whatever the scheduler has already, and sitemaps too: it outlives the
         process. Return whether that was the last."""
-        self._ask_for_sitemaps(everything=True)
+        all_asked = self.asking.some(everything=True)
         until = time.perf_counter() + _SLICE_SECONDS
         while time.perf_counter() < until:
             site = self.spool.next_site()
             if site is None:
-                return not self._hosts
+                return all_asked
             self._feed(site, _BATCH)
         return False
-
-    # Sitemaps
-
-    def add_host(self, host: str) -> None:
-        """A sitemap of *host* is in the spool."""
-        self._hosts.add(host)
-        self.wake()
-
-    def _ask_for_sitemaps(self, *, everything: bool = False) -> None:
-        if self.spool.waiting >= _PAGES_ENOUGH and not everything:
-            return
-        most = _BATCH if everything else _SITEMAPS_OF_HOST
-        empty = []
-        asked = Counter(self._asked.values()) if not everything else Counter[str]()
-        for host in self._hosts:
-            if len(self._asked) >= _SITEMAPS and not everything:
-                break
-            while asked[host] < most:
-                sitemap = self.spool.next_sitemap(host)
-                if sitemap is None:
-                    empty.append(host)
-                    break
-                asked[host] += 1
-                self._asked[sitemap.url] = host
-                self.ask_for(sitemap)
-        for host in empty:
-            self._hosts.discard(host)
-
-    def ask_for(self, sitemap: Sitemap, *, dont_filter: bool = False) -> None:
-        """Hand the request for *sitemap* to the scheduler."""
-        request = Request(
-            sitemap.url,
-            priority=self._settings.sitemap_priority,
-            dont_filter=dont_filter,
-            headers={"Accept-Encoding": ACCEPT_ENCODING},
-            meta={
-                SITEMAP_KEY: sitemap.origin,
-                META_KEY: {
-                    "url": sitemap.url,
-                    "chain": list(sitemap.chain),
-                    "guessed": sitemap.guessed,
-                },
-                # A sitemap may be on any host; allowed_domains is about pages.
-                "allow_offsite": True,
-            },
-        )
-        self._transfers.watch(True)
-        self._crawl(request)
-
-    @property
-    def asked(self) -> list[str]:
-        """The sitemaps that were asked for and have not come."""
-        return list(self._asked)
-
-    def came(self, url: str) -> None:
-        """A sitemap was read, or will not be."""
-        self._asked.pop(url, None)
-        if not self._asked:
-            self._transfers.watch(False)
-        self.wake()
 
     def gauge(self) -> None:
         """Tell how many pages wait."""

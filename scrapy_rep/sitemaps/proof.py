@@ -189,7 +189,7 @@ class Proofs:
         for _, row in rows:
             sitemap = row[1]
             if sitemap not in verdicts:
-                chain = self.spool.chain_of(sitemap)
+                chain = self.spool.sitemaps.chain_of(sitemap)
                 verdicts[sitemap] = known is not None and self._lists(known, chain)
             if verdicts[sitemap]:
                 accepted.append(row)

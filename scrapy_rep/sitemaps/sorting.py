@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from scrapy_rep.sitemaps.conventions import Conventions
     from scrapy_rep.sitemaps.kinds import Entry
     from scrapy_rep.sitemaps.reader import SitemapReader
-    from scrapy_rep.sitemaps.spool import Row, Sitemap, Spool
+    from scrapy_rep.sitemaps.sitemaptable import Sitemap
+    from scrapy_rep.sitemaps.spool import Row, Spool
 
 MAX_URL = 8192
 """Characters. The protocol's limit is 2,048; more than this no server takes."""
@@ -116,7 +117,7 @@ class Sorter:
         self._found = found
         self._chain = (*sitemap.chain, sitemap.url)
         self._host = host_of(Origin.from_url(sitemap.origin))
-        self._files, self._urls = spool.counts(sitemap.origin)
+        self._files, self._urls = spool.sitemaps.counts(sitemap.origin)
         self._places: dict[str, tuple[int, bool | None]] = {}
         self.accepted = 0
         self.unproven = 0

@@ -13,12 +13,14 @@ import logging
 import sqlite3
 import time
 from collections import defaultdict, deque
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.sitemaps import sitemaptable
+from scrapy_rep.sitemaps.sitemaptable import SitemapTable, transaction
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from scrapy import Spider
 
@@ -27,25 +29,9 @@ logger = logging.getLogger(__name__)
 FILE_NAME = "rep-sitemaps.sqlite"
 """Of the file under JOBDIR."""
 
-# State of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
-WAITING, ASKED, DONE = range(3)
-
 _LOCK_SECONDS = 0.5
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS sitemaps (
-    id INTEGER PRIMARY KEY,
-    url TEXT NOT NULL UNIQUE,
-    host TEXT NOT NULL,
-    origin TEXT NOT NULL,
-    chain TEXT NOT NULL,
-    guessed INTEGER NOT NULL,
-    state INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (host, id) WHERE state = 0;
-CREATE TABLE IF NOT EXISTS origins (
-    origin TEXT PRIMARY KEY, files INTEGER NOT NULL, urls INTEGER NOT NULL
-);
 CREATE TABLE IF NOT EXISTS sites (
     id INTEGER PRIMARY KEY, origin TEXT NOT NULL UNIQUE, cursor INTEGER NOT NULL
 );
@@ -73,20 +59,6 @@ Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod, alternate URLs (JSON)."""
 
 
-class Sitemap(NamedTuple):
-    """A sitemap that is to be read."""
-
-    id: int
-    url: str
-    host: str
-    """The origin that it is fetched from."""
-    origin: str
-    """The one whose robots.txt led to it."""
-    chain: tuple[str, ...]
-    """The indexes that led to it, the first is in the robots.txt."""
-    guessed: bool
-
-
 class Page(NamedTuple):
     """A page that is to be requested."""
 
@@ -110,7 +82,9 @@ class Spool:
         # Nothing here waits for the disk: written is what the operating system has, which outlives
         # a kill of the process. (After a power cut Scrapy's own queues are no better.)
         mode = "WAL" if self.durable else "OFF"
-        self._db.executescript(f"PRAGMA journal_mode = {mode}; PRAGMA synchronous = OFF;" + _SCHEMA)
+        pragmas = f"PRAGMA journal_mode = {mode}; PRAGMA synchronous = OFF;"
+        self._db.executescript(pragmas + sitemaptable.SCHEMA + _SCHEMA)
+        self.sitemaps = SitemapTable(self._db)
         self._sites: dict[str, int] = {}
         self._waiting: dict[int, int] = {}
         self.waiting = 0
@@ -124,7 +98,7 @@ class Spool:
 
     def _recover(self) -> None:
         """Take over what an earlier run left."""
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE state = ?", (WAITING, ASKED))
+        self.sitemaps.recover()
         for site, count in self._db.execute("SELECT site, count(*) FROM pages GROUP BY site"):
             self._waiting[site] = count
             self.waiting += count
@@ -134,74 +108,6 @@ class Spool:
         ):
             self._again[site].append(page)
         (self.unproven,) = self._db.execute("SELECT count(*) FROM unproven").fetchone()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._db
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-
-    # Sitemaps
-
-    def add_sitemap(
-        self, url: str, host: str, origin: str, chain: tuple[str, ...], *, guessed: bool = False
-    ) -> bool:
-        """Take a sitemap in. Return False if it was known."""
-        with self._transaction() as db:
-            added = db.execute(
-                "INSERT OR IGNORE INTO sitemaps (url, host, origin, chain, guessed, state) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (url, host, origin, json.dumps(chain), guessed, WAITING),
-            ).rowcount
-            if added:
-                db.execute(
-                    "INSERT INTO origins VALUES (?, 1, 0) "
-                    "ON CONFLICT DO UPDATE SET files = files + 1",
-                    (origin,),
-                )
-        return bool(added)
-
-    def next_sitemap(self, host: str) -> Sitemap | None:
-        """Return the next sitemap to be fetched from *host*, which counts as asked for then."""
-        row = self._db.execute(
-            "SELECT id, url, host, origin, chain, guessed FROM sitemaps "
-            "WHERE host = ? AND state = 0 ORDER BY id LIMIT 1",
-            (host,),
-        ).fetchone()
-        if row is None:
-            return None
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (ASKED, row[0]))
-        return _sitemap(row)
-
-    def sitemap(self, url: str) -> Sitemap | None:
-        """Return a sitemap; None if it is not known, or done with."""
-        row = self._db.execute(
-            "SELECT id, url, host, origin, chain, guessed FROM sitemaps "
-            "WHERE url = ? AND state != ?",
-            (url, DONE),
-        ).fetchone()
-        return _sitemap(row) if row else None
-
-    def done(self, sitemap: Sitemap) -> None:
-        """Be done with *sitemap*, whatever came of it."""
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (DONE, sitemap.id))
-
-    def hosts(self) -> list[str]:
-        """The hosts that sitemaps are to be fetched from."""
-        rows = self._db.execute("SELECT DISTINCT host FROM sitemaps WHERE state = 0")
-        return [host for (host,) in rows]
-
-    def counts(self, origin: str) -> tuple[int, int]:
-        """How many sitemaps and how many URLs *origin* has brought so far."""
-        row = self._db.execute(
-            "SELECT files, urls FROM origins WHERE origin = ?", (origin,)
-        ).fetchone()
-        return row or (0, 0)
 
     # Pages
 
@@ -224,10 +130,10 @@ class Spool:
         """Take the entries of a sitemap that *origin* has brought in."""
         if not (pages or unproven):
             return
-        with self._transaction() as db:
+        with transaction(self._db):
             self._insert("pages", pages)
             self._insert("unproven", unproven)
-            db.execute(
+            self._db.execute(
                 "UPDATE origins SET urls = urls + ? WHERE origin = ?",
                 (len(pages) + len(unproven), origin),
             )
@@ -326,8 +232,8 @@ class Spool:
 
     def forget(self, pages: Iterable[int]) -> None:
         """Be done with these pages."""
-        with self._transaction() as db:
-            db.executemany("DELETE FROM pages WHERE id = ?", [(page,) for page in pages])
+        with transaction(self._db):
+            self._db.executemany("DELETE FROM pages WHERE id = ?", [(page,) for page in pages])
 
     # Entries that wait for proof
 
@@ -349,27 +255,15 @@ class Spool:
 
     def settle(self, numbers: list[int], accepted: list[Row]) -> None:
         """Be done with waiting entries; those accepted become pages."""
-        with self._transaction() as db:
+        with transaction(self._db):
             self._insert("pages", accepted)
-            db.executemany("DELETE FROM unproven WHERE id = ?", [(one,) for one in numbers])
+            self._db.executemany("DELETE FROM unproven WHERE id = ?", [(one,) for one in numbers])
         self._count(accepted)
         self.unproven -= len(numbers)
-
-    def chain_of(self, sitemap: int) -> tuple[str, ...]:
-        """The URLs of which one has to be listed by a host, for its entries in *sitemap*."""
-        url, chain = self._db.execute(
-            "SELECT url, chain FROM sitemaps WHERE id = ?", (sitemap,)
-        ).fetchone()
-        return (*json.loads(chain), url)
 
     def close(self) -> None:
         """Close the file. What is in it is for the next run, if it has a name."""
         self._db.close()
-
-
-def _sitemap(row: tuple[int, str, str, str, str, int]) -> Sitemap:
-    number, url, host, origin, chain, guessed = row
-    return Sitemap(number, url, host, origin, tuple(json.loads(chain)), bool(guessed))
 
 
 def open_spool(directory: str | None, spider: Spider) -> Spool:
