@@ -272,6 +272,9 @@ class Waiting(Scheduler):
         self.stats.inc_value("scheduler/enqueued")
         return True
 
+    def has_pending_requests(self) -> bool:
+        return True  # the crawl goes on until it was measured
+
 
 class Ours(Spider):
     name = "ours"

@@ -5,21 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.process import ONCE, Crawl
+from tests.redisserver import RedisServer, needs_server
 from tests.servers import Sites
-from tests.test_scrapy_redis import SERVER, queue, server
 from tests.test_seeding_jobdir import SETTINGS, SPIDER, Listed
 
-__all__ = ["queue", "server"]
+pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 
-pytestmark = [
-    ONCE,
-    pytest.mark.skipif(SERVER is None, reason="needs redis-server: Debian's package redis-server"),
-]
+pytestmark = [ONCE, needs_server]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with RedisServer(tmp_path) as running:
+        yield running.url
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def start(server: str, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
         crawl.close()
 
 
-def test_stops_and_another_process(sites: Sites, queue: Any, start: Callable[..., Crawl]) -> None:
+def test_stops_and_another_process(sites: Sites, start: Callable[..., Crawl]) -> None:
     """What waits on disk is handed over when a process ends in order: another goes on with it."""
     listed = Listed(sites)
     runs = [start(listed, ends).join() for ends in ("SIGINT page 1", "SIGINT page 50", "")]
@@ -53,7 +55,7 @@ def test_stops_and_another_process(sites: Sites, queue: Any, start: Callable[...
     assert listed.site.count("/index.xml") == 1
 
 
-def test_two_processes(sites: Sites, queue: Any, start: Callable[..., Crawl]) -> None:
+def test_two_processes(sites: Sites, start: Callable[..., Crawl]) -> None:
     """Both find the same sitemaps; the dupe filter that they share gives each to one of them."""
     listed = Listed(sites)
     runs = [start(listed), start(listed)]
