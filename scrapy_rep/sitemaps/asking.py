@@ -46,6 +46,7 @@ class Asking:
         self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
         self._hosts: set[str] = set()
         self._asked: dict[str, str] = {}
+        self._shared = False
         self._spool: Spool
 
     def __bool__(self) -> bool:
@@ -56,6 +57,9 @@ class Asking:
         """Begin, or go on with what an earlier run left."""
         self._spool = spool
         self._hosts.update(spool.sitemaps.hosts())
+        # Of a scheduler that others use too, anything may come at any time.
+        self._shared = self._engine.scheduler_is_foreign
+        self._transfers.watch(self._shared)
 
     def stop(self) -> None:
         """The crawl ends."""
@@ -67,29 +71,36 @@ class Asking:
         self._wake()
 
     def some(self, *, everything: bool = False) -> bool:
-        """Ask for those whose turn it is. Return whether that were all.
+        """Ask for those whose turn it is. Return whether to go on with the next at once.
 
         :param everything: whether to ask for more than are wanted at a time
         """
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
         most = _AT_ONCE if everything else _OF_HOST
-        empty = []
-        asked = Counter(self._asked.values()) if not everything else Counter[str]()
-        for host in self._hosts:
+        asked: Counter[str] = Counter() if everything else Counter(self._asked.values())
+        for host in list(self._hosts):
             if len(self._asked) >= _ALL and not everything:
                 break
             while asked[host] < most:
                 sitemap = self._spool.sitemaps.next(host)
                 if sitemap is None:
-                    empty.append(host)
+                    self._hosts.discard(host)
                     break
                 asked[host] += 1
-                self._asked[sitemap.url] = host
-                self.ask_for(sitemap)
-        for host in empty:
-            self._hosts.discard(host)
-        return not self._hosts
+                self._hand_over(sitemap)
+        return bool(self._hosts) and (everything or self._shared)
+
+    def _hand_over(self, sitemap: Sitemap) -> None:
+        if not self._shared:  # else another process may have it, and it need not come here
+            self._asked[sitemap.url] = sitemap.host
+        try:
+            self.ask_for(sitemap)
+        except Exception:
+            # The scheduler's server is gone, say: it will be tried again.
+            self._asked.pop(sitemap.url, None)
+            self._spool.sitemaps.put_back(sitemap)
+            raise
 
     def ask_for(self, sitemap: Sitemap, *, dont_filter: bool = False) -> None:
         """Hand the request for *sitemap* to the scheduler."""
@@ -120,6 +131,5 @@ class Asking:
     def came(self, url: str) -> None:
         """A sitemap was read, or will not be."""
         self._asked.pop(url, None)
-        if not self._asked:
-            self._transfers.watch(False)
+        self._transfers.watch(self._shared or bool(self._asked))
         self._wake()

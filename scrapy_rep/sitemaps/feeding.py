@@ -154,12 +154,12 @@ class Feeder:
             return _LOOK
         until = time.perf_counter() + _SLICE_SECONDS
         self._forget()
-        self.asking.some()
+        more = self.asking.some()
         blocked = 0
         while time.perf_counter() < until:
             site = self.spool.next_site()
             if site is None:
-                return None
+                return 0 if more else None
             if self._total >= _ALL or blocked > self.spool.sites or self._is_full():
                 return _LOOK
             blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
@@ -304,12 +304,12 @@ class Feeder:
     def flush(self) -> bool:
         """Hand some over, whatever the scheduler has already, and sitemaps too: it outlives the
         process. Return whether that was the last."""
-        all_asked = self.asking.some(everything=True)
+        more = self.asking.some(everything=True)
         until = time.perf_counter() + _SLICE_SECONDS
         while time.perf_counter() < until:
             site = self.spool.next_site()
             if site is None:
-                return all_asked
+                return not more
             self._feed(site, _BATCH)
         return False
 

@@ -111,8 +111,7 @@ class Reading:
         if sitemap is None:
             return
         if self._engine.scheduler_is_foreign:
-            # Another process has it, or had it.
-            self._spool_done(sitemap)
+            # Another process has asked for it. It may come here all the same.
             self._stats.inc_value(Reason.KNOWN.value)
         elif not request.dont_filter:
             # One of the spider's own, or ours in an earlier run: neither has read it for us.

@@ -98,6 +98,10 @@ class SitemapTable:
         self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (ASKED, row[0]))
         return _sitemap(row)
 
+    def put_back(self, sitemap: Sitemap) -> None:
+        """*sitemap* was not asked for after all."""
+        self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (WAITING, sitemap.id))
+
     def get(self, url: str) -> Sitemap | None:
         """Return a sitemap; None if it is not known, or done with."""
         row = self._db.execute(
