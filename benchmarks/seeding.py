@@ -237,7 +237,7 @@ class Watch:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
         cls.pipe.send((seconds, peak / unit, cls.block))
-        time.sleep(60)  # until it is ended
+        os._exit(0)  # Scrapy would want to close the spider in order
 
 
 class Draining(Scheduler):
