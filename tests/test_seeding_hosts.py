@@ -96,7 +96,6 @@ async def test_one_that_answers_late(sites: Sites) -> None:
     site.set("/map.xml", urlset([late.url("/page"), *[site.url(f"/{n}") for n in range(10)]]))
     result = await seeded(site, DEFER)
     assert len(pages(result)) == 11
-    assert pages(result)[-1] or late.count("/page") == 1
     urls = [response.url for response in result.spider.responses]
     assert urls[-1] == late.url("/page")
 
