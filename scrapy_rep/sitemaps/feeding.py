@@ -216,8 +216,9 @@ class Feeder:
             try:
                 self._engine.crawl(request)
             except Exception:
-                del self._sent[page.id]
-                self._less(site)
+                sent = self._sent.pop(page.id, None)
+                if sent is not None and not sent.arrived:
+                    self._less(site)
                 raise
         self._stats.inc_value("rep/sitemaps/emitted")
 
@@ -262,7 +263,7 @@ class Feeder:
         if sent is not None and self._sent.pop(sent.row, None) is not None:
             self._gone.append(sent.row)
             if len(self._gone) >= _ROWS:
-                self._forget()
+                self.wake()
 
     def dropped(self, request: Request) -> None:
         """The dupe filter has dropped a page."""
@@ -297,9 +298,14 @@ class Feeder:
             self.wake()
 
     def _forget(self) -> None:
-        if self._gone:
-            gone, self._gone = self._gone, []
-            self.spool.forget(gone)
+        """Delete the rows of pages that were dealt with."""
+        gone, self._gone = self._gone, []
+        try:
+            if gone:
+                self.spool.forget(gone)
+        except Exception:
+            self._gone += gone
+            raise
 
     def flush(self) -> bool:
         """Hand some over, whatever the scheduler has already, and sitemaps too: it outlives the
