@@ -81,7 +81,7 @@ class Spool:
         self._db = sqlite3.connect(path or "", timeout=_LOCK_SECONDS, isolation_level=None)
         # Nothing here waits for the disk: written is what the operating system has, which outlives
         # a kill of the process. (After a power cut Scrapy's own queues are no better.)
-        mode = "WAL" if self.durable else "OFF"
+        mode = "WAL" if self.durable else "MEMORY"
         pragmas = f"PRAGMA journal_mode = {mode}; PRAGMA synchronous = OFF;"
         self._db.executescript(pragmas + sitemaptable.SCHEMA + _SCHEMA)
         self.sitemaps = SitemapTable(self._db)

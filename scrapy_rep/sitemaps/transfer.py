@@ -4,6 +4,7 @@ piece by piece (`unpack.py`)."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from scrapy import signals
 from scrapy.exceptions import StopDownload
@@ -27,7 +28,7 @@ class Transfers:
     def __init__(self, crawler: Crawler, max_bytes: int) -> None:
         self._crawler = crawler
         self._max_bytes = max_bytes
-        self._received: dict[Request, int] = {}
+        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self._watching = False
 
     def watch(self, on: bool) -> None:
@@ -47,7 +48,6 @@ class Transfers:
         self._received[request] = received
         # Packed or not: so many bytes are never less when unpacked.
         if received > self._max_bytes:
-            del self._received[request]
             raise StopDownload(fail=False)
 
     def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
