@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
 
@@ -83,6 +84,15 @@ class EngineAccess:
         scraped = request.replace(errback=lambda _: output)
         done: Deferred[None] = self._engine.scraper.enqueue_scrape(failure, scraped)
         return done
+
+    @staticmethod
+    def drop_body(response: Response) -> None:
+        """Give the memory of a body back that nobody will read any more.
+
+        The exception that ends a sitemap's request keeps frames alive, and these the response,
+        until garbage is collected. ``Response._set_body`` is what its constructor calls.
+        """
+        response._set_body(b"")
 
     def pause(self) -> None:
         """Take no more requests from the scheduler."""

@@ -173,6 +173,7 @@ class Reading:
             self._stats.inc_value("rep/sitemaps/failed")
             self._feeder.asking.came(request.meta[META_KEY]["url"])
         finally:
+            self._engine.drop_body(response)
             self._lock.release()
         raise IgnoreRequest("the sitemap was read")
 
