@@ -81,6 +81,7 @@ class Feeder:
         self.asking = Asking(crawler, settings, engine, self.wake)
         self._each = max(_EACH, 2 * crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"))
         self._running = False
+        self._woken = False
         self._failures = 0
         self._outstanding: Counter[int] = Counter()
         self._total = 0
@@ -112,14 +113,15 @@ class Feeder:
 
     def wake(self) -> None:
         """There may be something new in the spool."""
+        self._woken = True
         if not self._running and not self.stopped:
             self._running = True
             call_later(0, self._go_on)
 
     def _go_on(self) -> None:
-        self._running = False
         if self.stopped:
             return
+        self._woken = False
         pause: float | None
         try:
             pause = self._some()
@@ -131,8 +133,11 @@ class Feeder:
             )
             pause = self._failed()
         self.gauge()
+        if pause is None and self._woken and not self.stopped:
+            pause = 0
+        # One chain of steps, whoever wakes it: each is to be followed by the event loop's turn.
+        self._running = pause is not None
         if pause is not None:
-            self._running = True
             call_later(pause, self._go_on)
 
     def _failed(self) -> float | None:
