@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scrapy import Request, signals
 from scrapy.core.scheduler import Scheduler
+from scrapy.utils.asyncio import call_later
 
 from tests.behaviours import after, answer, gzipped
 from tests.crawling import crawl
@@ -208,3 +209,31 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
         assert result.reason == "finished"
         assert result.status(site.url("/start")) == 200
         assert len(lines(result, words, "ERROR")) == 1
+
+
+async def test_one_step_at_a_time(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wakes the feeder, and however often: the event loop has its turn after each step."""
+    pending, most = 0, 0
+
+    def counting(delay: float, function: Any, *arguments: Any) -> Any:
+        nonlocal pending, most
+
+        def run() -> None:
+            nonlocal pending
+            pending -= 1
+            function(*arguments)
+
+        pending += 1
+        most = max(most, pending)
+        return call_later(delay, run)
+
+    monkeypatch.setattr("scrapy_rep.sitemaps.feeding.call_later", counting)
+    site = sites.add()
+    # Most are dropped by the dupe filter as soon as they are handed over.
+    site.set("/map.xml", urlset(some(site, "page", 20) * 50))
+    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
+    result = await crawl(SeededSpider, ON, requests=[site.url("/start")])
+    assert pages(result) == sorted(some(site, "page", 20))
+    assert result.stat("rep/sitemaps/emitted") == 1000
+    assert most == 1
+    result.assert_clean()
