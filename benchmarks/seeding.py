@@ -250,19 +250,26 @@ class Watch:
 
 
 class Draining(Scheduler):
-    """Takes the requests of pages as ever, and hands them to nobody."""
+    """Takes the requests of pages as ever, and forgets them at once."""
 
     taken = 0
 
+    def open(self, spider: Spider) -> Any:
+        self.pages = self._mq()
+        return super().open(spider)
+
     def enqueue_request(self, request: Request) -> bool:
-        page = "/page-" in request.url
-        accepted = super().enqueue_request(request)
-        if page and accepted:
-            self.mqs.pop()  # last in, first out
-            Draining.taken += 1
-            if Draining.taken == Watch.total:
-                Watch.finish()
-        return accepted
+        if "/page-" not in request.url:
+            return super().enqueue_request(request)
+        if self.df.request_seen(request):
+            return False
+        self.pages.push(request)
+        self.pages.pop()
+        self.stats.inc_value("scheduler/enqueued")
+        Draining.taken += 1
+        if Draining.taken == Watch.total:
+            Watch.finish()
+        return True
 
 
 class Waiting(Scheduler):
