@@ -99,6 +99,11 @@ class Deferral:
         return self._total >= self._settings.defer_max_requests
 
     @property
+    def holding(self) -> bool:
+        """Whether any requests are held, or on their way back."""
+        return bool(self._lines or self._releases)
+
+    @property
     def outlives(self) -> bool:
         """Whether what is held when the crawl ends goes on in the next."""
         return isinstance(self._hold, DiskHold) or self._engine.scheduler_outlives

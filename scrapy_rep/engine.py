@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
 
@@ -84,6 +85,15 @@ class EngineAccess:
         done: Deferred[None] = self._engine.scraper.enqueue_scrape(failure, scraped)
         return done
 
+    @staticmethod
+    def drop_body(response: Response) -> None:
+        """Give the memory of a body back that nobody will read any more.
+
+        The exception that ends a sitemap's request keeps frames alive, and these the response,
+        until garbage is collected. ``Response._set_body`` is what its constructor calls.
+        """
+        response._set_body(b"")
+
     def pause(self) -> None:
         """Take no more requests from the scheduler."""
         self._engine.pause()
@@ -103,10 +113,29 @@ class EngineAccess:
     def scheduler_outlives(self) -> bool:
         """Whether the scheduler keeps its requests when the process ends: not Scrapy's own (with
         JOBDIR it does, but then the hold is on disk), and not one told not to persist."""
-        scheduler = self.scheduler
+        return self.scheduler_is_foreign and bool(getattr(self.scheduler, "persist", True))
+
+    @property
+    def scheduler_is_foreign(self) -> bool:
+        """Whether the scheduler is not Scrapy's own, or made from it."""
         # Not isinstance(): Scrapy's base class calls everything that looks like one a scheduler.
-        foreign = Scheduler not in type(scheduler).__mro__
-        return foreign and bool(getattr(scheduler, "persist", True))
+        return Scheduler not in type(self.scheduler).__mro__
+
+    @property
+    def scheduled(self) -> int:
+        """How many requests the scheduler has, 0 if it can't tell."""
+        try:
+            return len(self.scheduler)
+        except TypeError:
+            return 0
+
+    def crawl(self, request: Request) -> None:
+        """Crawl *request*: through a scheduler of another kind than Scrapy's as ever, else as
+        :meth:`crawl_from_disk`."""
+        if self.scheduler_is_foreign:
+            self._engine.crawl(request)
+        else:
+            self.crawl_from_disk(request)
 
     def crawl_from_disk(self, request: Request) -> None:
         """Crawl *request*, of which a file of ours keeps a copy, through the scheduler's queue in

@@ -26,6 +26,8 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import allows, comparable
 from scrapy_rep.release import MARK as RELEASED
+from scrapy_rep.seeding import MARK as FED
+from scrapy_rep.seeding import META_KEY as SITEMAP
 from scrapy_rep.seeding import SitemapSeeding
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.startup import StopAtStart
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.protocol import Origin
 
@@ -61,7 +64,6 @@ class RepMiddleware:
         self._obey_global = settings.obey_global_group
         self._grace = settings.defer_grace
         self._agents = Agents(crawler, settings)
-        self._seeding = SitemapSeeding(crawler, settings)
         self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
         self._known = KnownOrigins(settings.cache_max_origins)
@@ -78,6 +80,9 @@ class RepMiddleware:
         self._flights = Flights(crawler, self._ask)
         self._deferral = Deferral(
             crawler, settings, self._engine, self._cache, self._known, self._flights, self.clock
+        )
+        self._seeding = SitemapSeeding(
+            crawler, settings, self._engine, self._cache, self._flights, self._deferral
         )
         self._waiting = 0
         # 0 means no limit; so many that are silent are many all the same.
@@ -112,10 +117,16 @@ class RepMiddleware:
             return None
         if RELEASED in request.meta:
             self._deferral.arrive(request)
+        if FED in request.meta:
+            self._seeding.arrive(request)
+        elif SITEMAP in request.meta:
+            self._seeding.reading.check(request)
         direct = self._deferral.came_back(request)
         usual = USUAL.match(request.url)
         spelling = usual[1] if usual else None
         known = self._known.by_spelling.get(spelling) if spelling else None
+        if self._seeding.watching and spelling not in self._seeding.spellings:
+            self._seeding.meet(request, spelling)
         if usual and known is not None and self.clock() < known.usable_until:
             self._known.touch(known)
             return self._decide(request, known, usual[2], direct)
@@ -136,6 +147,20 @@ class RepMiddleware:
         if spelling:
             self._known.spell(known, spelling)
         return self._decide(request, known, path, direct)
+
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Coroutine[Any, Any, Response] | Response:
+        """Return *response*; or read it, if it is a sitemap that was asked for here, and raise
+        ``IgnoreRequest`` then."""
+        return (
+            self._seeding.reading.read(request, response) if SITEMAP in request.meta else response
+        )
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        """Take note of a sitemap that can't be had."""
+        if SITEMAP in request.meta:
+            self._seeding.reading.failed(request, exception)
 
     def _decide(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
         """Decide by what is at hand."""
@@ -246,8 +271,11 @@ class RepMiddleware:
             await self._announcer.recalled(known, request)
         else:
             await self._announcer.resolved(known, answer, request)
-        if known.robots is not None and (answer is None or answer.outcome is Outcome.RULES):
+        outcome = known.entry.outcome if answer is None else answer.outcome
+        if known.robots is not None and outcome is Outcome.RULES:
             self._seeding.discovered(known.origin, known.entry.url, known.robots)
+        elif outcome is Outcome.MISSING:
+            self._seeding.nothing_listed(known.origin)
         self._deferral.resolved(known)
 
 

@@ -1,92 +1,304 @@
-"""Sitemaps that robots.txt files list become requests (REP.md section 9)."""
+"""Sitemaps that robots.txt files list seed the crawl (REP.md section 9).
+
+Here the parts of `scrapy_rep.sitemaps` meet: what is discovered goes into the spool (`spool.py`), is
+asked for (`asking.py`) and read (`reading.py`), and the pages go from the spool to the scheduler
+(`feeding.py`), those of other hosts when it is known that they may (`proof.py`).
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import sqlite3
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request
+from scrapy import signals as scrapy_signals
+from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.protocol import Origin
+from scrapy_rep.sitemaps.asking import SITEMAP_KEY
+from scrapy_rep.sitemaps.conventions import Conventions
+from scrapy_rep.sitemaps.feeding import MARK, Feeder
+from scrapy_rep.sitemaps.outcome import Report
+from scrapy_rep.sitemaps.proof import Proofs
+from scrapy_rep.sitemaps.reading import Reading, turn
+from scrapy_rep.sitemaps.spool import Spool, open_spool
+from scrapy_rep.sitemaps.transfer import META_KEY
+from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
+    from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.cache import RobotsCache
+    from scrapy_rep.deferral import Deferral
+    from scrapy_rep.engine import EngineAccess
+    from scrapy_rep.flights import Flights
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+__all__ = ["MARK", "META_KEY", "SITEMAP_KEY", "SitemapSeeding"]
 
-META_KEY = "rep_sitemap_of"
+logger = logging.getLogger(__name__)
 
 # As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.
 MAX_SITEMAPS = 500
 
+# The event loop has its turn after so many seconds.
+_SLICE_SECONDS = 0.01
+# So many spellings of origins are remembered as met.
+_SPELLINGS = 20_000
+
 
 class SitemapSeeding:
-    """Announces each sitemap once, and hands it to the scheduler if ``REP_SITEMAPS`` is on."""
+    """Announces each sitemap once; has it and its pages requested if ``REP_SITEMAPS`` is on."""
 
-    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        engine: EngineAccess,
+        cache: RobotsCache,
+        flights: Flights,
+        deferral: Deferral,
+    ) -> None:
+        """:raises SettingsError: if one of the spider's attributes is wrong"""
+        assert crawler.stats is not None
         self._crawler = crawler
-        self._enabled = settings.sitemaps
+        self._stats = crawler.stats
+        self._settings = settings
+        self._engine = engine
+        self._cache = cache
+        self._deferral = deferral
+        self._conventions = Conventions(crawler.spider, settings)
         # Hashes: the URLs of a million sites would be a hundred megabytes.
         self._seen: set[int] = set()
+        self._met: set[int] = set()
+        self.spellings: set[str] = set()
+        """How URLs begin whose origins were met: nothing more is to be done about these."""
+        self.watching = bool(self._conventions.mode)
+        """Whether :meth:`meet` wants to hear of requests."""
+        self._spool: Spool | None = None
+        self._feeder = Feeder(crawler, settings, engine, self._conventions, lambda: deferral.full)
+        self._proofs = Proofs(
+            crawler, settings, cache, flights, deferral.worth_waiting, self._feeder.wake
+        )
+        self.reading = Reading(
+            crawler,
+            settings,
+            engine,
+            self._conventions,
+            self._feeder,
+            self._proofs,
+            self._count_found,
+        )
+        """What becomes of requests for sitemaps."""
+        self._idle_with: list[str] = []
+        if self.watching:
+            connect = crawler.signals.connect
+            connect(self._spider_opened, scrapy_signals.spider_opened)
+            connect(self._spider_idle, scrapy_signals.spider_idle)
+            connect(self._spider_closed, scrapy_signals.spider_closed)
+            connect(self._request_dropped, scrapy_signals.request_dropped)
+            connect(self._request_deferred, signals.request_deferred)
+
+    # What robots.txt files list
+
+    def meet(self, request: Request, spelling: str | None) -> None:
+        """The crawl asks for a page: its origin may seed, if it is one of those that may.
+
+        :param spelling: how its URL begins, if that is worth remembering
+        """
+        if META_KEY in request.meta:
+            return  # not a page: who serves sitemaps for others does not seed
+        if self._conventions.mode == "start" and not request.meta.get("is_start_request"):
+            return
+        try:
+            origin = Origin.from_url(spelling) if spelling else origin_of(request)
+        except ValueError:
+            return
+        if spelling:
+            if len(self.spellings) >= _SPELLINGS:
+                self.spellings.clear()
+            self.spellings.add(spelling)
+        if hash(origin) in self._met:
+            return
+        self._met.add(hash(origin))
+        known = self._cache.get(origin)
+        if known is not None and not known.unreachable:
+            self._seed(origin, known.entry.url or origin.robots_url, known.robots)
 
     def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
         """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
 
         :param robots_url: where the file came from, for relative URLs
         """
+        for url, _ in self._listed(origin, robots_url, robots, warn=True):
+            if self._count_found(url):
+                self._crawler.signals.send_catch_log(
+                    signals.sitemap_discovered,
+                    origin=origin,
+                    url=url,
+                    spider=self._crawler.spider,
+                )
+        if hash(origin) in self._met:
+            self._seed(origin, robots_url, robots)
+
+    def _count_found(self, url: str) -> bool:
+        """Count a sitemap. Return False if it was counted before."""
+        if hash(url) in self._seen:
+            return False
+        self._seen.add(hash(url))
+        self._stats.inc_value("rep/sitemaps/found")
+        return True
+
+    def nothing_listed(self, origin: Origin) -> None:
+        """There is no robots.txt of *origin*."""
+        if hash(origin) in self._met:
+            self._seed(origin, origin.robots_url, None)
+
+    def _listed(
+        self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool
+    ) -> list[tuple[str, str]]:
+        """The sitemaps that a robots.txt lists: their URLs and where these are."""
         listed = list(dict.fromkeys(robots.sitemaps))
-        if len(listed) > MAX_SITEMAPS:
+        if len(listed) > MAX_SITEMAPS and warn:
             logger.warning(
                 "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first "
                 "%(limit)d are ignored",
                 {"origin": origin, "count": len(listed), "limit": MAX_SITEMAPS},
                 extra={"spider": self._crawler.spider},
             )
+        urls = {}
         for value in listed[:MAX_SITEMAPS]:
-            request = self._request(origin, robots_url, value)
-            if request is None:
-                self._warn("robots.txt of %(origin)s lists a sitemap that is no URL", origin, value)
-                continue
-            if hash(request.url) in self._seen:
-                continue
-            self._seen.add(hash(request.url))
-            self._emit(origin, request)
-
-    def _request(self, origin: Origin, robots_url: str, value: str) -> Request | None:
-        """The request for a sitemap as written in a robots.txt; None where that is no URL."""
-        try:
-            if urlsplit(value).scheme:
+            message = None
+            try:
                 url = value
-            else:
-                url = urljoin(robots_url, value)
-                self._warn(
-                    "robots.txt of %(origin)s lists a sitemap by a relative URL", origin, value
+                if not urlsplit(value).scheme:
+                    url = urljoin(robots_url, value)
+                    message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
+                url = Request(url).url
+                place = Origin.from_url(url)
+                if place.scheme not in ("http", "https"):
+                    raise ValueError
+                urls[url] = str(place)
+            except ValueError:
+                message = "robots.txt of %(origin)s lists a sitemap that is no URL"
+            if message and warn:
+                logger.warning(
+                    f"{message}: %(value)s",
+                    {"origin": origin, "value": value[:200]},
+                    extra={"spider": self._crawler.spider},
                 )
-            # A sitemap may be on any host; allowed_domains is about pages.
-            request = Request(url, meta={META_KEY: str(origin), "allow_offsite": True})
-            return request if Origin.from_url(request.url).scheme in ("http", "https") else None
-        except ValueError:
-            return None
+        return list(urls.items())
 
-    def _warn(self, message: str, origin: Origin, value: str) -> None:
-        logger.warning(
-            f"{message}: %(value)s",
-            {"origin": origin, "value": value[:200]},
-            extra={"spider": self._crawler.spider},
-        )
+    def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
+        """Have what *origin* lists read."""
+        if self._spool is None or self._feeder.stopped:
+            return
+        listed = self._listed(origin, robots_url, robots, warn=False) if robots else []
+        guessed = not listed and self._settings.sitemap_guess
+        if guessed:
+            listed = [(f"{origin}/sitemap.xml", str(origin))]
+        try:
+            self._add(self._spool, origin, listed, guessed=guessed)
+        except sqlite3.Error as error:
+            logger.error(
+                "The sitemaps of %(origin)s can't be written to disk and are not read: %(error)s",
+                {"origin": origin, "error": error},
+                extra={"spider": self._crawler.spider},
+            )
 
-    def _emit(self, origin: Origin, request: Request) -> None:
-        crawler = self._crawler
-        assert crawler.stats is not None
-        crawler.stats.inc_value("rep/sitemaps/found")
-        crawler.signals.send_catch_log(
-            signals.sitemap_discovered, origin=origin, url=request.url, spider=crawler.spider
-        )
-        # The engine has no spider any more when the crawl is ending.
-        if self._enabled and crawler.engine is not None and crawler.engine.spider is not None:
-            crawler.engine.crawl(request)
+    def _add(
+        self, spool: Spool, origin: Origin, listed: list[tuple[str, str]], *, guessed: bool
+    ) -> None:
+        files, _ = spool.sitemaps.counts(str(origin))
+        for url, place in listed:
+            if files >= self._settings.sitemap_max_files:
+                Report(self._crawler, url).too_many(str(origin))
+            elif spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
+                files += 1
+                if guessed:
+                    self._count_found(url)
+                self._feeder.asking.add_host(place)
+
+    # Requests on their way
+
+    def arrive(self, request: Request) -> None:
+        """Take a page that was fed from the scheduler."""
+        self._feeder.arrive(request)
+
+    def _request_dropped(self, request: Request, **_: Any) -> None:
+        """The dupe filter has dropped a request of ours."""
+        if MARK in request.meta:
+            self._feeder.dropped(request)
+        elif META_KEY in request.meta and not self._feeder.stopped:
+            self.reading.dropped(request)
+
+    def _request_deferred(self, request: Request, **_: Any) -> None:
+        self._feeder.held(request)
+
+    # The crawl's beginning and end
+
+    def _spider_opened(self, spider: Spider) -> None:
+        self._engine.before_closing(self._before_closing)
+        self._spool = open_spool(job_dir(self._crawler.settings), spider)
+        self.reading.open(self._spool)
+        self._feeder.open(self._spool)
+        self._proofs.open(self._spool)
+        left = self._spool.waiting + self._spool.unproven
+        if left:
+            logger.info(
+                "%(count)d pages that sitemaps list are left from an earlier run",
+                {"count": left},
+                extra={"spider": spider},
+            )
+
+    def _spider_idle(self) -> None:
+        asked = self._feeder.asking.asked
+        if asked and asked == self._idle_with and not self._deferral.holding:
+            self.reading.lost(asked)
+        self._idle_with = asked
+        self._feeder.wake()
+        if self._feeder or self._proofs:
+            raise DontCloseSpider
+
+    async def _before_closing(self) -> None:
+        spool = self._spool
+        if self._feeder.stopped or spool is None:
+            return
+        self._proofs.stop()
+        if self._engine.scheduler_outlives and not spool.durable:
+            await self._flush()
+        self._feeder.stop()
+        left = spool.waiting + spool.unproven + self._feeder.outstanding
+        if left and not spool.durable:
+            logger.info(
+                "%(count)d pages that sitemaps list were not requested: the crawl ends, and without "
+                "JOBDIR what waits ends with it",
+                {"count": left},
+                extra={"spider": self._crawler.spider},
+            )
+
+    async def _flush(self) -> None:
+        try:
+            while not self._feeder.flush():
+                await turn()
+        except Exception:
+            logger.exception(
+                "What sitemaps list can't be handed to the scheduler",
+                extra={"spider": self._crawler.spider},
+            )
+
+    def _spider_closed(self) -> None:
+        if self._spool is None:
+            return
+        self._feeder.stop()
+        self._feeder.close()
+        self._feeder.gauge()
+        self.reading.close()
+        self._spool.close()
+        self._spool = None

@@ -6,15 +6,18 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.agents import is_token, product_token
+from scrapy_rep.sitemaps.dates import moment
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 UNREACHABLE_CHOICES = ("defer", "drop", "allow")
+CROSS_HOST_CHOICES = ("strict", "any")
 
 
 def _seconds(value: Any) -> float:
@@ -71,6 +74,33 @@ def _unreachable(value: Any) -> str:
     return str(value)
 
 
+def _cross_host(value: Any) -> str:
+    if value not in CROSS_HOST_CHOICES:
+        raise ValueError
+    return str(value)
+
+
+def _integer(value: Any) -> int:
+    number = int(value)
+    if isinstance(value, bool) or number != float(value):
+        raise ValueError
+    return number
+
+
+def sitemaps(value: Any) -> str | bool:
+    """Return which origins may seed a crawl: False, ``"start"`` or ``"all"`` (which is True).
+
+    :raises ValueError: for anything else
+    """
+    if value in ("start", "all"):
+        return str(value)
+    return "all" if _flag(value) else False
+
+
+def _date(value: Any) -> datetime | None:
+    return None if value is None or value == "" else moment(value)
+
+
 def chain(value: Any) -> tuple[str, ...]:
     """Return a token, or a list of them (on a command line: joined by commas), as a chain.
 
@@ -94,6 +124,7 @@ def _optional_uri(value: Any) -> str | None:
     return None if value is None or value == "" else _path(value)
 
 
+SITEMAPS_HINT = "True, False, 'start' or 'all'"
 TOKEN_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
 
 
@@ -105,6 +136,8 @@ _SECONDS = "a number of seconds, 0 or more"
 _POSITIVE = "a number of seconds, more than 0"
 _FLAG = "True or False"
 _URI = "a path, or a URI that a feed storage can write to"
+_COUNT = "a whole number, 1 or more"
+_DATE = "a date or a datetime, or its text as in '2026-01-31'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +151,8 @@ class RepSettings:
     )
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
-    defer_max_requests: int = _setting(100000, _count, "a whole number, 1 or more")
-    defer_dead_host_tries: int = _setting(3, _count, "a whole number, 1 or more")
+    defer_max_requests: int = _setting(100000, _count, _COUNT)
+    defer_dead_host_tries: int = _setting(3, _count, _COUNT)
     retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
     retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
     download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
@@ -135,10 +168,22 @@ class RepSettings:
     cache_ttl: float = _setting(86400.0, _seconds, _SECONDS)
     cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
     cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)
-    cache_max_origins: int = _setting(10000, _count, "a whole number, 1 or more")
+    cache_max_origins: int = _setting(10000, _count, _COUNT)
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     soft_404: bool = _setting(True, _flag, _FLAG)
-    sitemaps: bool = _setting(False, _flag, _FLAG)
+    sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
+    sitemap_guess: bool = _setting(False, _flag, _FLAG)
+    sitemap_since: datetime | None = _setting(None, _date, _DATE)  # noqa: RUF009
+    sitemap_cross_host: str = _setting(
+        "strict", _cross_host, "one of " + ", ".join(map(repr, CROSS_HOST_CHOICES))
+    )
+    sitemap_priority: int = _setting(10, _integer, "a whole number")
+    sitemap_page_priority: int = _setting(0, _integer, "a whole number")
+    sitemap_max_depth: int = _setting(5, _count, _COUNT)
+    sitemap_max_files: int = _setting(50_000, _count, _COUNT)
+    sitemap_max_urls: int = _setting(50_000, _count, _COUNT)
+    sitemap_max_origin_urls: int = _setting(25_000_000, _count, _COUNT)
+    sitemap_max_bytes: int = _setting(52_428_800, _count, _COUNT)
     decisions: str | None = _setting(None, _optional_uri, _URI)
     decisions_all: bool = _setting(False, _flag, _FLAG)
     dry_run: bool = _setting(False, _flag, _FLAG)

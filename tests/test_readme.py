@@ -58,7 +58,7 @@ def test_every_signal_is_documented() -> None:
 
 def test_every_stat_is_documented() -> None:
     code = "".join(
-        path.read_text("utf-8") for path in Path(__file__).parent.parent.glob("scrapy_rep/*.py")
+        path.read_text("utf-8") for path in Path(__file__).parent.parent.glob("scrapy_rep/**/*.py")
     )
     counted = set(re.findall(r'"(rep/[a-z_/]+[a-z])"', code))
     documented = set(re.findall(r"`(rep/[a-z_/]+)`", section("Stats")))

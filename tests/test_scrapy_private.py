@@ -17,6 +17,7 @@ from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
+from scrapy.http import Response, XmlResponse
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
@@ -242,3 +243,11 @@ def test_no_other_module_reaches_into_the_engine() -> None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert path.name == "engine.py" or not used & PRIVATE, path
+
+
+def test_bodies_can_be_dropped() -> None:
+    """Sitemaps are read and then kept by an exception: their bodies are not."""
+    for kind in (Response, XmlResponse):
+        response = kind("http://a.test/", body=b"<urlset/>" * 1000)
+        EngineAccess.drop_body(response)
+        assert response.body == b""

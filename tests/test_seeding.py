@@ -41,10 +41,13 @@ def listing(*sitemaps: str, rules: str = "") -> str:
 
 
 def warnings(result: CrawlResult) -> list[str]:
+    """About robots.txt files; those about sitemaps, which are HTML pages here, apart."""
     return [
         record.getMessage()
         for record in result.records
-        if record.name.startswith("scrapy_rep") and record.levelname == "WARNING"
+        if record.name.startswith("scrapy_rep")
+        and record.levelname == "WARNING"
+        and " was not read: " not in record.getMessage()
     ]
 
 

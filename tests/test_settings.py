@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,16 @@ DEFAULTS = {
     "REP_UNREACHABLE_LIMIT": 2592000.0,
     "REP_SOFT_404": True,
     "REP_SITEMAPS": False,
+    "REP_SITEMAP_GUESS": False,
+    "REP_SITEMAP_SINCE": None,
+    "REP_SITEMAP_CROSS_HOST": "strict",
+    "REP_SITEMAP_PRIORITY": 10,
+    "REP_SITEMAP_PAGE_PRIORITY": 0,
+    "REP_SITEMAP_MAX_DEPTH": 5,
+    "REP_SITEMAP_MAX_FILES": 50000,
+    "REP_SITEMAP_MAX_URLS": 50000,
+    "REP_SITEMAP_MAX_ORIGIN_URLS": 25000000,
+    "REP_SITEMAP_MAX_BYTES": 52428800,
     "REP_DECISIONS": None,
     "REP_DECISIONS_ALL": False,
     "REP_DRY_RUN": False,
@@ -49,7 +60,7 @@ DEFAULTS = {
 FLAGS = (
     "REP_OBEY_GLOBAL_GROUP",
     "REP_SOFT_404",
-    "REP_SITEMAPS",
+    "REP_SITEMAP_GUESS",
     "REP_DECISIONS_ALL",
     "REP_DRY_RUN",
 )
@@ -68,7 +79,17 @@ SECONDS = (
     "REP_CACHE_MAX_TTL",
     "REP_UNREACHABLE_LIMIT",
 )
-COUNTS = ("REP_DEFER_MAX_REQUESTS", "REP_DEFER_DEAD_HOST_TRIES", "REP_CACHE_MAX_ORIGINS")
+COUNTS = (
+    "REP_DEFER_MAX_REQUESTS",
+    "REP_DEFER_DEAD_HOST_TRIES",
+    "REP_CACHE_MAX_ORIGINS",
+    "REP_SITEMAP_MAX_DEPTH",
+    "REP_SITEMAP_MAX_FILES",
+    "REP_SITEMAP_MAX_URLS",
+    "REP_SITEMAP_MAX_ORIGIN_URLS",
+    "REP_SITEMAP_MAX_BYTES",
+)
+INTEGERS = ("REP_SITEMAP_PRIORITY", "REP_SITEMAP_PAGE_PRIORITY")
 
 NO_NUMBERS = ["soon", "", [], True, "1 h", math.nan, math.inf, "nan", "inf", 10**400, -1, "-5"]
 
@@ -114,6 +135,15 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
     for name in URIS:
         for value in (5, True, [], {}, b"text", ["a"]):
             yield name, value, "a path, or a URI that a feed storage can write to"
+    for name in INTEGERS:
+        for value in ("soon", "", [], True, 1.5, "1.5", math.nan, math.inf):
+            yield name, value, "a whole number"
+    for value in ("yes", "starts", 2, [], ["start"], b"all"):
+        yield "REP_SITEMAPS", value, "True, False, 'start' or 'all'"
+    for value in ("yesterday", "2026-13-01", "2026", 20260131, 0, True, ["2026-01-31"]):
+        yield "REP_SITEMAP_SINCE", value, "a date or a datetime, or its text as in '2026-01-31'"
+    for value in ("Strict", "", True, "all", ["any"]):
+        yield "REP_SITEMAP_CROSS_HOST", value, "one of 'strict', 'any'"
     for value in ("Drop", "deferred", "", True, ["drop"], {}):
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
     for value in (
@@ -168,6 +198,7 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         *[(name, " 7 ", 7.0) for name in POSITIVE],
         *[(name, "0", 0.0) for name in SECONDS if name != "REP_CACHE_MAX_TTL"],
         *[(name, "5", 5) for name in COUNTS],
+        *[(name, text, int(text)) for name in INTEGERS for text in ("5", "-5", "0")],
         ("REP_UNREACHABLE", "allow", "allow"),
         ("REP_CACHE_STORAGE", "somewhere.Storage", "somewhere.Storage"),
         ("REP_CACHE_STORAGE", MemoryStorage, MemoryStorage),
@@ -177,6 +208,22 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         *[(name, "", None) for name in URIS],
         *[(name, "s3://bucket/a", "s3://bucket/a") for name in URIS],
         *[(name, Path("a", "b"), str(Path("a", "b"))) for name in URIS],
+        *[("REP_SITEMAPS", text, "all") for text in ("True", "true", "1", "all", True, 1)],
+        *[("REP_SITEMAPS", text, False) for text in ("False", "0", "", False, 0)],
+        ("REP_SITEMAPS", "start", "start"),
+        ("REP_SITEMAP_CROSS_HOST", "any", "any"),
+        ("REP_SITEMAP_SINCE", "", None),
+        *[
+            ("REP_SITEMAP_SINCE", value, datetime(2026, 1, 31, tzinfo=timezone.utc))
+            for value in (
+                "2026-01-31",
+                " 2026-01-31T00:00:00 ",
+                "2026-01-31T00:00:00Z",
+                "2026-01-31T01:00:00+01:00",
+                date(2026, 1, 31),
+                datetime(2026, 1, 31),
+            )
+        ],
         ("REP_USER_AGENT", "FooBot", ("FooBot",)),
         ("REP_USER_AGENT", "FooBot-Images, foo_bot", ("FooBot-Images", "foo_bot")),
         ("REP_USER_AGENT", "", None),

@@ -32,7 +32,7 @@ def assert_ended_at_start(result: CrawlResult, site: Site, sentence: str) -> Non
     [
         ("REP_UNREACHABLE", "wait", "one of 'defer', 'drop', 'allow'"),
         ("REP_CACHE_TTL", "soon", "a number of seconds, 0 or more"),
-        ("REP_SITEMAPS", "often", "True or False"),
+        ("REP_SITEMAPS", "often", "True, False, 'start' or 'all'"),
     ],
 )
 async def test_crawl_with_a_wrong_setting(sites: Sites, name: str, value: str, right: str) -> None:

@@ -68,12 +68,23 @@ Sitemap: {sitemaps}/sitemap.xml
 Sitemap: {sitemaps}/old/sitemap.xml
 """
 
-URLSET = """\
+SITEMAP_INDEX = """\
 <?xml version="1.0" encoding="UTF-8"?>
+<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+<sitemap><loc>{sitemaps}/news.xml</loc></sitemap>
+<sitemap><loc>{sitemaps}/shop.txt</loc></sitemap>
+</sitemapindex>
+"""
+
+NEWS = """\
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
-<url><loc>{sitemaps}/news/1</loc></url><url><loc>{sitemaps}/news/2</loc></url>
+<url><loc>{sitemaps}/news/1</loc><lastmod>2026-01-31</lastmod></url>
+<url><loc>{sitemaps}/news/2</loc></url>
+<url><loc>{plain}/public</loc></url>
 </urlset>
 """
+
+SHOP = "{sitemaps}/shop/tea\n{sitemaps}/old/coffee\n"
 
 SITES = {
     "plain": Site(
@@ -135,7 +146,11 @@ SITES = {
         "Sitemaps are announced in robots.txt, and obey it too.",
         ["/news/1"],
         [Answer(SITEMAPS)],
-        {"/sitemap.xml": Answer(URLSET, type="application/xml")},
+        {
+            "/sitemap.xml": Answer(SITEMAP_INDEX, type="application/xml"),
+            "/news.xml": Answer(NEWS, type="application/xml"),
+            "/shop.txt": Answer(SHOP),
+        },
     ),
     "slow": Site(
         "Its pages wait until robots.txt has come; those of other sites do not.",

@@ -1,7 +1,7 @@
-"""Sitemaps that robots.txt announces: a signal for each, and with REP_SITEMAPS a request too.
+"""Sitemaps that robots.txt announces: a signal for each.
 
 Run it: python3 example_project/run.py sitemaps
-One of the two sitemaps is in a place that robots.txt closes, so it is not fetched.
+To have them read, and the pages that they list fetched, see s08_seeded.py.
 """
 
 import scrapy
@@ -13,7 +13,6 @@ from scrapy_rep.signals import sitemap_discovered
 class SitemapsSpider(scrapy.Spider):
     name = "sitemaps"
     start_urls = [address("sitemaps")]
-    custom_settings = {"REP_SITEMAPS": True}
 
     @classmethod
     def from_crawler(cls, crawler, *args, **kwargs):

@@ -1,0 +1,23 @@
+"""A crawl that sitemaps seed: robots.txt names them, and every page that they list is fetched.
+
+Run it: python3 example_project/run.py seeded
+One sitemap and one page are in a place that robots.txt closes, and one page is another site's,
+which does not list the sitemap: these are not fetched.
+"""
+
+import scrapy
+
+from example.sites import address
+
+
+class SeededSpider(scrapy.Spider):
+    name = "seeded"
+    start_urls = [address("sitemaps")]
+    rep_sitemaps = True
+    sitemap_rules = [("/news/", "parse_news"), ("", "parse")]
+
+    def parse(self, response):
+        self.logger.info("Fetched %s", response.url)
+
+    def parse_news(self, response):
+        self.logger.info("News of %s: %s", response.meta["rep_sitemap"]["lastmod"], response.url)

@@ -1,0 +1,60 @@
+"""When an entry was changed: W3C date and time in sitemaps and Atom, RFC 822 in RSS."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from datetime import date, datetime, time, timedelta, timezone
+from email.utils import parsedate_to_datetime
+
+_W3C = re.compile(
+    r"(?P<year>\d{4})(?:-(?P<month>\d\d?)(?:-(?P<day>\d\d?)"
+    r"(?:[T ](?P<clock>\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?\s*(?P<zone>Z|[+-]\d\d:?\d\d)?)?)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def latest(text: str) -> datetime | None:
+    """Return the last moment that *text* may mean ("2024-05" is all of May), None if it is no date.
+
+    Without a time zone it is UTC.
+    """
+    match = _W3C.fullmatch(text.strip())
+    try:
+        return _from_w3c(match) if match else _aware(parsedate_to_datetime(text))
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _from_w3c(match: re.Match[str]) -> datetime:
+    year = int(match["year"])
+    month = int(match["month"] or 12)
+    day = int(match["day"] or monthrange(year, month)[1])
+    if match["clock"] is None:
+        return datetime.combine(date(year, month, day), time.max, timezone.utc)
+    moment = datetime.combine(date(year, month, day), time.fromisoformat(match["clock"]))
+    zone = match["zone"] or "Z"
+    if zone in "Zz":
+        return moment.replace(tzinfo=timezone.utc)
+    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return moment.replace(tzinfo=timezone(-offset if zone[0] == "-" else offset))
+
+
+def moment(value: object) -> datetime:
+    """Return what a user means by a date, a datetime or a text of one: the first moment of it.
+
+    :raises ValueError: if it is none
+    """
+    if isinstance(value, datetime):
+        return _aware(value)
+    if isinstance(value, date):
+        return datetime.combine(value, time.min, timezone.utc)
+    if not isinstance(value, str):
+        raise ValueError
+    text = value.strip()
+    # Python 3.10 reads no Z.
+    return _aware(datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)))
+
+
+def _aware(value: datetime) -> datetime:
+    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)

@@ -1,0 +1,216 @@
+"""Whether a host lists a sitemap itself, so that URLs of that host in it count (REP.md section 9,
+"Location scope"). Entries of hosts whose robots.txt is not known wait for it in the spool."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import sqlite3
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from scrapy.utils.asyncio import call_later
+from w3lib.url import safe_url_string
+
+from scrapy_rep.protocol import Origin
+from scrapy_rep.sitemaps.sorting import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.cache import RobotsCache
+    from scrapy_rep.flights import Flights
+    from scrapy_rep.known import Known
+    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.sitemaps.spool import Row, Spool
+
+logger = logging.getLogger(__name__)
+
+# So many robots.txt are asked for at a time for this alone.
+_AT_A_TIME = 16
+# Seconds after which it is looked again whether an answer has come.
+_LOOK = 0.1
+# So many origins are looked at, or entries settled, before the event loop has its turn.
+_SLICE = 200
+
+
+def listed(robots_url: str, values: tuple[str, ...]) -> list[str]:
+    """Return the sitemaps of a robots.txt as URLs, as the sitemaps of a crawl have them."""
+    urls = []
+    for value in values:
+        try:
+            urls.append(safe_url_string(urljoin(robots_url, value.strip())).partition("#")[0])
+        except ValueError:
+            continue
+    return urls
+
+
+class Proofs:
+    """Knows which origin lists which sitemaps, or finds out."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        cache: RobotsCache,
+        flights: Flights,
+        worth_waiting: Callable[[Known], bool],
+        on_settled: Callable[[], None],
+    ) -> None:
+        """:param worth_waiting: whether an unreachable robots.txt may still come
+        :param on_settled: called when there may be new pages in the spool
+        """
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        self._settings = settings
+        self._cache = cache
+        self._flights = flights
+        self._worth_waiting = worth_waiting
+        self._on_settled = on_settled
+        self._deadlines: dict[str, float] = {}
+        self._due: list[tuple[float, str]] = []
+        self._in_the_air: set[str] = set()
+        self._running = False
+        self.spool: Spool
+
+    def __bool__(self) -> bool:
+        """Whether entries wait."""
+        return bool(self._deadlines)
+
+    def open(self, spool: Spool) -> None:
+        """Go on with what an earlier run left."""
+        self.spool = spool
+        for origin in spool.unproven_origins():
+            self._wait_for(origin)
+
+    def proven(self, origin: Origin, chain: tuple[str, ...]) -> bool | None:
+        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*; None if that is not
+        known: its entries have to wait then."""
+        known = self._cache.get(origin)
+        if known is None or known.unreachable:
+            self._wait_for(str(origin))
+            return None
+        return self._lists(known, chain)
+
+    def _lists(self, known: Known, chain: tuple[str, ...]) -> bool:
+        if known.robots is None:
+            return False
+        urls = listed(known.entry.url or known.origin.robots_url, known.robots.sitemaps)
+        return not set(chain).isdisjoint(urls)
+
+    def _wait_for(self, origin: str) -> None:
+        if origin not in self._deadlines:
+            now = time.monotonic()
+            self._deadlines[origin] = now + self._settings.defer_max_wait
+            heapq.heappush(self._due, (now, origin))
+            self._go_on_in(0)
+
+    def stop(self) -> None:
+        """The crawl ends: what waits is for the next run."""
+        self._deadlines.clear()
+        self._due.clear()
+
+    # One step at a time
+
+    def _go_on_in(self, seconds: float) -> None:
+        if not self._running:
+            self._running = True
+            call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._running = False
+        try:
+            more = self._some()
+        except sqlite3.Error as error:
+            logger.error(
+                "Entries that wait for the robots.txt of their hosts can't be read from disk: "
+                "%(error)s",
+                {"error": error},
+                extra={"spider": self._crawler.spider},
+            )
+            more = False
+        if self._due:
+            self._go_on_in(0 if more else _LOOK)
+
+    def _some(self) -> bool:
+        """Do what is due. Return whether there is more to do at once."""
+        self._in_the_air = {
+            one for one in self._in_the_air if Origin.from_url(one) in self._flights
+        }
+        for _ in range(_SLICE):
+            now = time.monotonic()
+            if not self._due or self._due[0][0] > now:
+                return False
+            _, key = heapq.heappop(self._due)
+            if key not in self._deadlines:
+                continue
+            worked = self._look(key, now)
+            if key in self._deadlines:
+                heapq.heappush(self._due, (now if worked else now + _LOOK, key))
+            if worked:
+                return True
+        return True
+
+    def _look(self, key: str, now: float) -> bool:
+        """See whether the robots.txt of an origin has come. Return whether entries were settled."""
+        origin = Origin.from_url(key)
+        known = None if origin in self._flights else self._cache.get(origin)
+        if known is not None and not known.unreachable:
+            return self._settle(key, known)
+        if known is not None and not self._worth_waiting(known):
+            return self._settle(key, None)
+        if now >= self._deadlines[key]:
+            return self._settle(key, None)
+        if known is None and len(self._in_the_air) < _AT_A_TIME:
+            self._in_the_air.add(key)
+            self._flights.to(origin)
+        return False
+
+    def _settle(self, key: str, known: Known | None) -> bool:
+        """Judge some entries of an origin.
+
+        :param known: what is known of it; None if its robots.txt can't be had
+        """
+        rows = self.spool.unproven_of(key, _SLICE)
+        if not rows:
+            del self._deadlines[key]
+            if known is None:
+                # Nobody is left who wants to know: the crawl need not wait for the answer.
+                self._flights.abandon(Origin.from_url(key))
+            self._on_settled()
+            return True
+        verdicts: dict[int, bool] = {}
+        accepted: list[Row] = []
+        for _, row in rows:
+            sitemap = row[1]
+            if sitemap not in verdicts:
+                chain = self.spool.sitemaps.chain_of(sitemap)
+                verdicts[sitemap] = known is not None and self._lists(known, chain)
+            if verdicts[sitemap]:
+                accepted.append(row)
+        self.spool.settle([number for number, _ in rows], accepted)
+        rejected = len(rows) - len(accepted)
+        if rejected:
+            reason = Reason.UNPROVEN if known is None else Reason.CROSS_HOST
+            self._stats.inc_value(reason.value, rejected)
+        self._log(key, known, Counter(accepted=len(accepted), rejected=rejected))
+        self._on_settled()
+        return True
+
+    def _log(self, key: str, known: Known | None, counts: Counter[str]) -> None:
+        logger.log(
+            logging.DEBUG,
+            "%(accepted)d entries of %(origin)s accepted, %(rejected)d not: %(why)s",
+            {
+                "origin": key,
+                "accepted": counts["accepted"],
+                "rejected": counts["rejected"],
+                "why": "its robots.txt can't be had" if known is None else "its robots.txt tells",
+            },
+            extra={"spider": self._crawler.spider},
+        )

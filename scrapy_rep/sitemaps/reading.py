@@ -1,0 +1,229 @@
+"""What becomes of requests for sitemaps: they are read in the middleware's ``process_response``, so
+that a request is in progress until all of its sitemap is in the spool (DESIGN.md)."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Any
+
+from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred, DeferredLock
+
+from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.protocol import Origin
+from scrapy_rep.sitemaps.asking import SITEMAP_KEY
+from scrapy_rep.sitemaps.outcome import Report
+from scrapy_rep.sitemaps.reader import SitemapReader
+from scrapy_rep.sitemaps.sorting import Reason, Sorter
+from scrapy_rep.sitemaps.transfer import META_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.engine import EngineAccess
+    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.sitemaps.conventions import Conventions
+    from scrapy_rep.sitemaps.feeding import Feeder
+    from scrapy_rep.sitemaps.proof import Proofs
+    from scrapy_rep.sitemaps.sitemaptable import Sitemap
+    from scrapy_rep.sitemaps.spool import Spool
+
+logger = logging.getLogger(__name__)
+
+# The event loop has its turn after so many seconds.
+_SLICE_SECONDS = 0.01
+
+
+class Reading:
+    """Reads sitemaps into the spool, one at a time."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        engine: EngineAccess,
+        conventions: Conventions,
+        feeder: Feeder,
+        proofs: Proofs,
+        on_found: Callable[[str], object],
+    ) -> None:
+        """:param on_found: called with the URL of each sitemap that an index lists"""
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        self._settings = settings
+        self._engine = engine
+        self._conventions = conventions
+        self._feeder = feeder
+        self._proofs = proofs
+        self._on_found = on_found
+        self._lock = DeferredLock()
+        self._spool: Spool | None = None
+
+    def open(self, spool: Spool) -> None:
+        """Begin."""
+        self._spool = spool
+
+    def close(self) -> None:
+        """The crawl has ended."""
+        self._spool = None
+
+    def check(self, request: Request) -> None:
+        """A request for a sitemap is to be downloaded.
+
+        :raises IgnoreRequest: if nobody needs it any more
+        """
+        if self._spool is None or self._of(request, self._spool) is None:
+            raise IgnoreRequest("this sitemap was read before")
+
+    def _of(self, request: Request, spool: Spool) -> Sitemap | None:
+        """The sitemap that *request* is for; None if it is done with."""
+        about = request.meta[META_KEY]
+        try:
+            found = spool.sitemaps.get(about["url"])
+            if found is None and self._engine.scheduler_is_foreign:
+                # Another process found it.
+                chain = tuple(about["chain"])
+                place = str(Origin.from_url(about["url"]))
+                origin = request.meta[SITEMAP_KEY]
+                spool.sitemaps.add(about["url"], place, origin, chain, guessed=about["guessed"])
+                found = spool.sitemaps.get(about["url"])
+        except sqlite3.Error as error:
+            logger.error(
+                "What is known of sitemap %(url)s can't be read from disk: %(error)s",
+                {"url": about["url"], "error": error},
+                extra={"spider": self._crawler.spider},
+            )
+            return None
+        return found
+
+    def dropped(self, request: Request) -> None:
+        """Another request for the same URL came first, and the dupe filter has dropped this."""
+        sitemap = self._of(request, self._spool) if self._spool is not None else None
+        if sitemap is None:
+            return
+        if self._engine.scheduler_is_foreign:
+            # Another process has asked for it. It may come here all the same.
+            self._stats.inc_value(Reason.KNOWN.value)
+        elif not request.dont_filter:
+            # One of the spider's own, or ours in an earlier run: neither has read it for us.
+            call_later(0, lambda: self._feeder.asking.ask_for(sitemap, dont_filter=True))
+
+    def failed(self, request: Request, exception: Exception) -> None:
+        """A request for a sitemap has failed.
+
+        :raises IgnoreRequest: it is dealt with here: Scrapy need not log it
+        """
+        spool = self._spool
+        sitemap = self._of(request, spool) if spool is not None else None
+        if sitemap is not None:
+            name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
+            self._end(sitemap, f"{name}{exception}", exception)
+        if not isinstance(exception, IgnoreRequest):
+            raise IgnoreRequest(f"the sitemap failed: {exception}") from exception
+
+    def _end(self, sitemap: Sitemap, why: str, error: Exception | None = None) -> None:
+        """Be done with a sitemap that can't be read."""
+        self._spool_done(sitemap)
+        quiet = sitemap.guessed or isinstance(error, RobotsDisallowed)
+        Report(self._crawler, sitemap.url).failed(why, quiet=quiet)
+
+    def _spool_done(self, sitemap: Sitemap) -> None:
+        if self._spool is not None and not self._feeder.stopped:
+            self._spool.sitemaps.done(sitemap)
+        self._feeder.asking.came(sitemap.url)
+
+    def lost(self, urls: list[str]) -> None:
+        """Nothing is on its way any more, so these never come: another component has dropped them."""
+        for url in urls:
+            sitemap = self._spool.sitemaps.get(url) if self._spool is not None else None
+            if sitemap is not None:
+                self._end(sitemap, "its request was dropped on the way")
+            else:
+                self._feeder.asking.came(url)
+
+    def read(self, request: Request, response: Response) -> Coroutine[Any, Any, Response]:
+        """Read a sitemap. The coroutine always raises ``IgnoreRequest``: that is the end of it."""
+        return self._read(request, response)
+
+    async def _read(self, request: Request, response: Response) -> Response:
+        await maybe_deferred_to_future(self._lock.acquire())
+        try:
+            spool = self._spool
+            if spool is not None and not self._feeder.stopped:
+                sitemap = self._of(request, spool)
+                if sitemap is not None:
+                    with self._engine.extra_slot():
+                        await self._read_into(spool, sitemap, response)
+        except Exception as error:  # noqa: BLE001
+            # A disk that is full or gone; nothing else is known that could raise.
+            logger.error(
+                "Sitemap %(url)s was not read to its end: %(error)s",
+                {"url": request.url, "error": f"{type(error).__name__}: {error}"},
+                extra={"spider": self._crawler.spider},
+            )
+            self._stats.inc_value("rep/sitemaps/failed")
+            self._feeder.asking.came(request.meta[META_KEY]["url"])
+        finally:
+            self._engine.drop_body(response)
+            self._lock.release()
+        raise IgnoreRequest("the sitemap was read")
+
+    async def _read_into(self, spool: Spool, sitemap: Sitemap, response: Response) -> None:
+        if not 200 <= response.status < 300:
+            self._end(sitemap, f"HTTP status {response.status}")
+            return
+        settings = self._settings
+        reader = SitemapReader(
+            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+        )
+        sorter = Sorter(
+            sitemap,
+            reader,
+            spool,
+            settings,
+            self._conventions,
+            self._proofs.proven,
+            self._found,
+        )
+        until = time.perf_counter() + _SLICE_SECONDS
+        for entries in reader.read([response.body]):
+            sorter.take(entries)
+            if time.perf_counter() > until:
+                self._feeder.wake()
+                await turn()
+                if self._feeder.stopped and not spool.durable:
+                    return  # the crawl is ending, and with it what is in the spool
+                until = time.perf_counter() + _SLICE_SECONDS
+        if reader.kind is None:
+            self._end(sitemap, reader.problem or "it is no sitemap")
+            return
+        spool.sitemaps.done(sitemap)
+        Report(self._crawler, sitemap.url).read(reader, sorter)
+        self._feeder.asking.came(sitemap.url)
+        self._feeder.gauge()
+
+    def _found(self, index: Sitemap, url: str, place: str) -> bool:
+        assert self._spool is not None
+        chain = (*index.chain, index.url)
+        if not self._spool.sitemaps.add(url, place, index.origin, chain):
+            return False
+        self._on_found(url)
+        if not self._feeder.stopped:
+            self._feeder.asking.add_host(place)
+        return True
+
+
+async def turn() -> None:
+    """Let the event loop have its turn."""
+    taken: Deferred[None] = Deferred()
+    call_later(0, taken.callback, None)
+    await maybe_deferred_to_future(taken)

@@ -1,0 +1,85 @@
+"""Sitemaps for the tests, of every format."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+from xml.sax.saxutils import escape
+
+from scrapy.http import Response
+
+from tests.crawling import CrawlResult, ListSpider
+from tests.servers import Hit
+
+NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
+
+
+def urlset(urls: Iterable[str], lastmod: str = "") -> str:
+    mod = f"<lastmod>{lastmod}</lastmod>" if lastmod else ""
+    items = "".join(f"<url><loc>{escape(url)}</loc>{mod}</url>\n" for url in urls)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="{NAMESPACE}">\n{items}</urlset>'
+
+
+def index(urls: Iterable[str], lastmod: str = "") -> str:
+    mod = f"<lastmod>{lastmod}</lastmod>" if lastmod else ""
+    items = "".join(f"<sitemap><loc>{escape(url)}</loc>{mod}</sitemap>\n" for url in urls)
+    return f'<sitemapindex xmlns="{NAMESPACE}">\n{items}</sitemapindex>'
+
+
+def rss(urls: Iterable[str]) -> str:
+    items = "".join(
+        f"<item><title>x</title><link>{escape(url)}</link>"
+        "<pubDate>Mon, 06 Sep 2021 00:01:00 +0000</pubDate></item>"
+        for url in urls
+    )
+    return (
+        '<?xml version="1.0"?><rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom">'
+        "<channel><title>t</title><link>http://not.an.entry/</link>"
+        f'<atom:link rel="self" href="http://not.an.entry/feed"/>{items}</channel></rss>'
+    )
+
+
+def atom(urls: Iterable[str]) -> str:
+    items = "".join(
+        f'<entry><title>x</title><link rel="self" href="http://not.an.entry/1"/>'
+        f'<link href="{escape(url)}"/><updated>2003-12-13T18:30:02Z</updated></entry>'
+        for url in urls
+    )
+    return (
+        '<feed xmlns="http://www.w3.org/2005/Atom"><link href="http://not.an.entry/"/>'
+        f"{items}</feed>"
+    )
+
+
+class SeededSpider(ListSpider):
+    """Its start requests are filtered like all others."""
+
+    dont_filter = False
+
+    async def start(self) -> AsyncIterator[Any]:
+        for request in self.requests:
+            yield self.recorded(request)
+
+    def other(self, response: Response) -> None:
+        self.responses.append(response)
+
+
+def pages(result: CrawlResult) -> list[str]:
+    """The URLs that callbacks got, sorted; not that of the start request `/start`."""
+    urls = sorted(response.url for response in result.spider.responses)
+    return [url for url in urls if not url.endswith("/start")]
+
+
+def lines(result: CrawlResult, part: str, level: str = "") -> list[str]:
+    """What the package logged that has *part* in it."""
+    return [
+        record.getMessage()
+        for record in result.records
+        if record.name.startswith("scrapy_rep")
+        and part in record.getMessage()
+        and level in ("", record.levelname)
+    ]
+
+
+def targets(hits: list[Hit]) -> list[str]:
+    return [hit.target for hit in hits if hit.path != "/robots.txt"]

@@ -1,0 +1,178 @@
+"""With JOBDIR, what sitemaps list outlives a stop and a kill: after a stop in order each page is
+fetched once, after `kill -9` at least once (DESIGN.md, "on disk the moment it is held")."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scrapy
+
+from scrapy_rep.sitemaps.spool import FILE_NAME
+from tests.behaviours import after, answer
+from tests.crawling import crawl
+from tests.process import ONCE, Crawl, on_every_reactor
+from tests.process.recorder import PAGE_AS_EVER
+from tests.servers import Site, Sites
+from tests.sitemaps import SeededSpider, index, lines, pages, urlset
+
+SPIDER = Path(__file__).parent / "process" / "seeded_spider.py"
+OLD = scrapy.version_info < (2, 18)
+COUNT = 60
+MAPS = 4
+SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
+
+
+class Listed:
+    """A site whose pages are listed in an index of sitemaps; some are listed twice."""
+
+    def __init__(self, sites: Sites, seconds: float = 0.01) -> None:
+        self.site: Site = sites.add()
+        self.wanted: list[str] = []
+        site = self.site
+        names = [f"/{number}.xml" for number in range(MAPS)]
+        site.set("/robots.txt", f"Sitemap: {site.url('/index.xml')}\nCrawl-delay: 0\n")
+        site.set("/index.xml", index([site.url(name) for name in names]))
+        for name in names:
+            urls = [site.url(f"/page{name}/{n}") for n in range(COUNT)]
+            twice = self.wanted[-5:]
+            self.wanted += urls
+            for url in urls:
+                site.set(url.removeprefix(site.url("")), after(seconds, f"page {url}"))
+            site.set(name, answer(gzip.compress(urlset([*twice, *urls]).encode())))
+
+    @property
+    def asked(self) -> Counter[str]:
+        """How often each page was asked for."""
+        return Counter(
+            self.site.url(hit.target)
+            for hit in list(self.site.requests)
+            if hit.path.startswith("/page")
+        )
+
+    def start(self, folder: Path, ends: str = "", reactor: str = "asyncio", **more: Any) -> Crawl:
+        settings = {**SETTINGS, **more, "JOBDIR": folder / "job"}
+        urls = [self.site.url("/start")]
+        return Crawl(folder, urls, settings, spider=SPIDER, ends=ends, reactor=reactor)
+
+    def check(self, runs: list[Crawl], *, again: int = 0) -> None:
+        """Nothing is missing; no more than *again* pages were asked for twice."""
+        asked = self.asked
+        got = {url for run in runs for url in run.urls("page")}
+        assert set(self.wanted) - set(asked) == set()
+        assert set(self.wanted) - got == set()
+        assert asked.total() - len(asked) <= again
+        for run in runs:
+            run.assert_clean()
+            assert {event.detail for event in run.of("page")} <= {PAGE_AS_EVER}
+
+
+def left(folder: Path) -> int:
+    """How many pages the file under JOBDIR still has."""
+    db = sqlite3.connect(folder / "job" / FILE_NAME)
+    (count,) = db.execute("SELECT count(*) FROM pages").fetchone()
+    db.close()
+    return int(count)
+
+
+@ONCE
+@on_every_reactor
+def test_stops_and_resumes(sites: Sites, tmp_path: Path, reactor: str) -> None:
+    """Ctrl-C three times: nothing is lost, nothing is fetched twice."""
+    listed = Listed(sites)
+    runs = []
+    for moment in ("page 1", "page 70", "page 50"):
+        runs.append(listed.start(tmp_path, f"SIGINT {moment}", reactor).join())
+        assert runs[-1].reason == "shutdown"
+    runs.append(listed.start(tmp_path, reactor=reactor).join())
+    assert runs[-1].reason == "finished"
+    assert left(tmp_path) == 0
+    listed.check(runs)
+    assert listed.site.count("/index.xml") == 1
+    assert {run.stats["rep/sitemaps/waiting"] for run in runs[-1:]} == {"0"}
+
+
+@ONCE
+@pytest.mark.parametrize(
+    "moments",
+    [
+        ["page 1", "page 30", "page 100"],
+        # While sitemaps are on their way: the index, one of the others.
+        ["downloaded 2", "downloaded 3", "downloaded 5", "downloaded 40"],
+        ["reached 3", "reached 4", "left 90", "page 20"],
+    ],
+    ids=["pages", "sitemaps", "others"],
+)
+def test_kills(sites: Sites, tmp_path: Path, moments: list[str]) -> None:
+    listed = Listed(sites)
+    runs = [listed.start(tmp_path, f"SIGKILL {moment}").join() for moment in moments]
+    assert all(run.reason is None for run in runs)
+    runs.append(listed.start(tmp_path).join())
+    assert runs[-1].reason == "finished"
+    # Those in flight, and those whose rows were not deleted yet. That they are over is known when
+    # their requests are gone: with older Scrapy, that is when garbage is collected.
+    listed.check(runs, again=len(moments) * (len(listed.wanted) if OLD else 60))
+    assert left(tmp_path) == 0
+
+
+@ONCE
+def test_a_kill_and_a_stop(sites: Sites, tmp_path: Path) -> None:
+    listed = Listed(sites)
+    runs = [
+        listed.start(tmp_path, ends).join()
+        for ends in ("SIGKILL page 40", "SIGINT page 40", "SIGKILL page 40", "")
+    ]
+    assert [run.reason for run in runs] == [None, "shutdown", None, "finished"]
+    listed.check(runs, again=2 * (len(listed.wanted) if OLD else 60))
+
+
+async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> None:
+    """A second crawl with the JOBDIR of one that ended: the dupe filter and the spool know all."""
+    listed = Listed(sites, 0)
+    settings = {**SETTINGS, "JOBDIR": str(tmp_path / "job")}
+    for _ in range(2):
+        result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
+        result.assert_clean()
+        assert result.reason == "finished"
+    assert set(listed.asked) == set(listed.wanted)
+    assert listed.asked.total() == len(listed.wanted)
+    assert listed.site.count("/0.xml") == 1
+
+
+async def test_a_file_that_can_not_be_read(sites: Sites, tmp_path: Path) -> None:
+    listed = Listed(sites, 0)
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / FILE_NAME).write_bytes(b"this is no database" * 100)
+    settings = {**SETTINGS, "JOBDIR": str(job)}
+    result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
+    assert pages(result) == sorted(listed.wanted)
+    assert len(lines(result, "was set aside as", "WARNING")) == 1
+    result.assert_clean()
+
+
+async def test_a_file_that_can_not_be_written(sites: Sites, tmp_path: Path) -> None:
+    """What waits is in a temporary file then."""
+    listed = Listed(sites, 0)
+    job = tmp_path / "job"
+    (job / FILE_NAME).mkdir(parents=True)
+    settings = {**SETTINGS, "JOBDIR": str(job)}
+    result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
+    assert pages(result) == sorted(listed.wanted)
+    assert len(lines(result, "can't be used", "WARNING")) == 1
+    result.assert_clean()
+
+
+async def test_without_jobdir_nothing_is_left(sites: Sites, tmp_path: Path) -> None:
+    listed = Listed(sites, 0)
+    result = await crawl(
+        SeededSpider,
+        {**SETTINGS, "CLOSESPIDER_PAGECOUNT": 50},
+        requests=[listed.site.url("/start")],
+    )
+    assert result.reason == "closespider_pagecount"
+    assert len(lines(result, "were not requested: the crawl ends", "INFO")) == 1
