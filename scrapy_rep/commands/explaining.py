@@ -145,13 +145,7 @@ def _steps_of_crawl(url: str, path: str) -> list[tuple[str, str]]:
 
 def _usual_chain(agents: Agents) -> Chain:
     """What the project's crawls go by."""
-    chain = agents.chain_of(Request("http://agent.invalid/"))
-    if not chain:
-        complain(
-            "no product token can be told from the project's settings, so the rules for all agents "
-            "(*) apply: see --agent"
-        )
-    return chain
+    return agents.chain_of(Request("http://agent.invalid/"))
 
 
 class _Report:

@@ -29,6 +29,7 @@ from scrapy_rep.storages.access import open_storage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+    from scrapy import Request
     from scrapy.crawler import Crawler, CrawlerProcessBase
     from scrapy.settings import BaseSettings
 
@@ -127,7 +128,10 @@ class Lookup:
     """What the robots.txt of origins say, each asked for once."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """:param crawler: one whose engine is running"""
+        """:param crawler: one whose engine is running
+
+        :raises SettingsError: if there is no such storage as the settings name
+        """
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
         self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
@@ -170,9 +174,9 @@ class Lookup:
     async def _ask(self, flight: Flight) -> Known:
         return await self._cache.ask(flight.origin, None)
 
-    async def _resolved(self, known: Known, answer: Answer | None, request: Any) -> None:
-        # What an entry does not keep of an answer that does not count.
+    async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
         if answer is not None:
+            # An entry keeps nothing of an answer that does not count.
             self._answers[known.origin] = answer
 
     def _file(self, known: Known, answer: Answer | None) -> RobotsFile:

@@ -103,12 +103,10 @@ class RobotsCommand(ScrapyCommand):
             self.requires_crawler_process = False
 
     def run(self, args: list[str], opts: Namespace) -> None:
-        from scrapy.utils.log import configure_logging
-
         from scrapy_rep.commands import guard
 
-        if self.crawler_process is None:
-            configure_logging(self.settings)
+        assert self.settings is not None
+        guard.set_up_logging(self.settings, configured=self.crawler_process is not None)
         module = next((_ACTIONS[name] for name in _ACTIONS if getattr(opts, name)), "explaining")
         action = import_module(f"scrapy_rep.commands.{module}")
         self.exitcode = guard.status_of(lambda: action.run(self, args, opts))
