@@ -116,8 +116,7 @@ def _by_sites(
         return
     left = Counter(one.origin for one in pending)
 
-    async def job(crawler: Crawler) -> None:
-        lookup = Lookup(crawler)
+    async def job(lookup: Lookup) -> None:
         chosen = agents or [_usual_chain(lookup.agents)]
         files: dict[Origin, RobotsFile] = {}
         async for landed, robots in lookup.each(list(left)):

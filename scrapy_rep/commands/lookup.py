@@ -6,12 +6,15 @@ cache of robots.txt files is used. What belongs to crawls of pages is left out.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Spider
-from twisted.internet.defer import Deferred
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_rep.agents import Agents
@@ -19,7 +22,7 @@ from scrapy_rep.cache import RobotsCache
 from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.engine import EngineAccess
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Fetcher
-from scrapy_rep.flights import Flight, Flights
+from scrapy_rep.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.known import KnownOrigins
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -27,7 +30,7 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.access import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler, CrawlerProcessBase
@@ -59,6 +62,9 @@ _OVERRIDES: dict[str, Any] = {
 }
 
 
+Job = Callable[["Lookup"], Awaitable[None]]
+
+
 class RobotsSpider(Spider):
     """Runs a job while the engine is running, and requests nothing by itself."""
 
@@ -71,22 +77,29 @@ class RobotsSpider(Spider):
         for name, value in _OVERRIDES.items():
             settings.set(name, value, priority="cmdline")
 
-    def __init__(self, job: Callable[[Crawler], Awaitable[None]], **kwargs: Any) -> None:
+    def __init__(self, job: Job, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job = job
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.ended = False
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job."""
+        """Run the job; stop it when the spider is to be closed, without waiting for answers."""
         try:
-            await self.job(self.crawler)
-        except BaseException as error:
-            self.error = error  # Scrapy would log it, and most likely nobody would see that
-            if not isinstance(error, Exception):
-                raise
-        else:
+            lookup = Lookup(self.crawler)
+            running: Deferred[None] = deferred_from_coro(self.job(lookup))
+
+            async def stop() -> None:
+                lookup.end()
+                running.cancel()
+
+            EngineAccess(self.crawler).before_closing(stop)
+            await maybe_deferred_to_future(running)
             self.ended = True
+        except (CancelledError, asyncio.CancelledError, CrawlEnding):
+            pass  # by `stop`, or by the engine
+        except Exception as error:  # noqa: BLE001
+            self.error = error  # Scrapy would log it, and most likely nobody would see that
         return
         yield
 
@@ -95,7 +108,7 @@ class CannotRun(Exception):
     """The engine could not be started, or was stopped before the job had ended."""
 
 
-def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) -> None:
+def run(process: CrawlerProcessBase, job: Job) -> None:
     """Run *job* in a crawl of its own.
 
     :raises CannotRun: says why in one line
@@ -112,7 +125,7 @@ def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) 
     except Exception as error:
         raise CannotRun(f"{type(error).__name__}: {error}") from error
     spider = crawler.spider
-    if isinstance(spider, RobotsSpider) and isinstance(spider.error, Exception):
+    if isinstance(spider, RobotsSpider) and spider.error is not None:
         raise spider.error
     if isinstance(running, Deferred):
         failed = failures[0].value if failures else None
@@ -145,6 +158,10 @@ class Lookup:
         )
         self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, self._ask)
+
+    def end(self) -> None:
+        """Wait for no answer any more: who does gets ``CrawlEnding``."""
+        self._flights.end()
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order; those that come next are asked for

@@ -23,6 +23,11 @@ def is_html(body: bytes) -> bool:
     return _HTML.match(body.removeprefix(_BOM)) is not None
 
 
+def is_utf16(body: bytes) -> bool:
+    """Return whether *body* begins as Windows' "Unicode" files do."""
+    return body.startswith(_UTF_16)
+
+
 def file_findings(
     body: bytes, kept: bytes, outline: Outline, *, complete: bool
 ) -> Iterator[Finding]:
@@ -30,7 +35,7 @@ def file_findings(
 
     :param kept: the part of *body* that counts
     """
-    if body.startswith(_UTF_16):
+    if is_utf16(body):
         yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
     elif body.startswith(_BOM):
         yield Finding(

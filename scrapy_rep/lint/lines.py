@@ -6,7 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from scrapy_rep.lint.file import is_html
+from scrapy_rep.lint.file import is_html, is_utf16
 from scrapy_rep.lint.finding import Finding
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
 
@@ -49,6 +49,8 @@ def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
 
     :param kept: the part of the file that counts
     """
+    if is_utf16(kept):
+        return  # said once, that is enough
     read = {number: (field, value) for number, field, value in lines(kept)}
     page = is_html(kept)
     first_remark: int | None = None
@@ -146,7 +148,7 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     name, colon, _ = text.partition(":")
     name = name.strip(SPACE)
     if not colon:
-        word = text.split()[0]
+        word = _BLANK.split(text)[0]
         canonical = _closest(word)
         if canonical:
             yield Finding(
@@ -195,7 +197,7 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
 
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """A rule that can match no URL."""
+    """Rules that match nothing."""
     pattern, number = line.rule.pattern, line.rule.line
     if not pattern:
         return
@@ -204,9 +206,13 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         why = f"rules are paths, not URLs; perhaps {_quoted(path)} is meant"
     elif pattern[0] not in "/*":
         why = "paths start with /"
-    elif _BLANK.search(pattern):
-        why = "URLs have %20 where this has a blank"
     else:
+        if _BLANK.search(pattern):
+            yield Finding(
+                number,
+                "blank-in-rule",
+                "matches no URL that a crawler sends: those have %20 where this has a blank",
+            )
         return
     yield Finding(number, "never-matches", f"can never match: {why}")
 
