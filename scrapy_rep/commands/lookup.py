@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler, CrawlerProcessBase
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from scrapy_rep.fetcher import Answer
@@ -145,6 +146,7 @@ class Lookup:
 
         :raises SettingsError: if there is no such storage as the settings name
         """
+        self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
         self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
@@ -179,6 +181,11 @@ class Lookup:
     async def get(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*."""
         return await self._landed(origin, self._flights.to(origin))
+
+    async def download(self, request: Request) -> Response:
+        """Return the response to *request*, past Scrapy's scheduler."""
+        assert self._crawler.engine is not None
+        return await self._crawler.engine.download_async(request)
 
     async def _landed(self, origin: Origin, flight: Flight) -> RobotsFile:
         try:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
+import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -29,6 +31,41 @@ def plain(text: str) -> str:
 def complain(message: str) -> None:
     """Print one line to standard error."""
     print(f"scrapy robots: {plain(message)}", file=sys.stderr)
+
+
+_IN_ASCII = str.maketrans("├└│─", "|`|-")
+
+
+class Progress:
+    """One line on a terminal's standard error that says how far it is; nothing elsewhere."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._on = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._shown = False
+        self._again_at = 0.0
+
+    def tell(self, text: str) -> None:
+        """Show *text*, if the last one was not shown just now."""
+        if not self._on or time.monotonic() < self._again_at:
+            return
+        self._again_at = time.monotonic() + _PROGRESS_SECONDS
+        self._shown = True
+        width = shutil.get_terminal_size().columns - 1
+        self._stream.write(f"\r\x1b[K{plain(text)[:width]}")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Take away what was shown: something is to be printed."""
+        if self._shown:
+            self._shown = False
+            self._again_at = 0.0
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+# How often progress is told, at most.
+_PROGRESS_SECONDS = 0.1
 
 
 class OutputClosed(Exception):
@@ -86,6 +123,14 @@ class Output:
                 last = at == len(row) - 1
                 cells.append(text if last else text + " " * (width - len(cell)))
             self.line(indent + "  ".join(cells).rstrip())
+
+    def signs(self, *signs: str) -> tuple[str, ...]:
+        """Return *signs*, or the same in ASCII where the others can't be printed."""
+        try:
+            "".join(signs).encode(getattr(self._stream, "encoding", None) or "ascii")
+        except UnicodeEncodeError:
+            return tuple(sign.translate(_IN_ASCII) for sign in signs)
+        return signs
 
     def flush(self) -> None:
         """Let go of what was printed.
