@@ -12,6 +12,7 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.python import to_unicode
 from twisted.internet.defer import CancelledError
 from w3lib.url import safe_url_string
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.commands.robots import RobotsCommand
@@ -60,6 +60,8 @@ class Sitemap:
     tally: Tally = field(default_factory=Tally)
     problem: str | None = None
     """Why it could not be read, or not to its end."""
+    repeated: bool = False
+    """It is in the tree already."""
     forbidden: bool = False
     """robots.txt forbids to fetch it; :attr:`problem` names the line."""
 
@@ -120,7 +122,7 @@ class _Site:
             return Status.UNREACHABLE
         listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
         base = robots.facts.final_url or origin.robots_url
-        urls = list(dict.fromkeys(urljoin(base, safe_url_string(value)) for value in listed))
+        urls = list(dict.fromkeys(_absolute(base, value) for value in listed))
         self._tree.begin(origin.robots_url, len(urls))
         try:
             await self._each(urls, origin.robots_url, (), 1)
@@ -144,7 +146,7 @@ class _Site:
                     one = Sitemap(url, listed_in, depth)
                     ahead.append((one, deferred_from_coro(self._fetch(one))))
                 one, fetching = ahead.popleft()
-                self._tell(one)
+                self._tell(one, "waiting for")
                 body = await maybe_deferred_to_future(fetching)
                 if body is not None:
                     await self._read(one, body)
@@ -159,10 +161,9 @@ class _Site:
                 fetching.addErrback(lambda _: None)
                 fetching.cancel()
 
-    def _tell(self, one: Sitemap) -> None:
-        self._progress.tell(
-            f"{self._files:,} sitemaps, {self._total.urls:,} URLs; waiting for {one.url}"
-        )
+    def _tell(self, one: Sitemap, doing: str) -> None:
+        urls = self._total.urls + one.tally.urls
+        self._progress.tell(f"{self._files:,} sitemaps, {urls:,} URLs; {doing} {one.url}")
 
     def _take(self, one: Sitemap) -> None:
         self._total.add(one.tally)
@@ -170,7 +171,8 @@ class _Site:
             self._status = gravest(self._status, Status.FOUND)
         if one.kind is not None:
             self._files += 1
-        if (one.kind is None and one.problem and not one.forbidden) or one.tally.unjudged:
+        missing = one.kind is None and not one.forbidden and not one.repeated
+        if missing or one.tally.unjudged:
             self._status = gravest(self._status, Status.UNREACHABLE)
 
     async def _read(self, one: Sitemap, body: bytes) -> None:
@@ -179,13 +181,18 @@ class _Site:
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
+        locations: list[object] = []
         for entries in reader.read([body]):
-            locations = [entry.get("loc") for entry in entries]
-            if reader.kind is Kind.INDEX:
-                self._take_children(one, locations)
-            else:
+            locations += [entry.get("loc") for entry in entries]
+            if reader.kind is not None and reader.kind is not Kind.INDEX:
                 await self._judges.count(one.tally, locations)
+                locations = []
+                self._tell(one, "reading")
         one.kind = reader.kind
+        if one.kind is Kind.INDEX:
+            self._take_children(one, locations)
+        else:
+            await self._judges.count(one.tally, locations)
         one.problem = one.problem or reader.problem
         if one.children and one.depth >= settings.sitemap_max_depth:
             one.problem = f"nested deeper than REP_SITEMAP_MAX_DEPTH: {len(one.children)} not read"
@@ -208,26 +215,36 @@ class _Site:
         """Return the body of a sitemap; None if it can't be had, and then there is a problem.
         Never raises, but when the crawl is ending."""
         if one.url in self._seen:
+            one.repeated = True
             one.problem = "listed above"
+            return None
+        if len(self._seen) >= self._lookup.settings.sitemap_max_files:
+            one.problem = "beyond REP_SITEMAP_MAX_FILES: not read"
             return None
         self._seen.add(one.url)
         url = one.url
+        visited = {url}
         try:
             for _ in range(MAX_HOPS + 1):
                 request = self._request(url)
                 if not await self._allowed(one, request):
                     return None
-                response = await self._download(request)
+                response = await self._lookup.download(request)
                 one.status = response.status
                 if response.status not in REDIRECTS:
                     break
-                location = response.headers.get("Location") or b""
-                url = one.final_url = urljoin(url, safe_url_string(location.strip()))
+                url = _absolute(url, to_unicode(response.headers.get("Location") or b"", "latin-1"))
+                if url in visited:
+                    break
+                visited.add(url)
+                one.final_url = url
             if 200 <= response.status < 300:
                 return response.body
             one.problem = f"HTTP status {response.status}"
         except (CancelledError, CrawlEnding):
             raise
+        except ValueError as error:
+            one.problem = str(error)
         except Exception as error:  # noqa: BLE001
             # Whatever a download handler or a middleware raises: it can't be had.
             one.problem = f"{type(error).__name__}: {error}"
@@ -257,5 +274,10 @@ class _Site:
             one.problem = f"forbidden by {why.reason}" if one.forbidden else why.reason
         return why.allowed
 
-    async def _download(self, request: Request) -> Response:
-        return await self._lookup.download(request)
+
+def _absolute(base: str, value: str) -> str:
+    """Return a URL as it stands in a file or a header; *value* itself where that is none."""
+    try:
+        return urljoin(base, safe_url_string(value.strip()))
+    except ValueError:
+        return value

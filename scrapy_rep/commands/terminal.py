@@ -88,9 +88,10 @@ class Output:
 
     def paint(self, text: str, *colours: str) -> str:
         """Return *text* in these colours, if there are any to be had."""
-        if not self.coloured or not text:
+        codes = ";".join(filter(None, colours))
+        if not self.coloured or not text or not codes:
             return text
-        return f"\x1b[{';'.join(colours)}m{text}\x1b[0m"
+        return f"\x1b[{codes}m{text}\x1b[0m"
 
     def line(self, text: str = "") -> None:
         """Print a line.
@@ -119,7 +120,7 @@ class Output:
             cells = []
             for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
                 colour = colours[number][at] if colours else ""
-                text = self.paint(cell, colour) if colour else cell
+                text = self.paint(cell, colour)
                 last = at == len(row) - 1
                 cells.append(text if last else text + " " * (width - len(cell)))
             self.line(indent + "  ".join(cells).rstrip())
