@@ -56,19 +56,14 @@ def file_findings(
     elif not outline.groups and not outline.homeless:
         yield Finding(None, "empty", "the file holds no rule: no restrictions")
     if len(body) > MAX_BYTES:
-        first = _line_breaks(kept) + 1
-        if complete:
-            rest = f"{len(body) - len(kept):,} bytes from here on"
-        else:
-            rest = "whatever follows"
+        rest = f"{len(body) - len(kept):,} bytes from here on lie beyond {MAX_BYTES:,} bytes"
         yield Finding(
-            first,
+            _line_breaks(kept) + 1,
             "beyond-limit",
-            f"{rest} lie beyond {MAX_BYTES:,} bytes and are ignored (with "
-            "the line that this limit cuts in two); the rest was not fetched"
-            if not complete
-            else f"{rest} lie beyond {MAX_BYTES:,} bytes, or on the line that this limit cuts in "
-            "two, and are ignored",
+            f"{rest}, or on the line that this limit cuts in two, and are ignored"
+            if complete
+            else f"the file is longer than {MAX_BYTES:,} bytes: from here on it is ignored (it was "
+            "fetched no further)",
         )
 
 
