@@ -95,7 +95,7 @@ def test_one_url(sites: Sites, project: Path) -> None:
 
 def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
     """Its downloader middlewares, its headers, its agent. Not its log on standard output, not
-    its JOBDIR, not its scheduler, and no sitemaps are requested."""
+    its JOBDIR, not its scheduler, not its spiders, and no sitemaps are requested."""
     make_project(
         tmp_path,
         [
@@ -120,6 +120,7 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
         "    def process_request(self, request):\n"
         "        request.headers['X-Mark'] = 'here'\n"
     )
+    (tmp_path / "shop" / "spiders" / "broken.py").write_text("raise SystemExit('loaded')")
     before = files_in(tmp_path)
     site = sites.add(robots=RULES + "Sitemap: /s.xml\n")
     done = robots(tmp_path, site.url("/private/x"), "--json")
@@ -276,9 +277,7 @@ def test_a_copy_of_an_unreachable_file(sites: Sites, project: Path) -> None:
 
 
 def test_by_a_file(project: Path) -> None:
-    """Any string will do for a URL, and is compared as it stands. Nothing of the project is
-    loaded but its settings."""
-    (project / "shop" / "spiders" / "broken.py").write_text("raise SystemExit('loaded')")
+    """Any string will do for a URL, and is compared as it stands."""
     (project / "robots.txt").write_text(RULES + "Disallow: /%C3%A9\n")
     done = robots(project, "--file", "robots.txt", "/private/x", "a.b/c", "--json")
     assert (done.status, done.err) == (1, "")

@@ -81,6 +81,9 @@ class RobotsCommand(ScrapyCommand):
         assert self.settings is not None
         # It would turn what is printed into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
+        # No spider of the project is needed, and one that can't be imported shall not matter.
+        loader = "scrapy.spiderloader.DummySpiderLoader"
+        self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
         level = self.settings.getpriority("LOG_LEVEL")
         if level is not None and level >= 40 and not opts.nolog:  # -s LOG_LEVEL=…
             self.settings.set("LOG_ENABLED", True, priority="cmdline")
