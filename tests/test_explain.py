@@ -81,8 +81,10 @@ WHY: list[tuple[str, str, list[tuple[int, str]]]] = [
         [
             (
                 3,
-                "decides: the longest that matches; allowing the index page of a directory "
-                "allows the directory",
+                (
+                    "decides: the longest that matches; allowing the index page of a directory "
+                    "allows the directory"
+                ),
             ),
             (2, "lost: shorter"),
         ],

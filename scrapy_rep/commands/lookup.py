@@ -160,6 +160,8 @@ class Lookup:
         )
         self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, self._ask)
+        self._asked: dict[Origin, Flight] = {}
+        self._files: dict[Origin, RobotsFile] = {}
 
     def end(self) -> None:
         """Wait for no answer any more: who does gets ``CrawlEnding``."""
@@ -179,8 +181,14 @@ class Lookup:
             yield origin, await self._landed(origin, flight)
 
     async def get(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*."""
-        return await self._landed(origin, self._flights.to(origin))
+        """Return the robots.txt of *origin*, and keep it for whoever asks again."""
+        if origin not in self._files:
+            if origin not in self._asked:
+                self._asked[origin] = self._flights.to(origin)
+            file = await self._landed(origin, self._asked[origin])
+            # Of several who waited, the first has it.
+            self._files.setdefault(origin, file)
+        return self._files[origin]
 
     async def download(self, request: Request) -> Response:
         """Return the response to *request*, past Scrapy's scheduler."""

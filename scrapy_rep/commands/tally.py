@@ -79,15 +79,13 @@ class Judges:
         self.chain = chain
         self.obey_global = lookup.settings.obey_global_group
         self._lookup = lookup
-        self._files: dict[Origin, RobotsFile] = {}
+        self._origins: set[Origin] = set()
         self._judges: dict[str, _Judge | None] = {}
 
     async def file(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*."""
-        known = self._files.get(origin)
-        if known is None:
-            known = self._files[origin] = await self._lookup.get(origin)
-        return known
+        self._origins.add(origin)
+        return await self._lookup.get(origin)
 
     async def count(self, tally: Tally, urls: Iterable[object]) -> None:
         """Count *urls*, what a sitemap lists."""
@@ -131,7 +129,7 @@ class Judges:
         if origin.scheme not in ("http", "https"):
             raise ValueError(spelling)
         judge = None
-        if origin in self._files or len(self._files) < _MAX_ORIGINS:
+        if origin in self._origins or len(self._origins) < _MAX_ORIGINS:
             robots = await self.file(origin)
             if robots.outcome is Outcome.RULES:
                 judge = _Judge(robots, robots.parsed.rules(self.chain, self.obey_global)[1])
