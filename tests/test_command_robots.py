@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pty
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -402,11 +403,41 @@ def test_a_reader_that_has_enough(sites: Sites, project: Path) -> None:
         assert ends(process) == 0
 
 
+@pytest.mark.parametrize(
+    ("redirection", "status", "error"),
+    [
+        (">/dev/full", 2, "scrapy robots: standard output: No space left on device\n"),
+        (">&-", 1, ""),
+        ("<&-", 2, "error: no URL given\n"),
+    ],
+)
+def test_without_somewhere_to_print(
+    project: Path, redirection: str, status: int, error: str
+) -> None:
+    (project / "robots.txt").write_text(RULES)
+    arguments = (
+        ["--file", "robots.txt"] if "<" in redirection else ["--file", "robots.txt", "/private/"]
+    )
+    line = shlex.join(command("robots", *arguments))
+    done = subprocess.run(
+        ["sh", "-c", f"{line} {redirection}"],
+        cwd=project,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert done.stderr.endswith(error)
+    assert "Traceback" not in done.stderr
+
+
 @on_every_reactor
-def test_ctrl_c(sites: Sites, project: Path, reactor: str) -> None:
+@pytest.mark.parametrize("option", ["--json", "--lint", "--sitemaps"])
+def test_ctrl_c(sites: Sites, project: Path, reactor: str, option: str) -> None:
     site = sites.add(robots=silence())
     process = subprocess.Popen(
-        command("robots", site.url("/x"), settings=REACTORS[reactor]),
+        command("robots", site.url("/x"), option, settings=REACTORS[reactor]),
         cwd=project,
         env=environment(),
         stdout=subprocess.PIPE,

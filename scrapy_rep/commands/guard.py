@@ -29,8 +29,11 @@ def status_of(action: Callable[[], int]) -> int:
     except CannotRun as error:
         complain(str(error))
         return Status.UNREACHABLE
-    except OutputClosed:
-        return Status.GOOD
+    except OutputClosed as error:
+        if not str(error):
+            return Status.GOOD
+        complain(str(error))
+        return Status.USAGE
 
 
 def set_up_logging(settings: Settings, *, configured: bool) -> None:

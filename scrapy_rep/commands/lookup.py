@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Spider
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
@@ -93,6 +94,11 @@ class RobotsSpider(Spider):
             async def stop() -> None:
                 lookup.end()
                 running.cancel()
+                # Without asyncio, Scrapy's Ctrl-C stumbles over a crawl that ends at once: it
+                # goes through a set of crawlers that this one removes itself from.
+                turn: Deferred[None] = Deferred()
+                call_later(0, turn.callback, None)
+                await maybe_deferred_to_future(turn)
 
             EngineAccess(self.crawler).before_closing(stop)
             await maybe_deferred_to_future(running)

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,14 +69,16 @@ _PROGRESS_SECONDS = 0.1
 
 
 class OutputClosed(Exception):
-    """Who reads our output has enough, as ``head`` does: there is no use in going on."""
+    """Nothing can be printed any more: there is no use in going on. Without a message, who read it
+    has enough, as ``head`` has."""
 
 
 class Output:
     """Standard output."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream = stream or sys.stdout
+        # None: it was closed before Python began, as by `>&-`.
+        self._stream = stream = stream or sys.stdout or open(os.devnull, "w")  # noqa: SIM115
         # Better an escape than an error, where the terminal is not of this century.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -96,12 +98,12 @@ class Output:
     def line(self, text: str = "") -> None:
         """Print a line.
 
-        :raises OutputClosed: if nobody reads any more
+        :raises OutputClosed: if nobody reads any more, or the disk is full
         """
         try:
             self._stream.write(text + "\n")
-        except BrokenPipeError:
-            self._close()
+        except OSError as error:
+            self._close(error)
 
     def json(self, data: Any) -> None:
         """Print an object on one line. ASCII alone, so it survives every terminal and pipe."""
@@ -136,14 +138,16 @@ class Output:
     def flush(self) -> None:
         """Let go of what was printed.
 
-        :raises OutputClosed: if nobody reads any more
+        :raises OutputClosed: if nobody reads any more, or the disk is full
         """
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._close()
+        except OSError as error:
+            self._close(error)
 
-    def _close(self) -> None:
+    def _close(self, error: OSError) -> NoReturn:
         # What is still in the buffer would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        raise OutputClosed from None
+        if isinstance(error, BrokenPipeError):
+            raise OutputClosed from None
+        raise OutputClosed(f"standard output: {error.strerror}") from None
