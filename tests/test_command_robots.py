@@ -433,7 +433,7 @@ def test_without_somewhere_to_print(
 
 
 @on_every_reactor
-@pytest.mark.parametrize("option", ["--json", "--lint", "--sitemaps"])
+@pytest.mark.parametrize("option", ["--lint", "--sitemaps"])
 def test_ctrl_c(sites: Sites, project: Path, reactor: str, option: str) -> None:
     site = sites.add(robots=silence())
     process = subprocess.Popen(

@@ -79,13 +79,16 @@ def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
     if facts.file is not None:
         name = "standard input" if facts.file == "-" else facts.file
         return [("robots.txt", name)]
-    return [("robots.txt", _address(facts)), ("fetched", _freshness(robots))]
+    label = "asked for" if robots.outcome is Outcome.UNREACHABLE else "fetched"
+    return [("robots.txt", _address(facts)), (label, _freshness(robots))]
 
 
 def facts_line(robots: RobotsFile) -> str:
     """The same in one line."""
-    address, *fetched = (text for _, text in facts_rows(robots))
-    return f"{address}: fetched {fetched[0]}" if fetched else address
+    (_, line), *rows = facts_rows(robots)
+    for label, text in rows:
+        line += f": {label} {text}"
+    return line
 
 
 def _address(facts: Facts) -> str:
