@@ -107,6 +107,7 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
             'FEEDS = {"items.json": {"format": "json"}}',
             'SCHEDULER = "no.such.Scheduler"',
             'ITEM_PIPELINES = {"no.such.Pipeline": 1}',
+            'SPIDER_MIDDLEWARES = {"no.such.Middleware": 1}',
             "LOG_STDOUT = True",
             "LOG_LEVEL = 'DEBUG'",
             "REP_SITEMAPS = True",
