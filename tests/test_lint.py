@@ -58,6 +58,11 @@ FOUND = {
     ),
     "colon: two words": (GROUP + b"disallow /x\n", [(2, "missing-colon")]),
     "colon: more words": (GROUP + b"Allow: /\ndisallow /x y\n", [(3, "missing-colon")]),
+    "colon: two words of a name": (GROUP + b"Allow: /\nuser agent b\n", [(3, "missing-colon")]),
+    "colon: that of the URL": (
+        GROUP + b"Allow: /\nSitemap https://a.b/s\n",
+        [(3, "missing-colon"), (3, "relative-sitemap")],
+    ),
     "homeless": (b"Disallow: /x\n" + GROUP + b"Allow: /\n", [(1, "rule-before-group")]),
     "no slash": (GROUP + b"Disallow: x\n", [(2, "never-matches")]),
     "URL": (GROUP + b"Disallow: https://a.b/x\n", [(2, "never-matches")]),

@@ -124,7 +124,15 @@ def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]
         )
     name = name.strip(SPACE)
     canonical = _CANONICAL[field]
-    if name.lower() != canonical:
+    if _BLANK.split(name)[0].lower() == canonical != name.lower():
+        # `Sitemap https://…`: the colon is that of the URL.
+        yield Finding(
+            number,
+            "missing-colon",
+            f"a colon is missing after {_quoted(canonical)}; what follows the first one counts: "
+            f"{_quoted(value)}",
+        )
+    elif name.lower() != canonical:
         yield Finding(
             number,
             "typo",
@@ -148,9 +156,8 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     name, colon, _ = text.partition(":")
     name = name.strip(SPACE)
     if not colon:
-        word = _BLANK.split(text)[0]
-        canonical = _closest(word)
-        if canonical:
+        word, *others = _BLANK.split(text)
+        if _closest(word) or _closest("-".join([word, *others[:1]])):
             yield Finding(
                 number,
                 "missing-colon",
