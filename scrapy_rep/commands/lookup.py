@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
@@ -33,7 +33,6 @@ from scrapy_rep.storages.access import open_storage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from scrapy import Request
     from scrapy.crawler import Crawler, CrawlerProcessBase
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
@@ -142,6 +141,11 @@ def run(process: CrawlerProcessBase, job: Job) -> None:
         raise CannotRun(f"{type(failed).__name__}: {failed}") from failed
     if not isinstance(spider, RobotsSpider) or not spider.ended:
         raise CannotRun("stopped before all was answered")
+
+
+def usual_chain(agents: Agents) -> tuple[str, ...]:
+    """Return the tokens that the project's crawls go by."""
+    return agents.chain_of(Request("http://agent.invalid/"))
 
 
 class Lookup:

@@ -97,7 +97,7 @@ class RobotsCommand(ScrapyCommand):
             raise UsageError(f"--file does not go with --{actions[0]}")
         if opts.drop and not opts.cache:
             raise UsageError("--drop goes with --cache alone")
-        # Files need none of what Scrapy loads for a crawl, the project's spiders among it.
+        # Nothing is fetched then.
         if (
             opts.file is not None
             or opts.cache

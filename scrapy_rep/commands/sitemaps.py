@@ -17,7 +17,7 @@ from twisted.internet.defer import CancelledError
 from w3lib.url import safe_url_string
 
 from scrapy_rep.commands.inputs import InputError, chains, request_for, settings_of
-from scrapy_rep.commands.lookup import Lookup
+from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.tally import Judges, Tally
@@ -87,7 +87,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             statuses.add(Status.USAGE)
 
     async def job(lookup: Lookup) -> None:
-        chain = agents[0] if agents else lookup.agents.chain_of(Request("http://agent.invalid/"))
+        chain = agents[0] if agents else usual_chain(lookup.agents)
         judges = Judges(lookup, chain)
         output = Output()
         for origin in dict.fromkeys(origins):
@@ -147,10 +147,7 @@ class _Site:
                     ahead.append((one, deferred_from_coro(self._fetch(one))))
                 one, fetching = ahead.popleft()
                 self._tell(one, "waiting for")
-                body = await maybe_deferred_to_future(fetching)
-                if body is not None:
-                    await self._read(one, body)
-                self._take(one)
+                await self._settle(one, fetching)
                 here = (*last, number == len(urls) - 1)
                 self._progress.clear()
                 self._tree.add(one, here)
@@ -165,7 +162,11 @@ class _Site:
         urls = self._total.urls + one.tally.urls
         self._progress.tell(f"{self._files:,} sitemaps, {urls:,} URLs; {doing} {one.url}")
 
-    def _take(self, one: Sitemap) -> None:
+    async def _settle(self, one: Sitemap, fetching: Deferred[bytes | None]) -> None:
+        """Have it fetched, read and counted, and let go of its body."""
+        body = await maybe_deferred_to_future(fetching)
+        if body is not None:
+            await self._read(one, body)
         self._total.add(one.tally)
         if one.forbidden or one.tally.forbidden:
             self._status = gravest(self._status, Status.FOUND)
