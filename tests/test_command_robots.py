@@ -248,7 +248,7 @@ def test_from_the_cache(sites: Sites, project: Path) -> None:
         "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
         "REP_CACHE_PATH": str(project / "robots.sqlite"),
     }
-    site = sites.add(robots=in_turn(RULES, 503))
+    site, down = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
     url = site.url("/private/x")
     first = robots(project, url, "--json", settings=kept).json[0]
     again = robots(project, url, "--json", settings=kept).json[0]
@@ -256,6 +256,12 @@ def test_from_the_cache(sites: Sites, project: Path) -> None:
     assert (first.pop("from_cache"), again.pop("from_cache")) == (False, True)
     assert first == again
     assert "(from the cache), HTTP status 200" in robots(project, url, settings=kept).out
+    # That it could not be had just now is known too.
+    assert robots(project, down.url("/"), settings=kept).status == 3
+    done = robots(project, down.url("/"), "--json", settings=kept)
+    assert (done.status, done.json[0]["from_cache"]) == (3, True)
+    assert done.json[0]["error"] == "HTTP status 503"
+    assert down.count("/robots.txt") == 1
 
 
 def test_a_copy_of_an_unreachable_file(sites: Sites, project: Path) -> None:

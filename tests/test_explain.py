@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, as_json, moment
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.tally import Forbidding, Tally
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.matching import path_of
+from tests.protocol.strategies import questions
 
 
 def explain(body: str, path: str, *chain: str, obey_global: bool = True) -> Explanation:
@@ -99,6 +102,20 @@ def test_why(rules: str, path: str, expected: list[tuple[int, str]]) -> None:
     assert [(match.rule.line, match.why) for match in one.matched] == expected
     assert one.decision.rule is not None
     assert one.decision.rule.line == expected[0][0]
+
+
+@given(questions())
+def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]) -> None:
+    body, urls = question
+    robots = RobotsFile(Outcome.RULES, body, Facts(file="-"))
+    for url in urls:
+        for chain in (("foo",), ("bar", "foo-bar"), ()):
+            one = robots.explain(url, path_of(url), chain)
+            assert one.decision == robots.parsed.decide(url, chain)
+            first = one.matched[0].rule if one.matched else None
+            assert first == one.decision.rule
+            token = one.decision.agent
+            assert any(applied for _, applied in one.considered) is (token is not None)
 
 
 def test_without_a_file() -> None:
