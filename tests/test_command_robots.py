@@ -222,7 +222,7 @@ def test_no_file_and_no_answer(sites: Sites, project: Path) -> None:
     gone, down, silent = sites.add(robots=404), sites.add(robots=503), sites.add(robots=silence())
     refused = sites.refused()
     urls = [gone.url("/x"), down.url("/x"), silent.url("/x"), f"{refused}/x"]
-    done = robots(project, *urls, "--json", settings={"REP_DOWNLOAD_TIMEOUT": 0.5})
+    done = robots(project, *urls, "--json", settings={"REP_DOWNLOAD_TIMEOUT": 1.5})
     assert (done.status, done.err) == (3, "")
     assert pick(done.json, "outcome", "allowed", "status", "line", "group") == [
         ("missing", True, 404, None, None),
@@ -247,6 +247,7 @@ def test_from_the_cache(sites: Sites, project: Path) -> None:
     kept = {
         "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
         "REP_CACHE_PATH": str(project / "robots.sqlite"),
+        "REP_RETRY_DELAY": 600,
     }
     site, down = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
     url = site.url("/private/x")
@@ -269,6 +270,7 @@ def test_a_copy_of_an_unreachable_file(sites: Sites, project: Path) -> None:
         "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
         "REP_CACHE_PATH": str(project / "robots.sqlite"),
         "REP_CACHE_MIN_TTL": 0,
+        "REP_RETRY_DELAY": 600,
     }
     site = sites.add(robots=in_turn(answer(RULES, headers=[("Cache-Control", "max-age=0")]), 503))
     url = site.url("/private/x")
