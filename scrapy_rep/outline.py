@@ -7,13 +7,17 @@ for speed and keeps less; both read lines by the same code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol import RobotsTxt, Rule
 from scrapy_rep.protocol.agents import leading_token
-from scrapy_rep.protocol.matching import ALLOW_BIT, Rule, Rules, number_of
 from scrapy_rep.protocol.syntax import SPACE, Field, escape, lines, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_rep.protocol.matching import Rules
 
 GLOBAL = "*"
 
@@ -30,23 +34,37 @@ class AgentLine(NamedTuple):
 
 
 class RuleLine:
-    """An ``allow`` or ``disallow`` line, prepared alone."""
+    """An ``allow`` or ``disallow`` line, as if it stood alone."""
 
-    __slots__ = ("_prepared", "pattern", "rule")
+    __slots__ = ("_directory", "_rules", "pattern", "rule")
 
     def __init__(self, line: int, value: str, allow: bool) -> None:
         """:param value: latin-1, as :func:`~scrapy_rep.protocol.syntax.lines` yields it"""
         self.rule = Rule(line, readable(value), allow)
         self.pattern = escape(value)
         """As it is compared: percent-encoded."""
-        self._prepared = Rules([value], [number_of(line, allow)])
+        # A disallow: an allow may speak for a directory too.
+        self._rules = _alone("Disallow", value)
+        slash = self.pattern.rfind("/")
+        self._directory: tuple[int, Rules] | None = None
+        if allow and self.pattern.startswith("/index.htm", slash):
+            # The directory and a "$" are what counts then (REP.md section 8).
+            self._directory = slash + 2, _alone("Allow", value)
 
     def length_for(self, path: str) -> int | None:
         """Return by how many octets this rule matches *path*, None if it doesn't. That is the
-        pattern's length, except where ``index.htm`` stands for its directory (REP.md section
-        8)."""
-        key = self._prepared.find(path)
-        return key >> ALLOW_BIT + 1 if key else None
+        pattern's length, except where ``index.htm`` stands for its directory."""
+        if self._rules.find(path):
+            return len(self.pattern)
+        if self._directory is not None and self._directory[1].find(path):
+            return self._directory[0]
+        return None
+
+
+def _alone(kind: str, value: str) -> Rules:
+    """The rules of a file that has this one: what matches is for the matcher to say."""
+    body = f"User-agent: *\n{kind}:{value}\n".encode("latin-1")
+    return RobotsTxt.parse(body).rules(GLOBAL)[1]
 
 
 @dataclass(slots=True)

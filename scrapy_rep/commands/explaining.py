@@ -22,7 +22,7 @@ from scrapy_rep.commands.inputs import (
     settings_of,
     urls,
 )
-from scrapy_rep.commands.lookup import Lookup
+from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import Output, complain
@@ -80,7 +80,7 @@ def _by_file(
     body = cut(read_file(name, READ_BYTES))
     robots = RobotsFile(Outcome.RULES, body, Facts(file=name))
     agents = agents or [
-        _usual_chain(Agents(Crawler(Spider, command.settings), settings_of(command.settings)))
+        usual_chain(Agents(Crawler(Spider, command.settings), settings_of(command.settings)))
     ]
     for url, _ in urls(arguments):
         path = path_of(url)
@@ -116,9 +116,8 @@ def _by_sites(
         return
     left = Counter(one.origin for one in pending)
 
-    async def job(crawler: Crawler) -> None:
-        lookup = Lookup(crawler)
-        chosen = agents or [_usual_chain(lookup.agents)]
+    async def job(lookup: Lookup) -> None:
+        chosen = agents or [usual_chain(lookup.agents)]
         files: dict[Origin, RobotsFile] = {}
         async for landed, robots in lookup.each(list(left)):
             files[landed] = robots
@@ -141,17 +140,6 @@ def _steps_of_crawl(url: str, path: str) -> list[tuple[str, str]]:
     if path_in(request) != path:
         steps.append(("path", path_in(request)))
     return [*steps, ("compared", path)]
-
-
-def _usual_chain(agents: Agents) -> Chain:
-    """What the project's crawls go by."""
-    chain = agents.chain_of(Request("http://agent.invalid/"))
-    if not chain:
-        complain(
-            "no product token can be told from the project's settings, so the rules for all agents "
-            "(*) apply: see --agent"
-        )
-    return chain
 
 
 class _Report:

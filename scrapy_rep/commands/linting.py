@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable, Sequence
 
-    from scrapy.crawler import Crawler
-
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
 
@@ -51,8 +49,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             complain(str(error))
             statuses.add(Status.USAGE)
 
-    async def job(crawler: Crawler) -> None:
-        lookup = Lookup(crawler)
+    async def job(lookup: Lookup) -> None:
         for origin in dict.fromkeys(origins):
             statuses.add(await _lint_site(lookup, origin, report))
 

@@ -6,12 +6,16 @@ cache of robots.txt files is used. What belongs to crawls of pages is left out.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Spider
-from twisted.internet.defer import Deferred
+from scrapy import Request, Spider
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_rep.agents import Agents
@@ -19,7 +23,7 @@ from scrapy_rep.cache import RobotsCache
 from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.engine import EngineAccess
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Fetcher
-from scrapy_rep.flights import Flight, Flights
+from scrapy_rep.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.known import KnownOrigins
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -27,9 +31,10 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.access import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from scrapy.crawler import Crawler, CrawlerProcessBase
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from scrapy_rep.fetcher import Answer
@@ -58,6 +63,9 @@ _OVERRIDES: dict[str, Any] = {
 }
 
 
+Job = Callable[["Lookup"], Awaitable[None]]
+
+
 class RobotsSpider(Spider):
     """Runs a job while the engine is running, and requests nothing by itself."""
 
@@ -70,22 +78,34 @@ class RobotsSpider(Spider):
         for name, value in _OVERRIDES.items():
             settings.set(name, value, priority="cmdline")
 
-    def __init__(self, job: Callable[[Crawler], Awaitable[None]], **kwargs: Any) -> None:
+    def __init__(self, job: Job, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job = job
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.ended = False
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job."""
+        """Run the job; stop it when the spider is to be closed, without waiting for answers."""
         try:
-            await self.job(self.crawler)
-        except BaseException as error:
-            self.error = error  # Scrapy would log it, and most likely nobody would see that
-            if not isinstance(error, Exception):
-                raise
-        else:
+            lookup = Lookup(self.crawler)
+            running: Deferred[None] = deferred_from_coro(self.job(lookup))
+
+            async def stop() -> None:
+                lookup.end()
+                running.cancel()
+                # Without asyncio, Scrapy's Ctrl-C stumbles over a crawl that ends at once: it
+                # goes through a set of crawlers that this one removes itself from.
+                turn: Deferred[None] = Deferred()
+                call_later(0, turn.callback, None)
+                await maybe_deferred_to_future(turn)
+
+            EngineAccess(self.crawler).before_closing(stop)
+            await maybe_deferred_to_future(running)
             self.ended = True
+        except (CancelledError, asyncio.CancelledError, CrawlEnding):
+            pass  # by `stop`, or by the engine
+        except Exception as error:  # noqa: BLE001
+            self.error = error  # Scrapy would log it, and most likely nobody would see that
         return
         yield
 
@@ -94,7 +114,7 @@ class CannotRun(Exception):
     """The engine could not be started, or was stopped before the job had ended."""
 
 
-def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) -> None:
+def run(process: CrawlerProcessBase, job: Job) -> None:
     """Run *job* in a crawl of its own.
 
     :raises CannotRun: says why in one line
@@ -111,7 +131,7 @@ def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) 
     except Exception as error:
         raise CannotRun(f"{type(error).__name__}: {error}") from error
     spider = crawler.spider
-    if isinstance(spider, RobotsSpider) and isinstance(spider.error, Exception):
+    if isinstance(spider, RobotsSpider) and spider.error is not None:
         raise spider.error
     if isinstance(running, Deferred):
         failed = failures[0].value if failures else None
@@ -123,11 +143,20 @@ def run(process: CrawlerProcessBase, job: Callable[[Crawler], Awaitable[None]]) 
         raise CannotRun("stopped before all was answered")
 
 
+def usual_chain(agents: Agents) -> tuple[str, ...]:
+    """Return the tokens that the project's crawls go by."""
+    return agents.chain_of(Request("http://agent.invalid/"))
+
+
 class Lookup:
     """What the robots.txt of origins say, each asked for once."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """:param crawler: one whose engine is running"""
+        """:param crawler: one whose engine is running
+
+        :raises SettingsError: if there is no such storage as the settings name
+        """
+        self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
         self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
@@ -141,6 +170,12 @@ class Lookup:
         )
         self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, self._ask)
+        self._asked: dict[Origin, Flight] = {}
+        self._files: dict[Origin, RobotsFile] = {}
+
+    def end(self) -> None:
+        """Wait for no answer any more: who does gets ``CrawlEnding``."""
+        self._flights.end()
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order; those that come next are asked for
@@ -156,8 +191,19 @@ class Lookup:
             yield origin, await self._landed(origin, flight)
 
     async def get(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*."""
-        return await self._landed(origin, self._flights.to(origin))
+        """Return the robots.txt of *origin*, and keep it for whoever asks again."""
+        if origin not in self._files:
+            if origin not in self._asked:
+                self._asked[origin] = self._flights.to(origin)
+            file = await self._landed(origin, self._asked[origin])
+            # Of several who waited, the first has it.
+            self._files.setdefault(origin, file)
+        return self._files[origin]
+
+    async def download(self, request: Request) -> Response:
+        """Return the response to *request*, past Scrapy's scheduler."""
+        assert self._crawler.engine is not None
+        return await self._crawler.engine.download_async(request)
 
     async def _landed(self, origin: Origin, flight: Flight) -> RobotsFile:
         try:
@@ -170,9 +216,9 @@ class Lookup:
     async def _ask(self, flight: Flight) -> Known:
         return await self._cache.ask(flight.origin, None)
 
-    async def _resolved(self, known: Known, answer: Answer | None, request: Any) -> None:
-        # What an entry does not keep of an answer that does not count.
+    async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
         if answer is not None:
+            # An entry keeps nothing of an answer that does not count.
             self._answers[known.origin] = answer
 
     def _file(self, known: Known, answer: Answer | None) -> RobotsFile:

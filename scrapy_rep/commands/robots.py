@@ -81,6 +81,9 @@ class RobotsCommand(ScrapyCommand):
         assert self.settings is not None
         # It would turn what is printed into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
+        # No spider of the project is needed, and one that can't be imported shall not matter.
+        loader = "scrapy.spiderloader.DummySpiderLoader"
+        self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
         level = self.settings.getpriority("LOG_LEVEL")
         if level is not None and level >= 40 and not opts.nolog:  # -s LOG_LEVEL=…
             self.settings.set("LOG_ENABLED", True, priority="cmdline")
@@ -94,7 +97,7 @@ class RobotsCommand(ScrapyCommand):
             raise UsageError(f"--file does not go with --{actions[0]}")
         if opts.drop and not opts.cache:
             raise UsageError("--drop goes with --cache alone")
-        # Files need none of what Scrapy loads for a crawl, the project's spiders among it.
+        # Nothing is fetched then.
         if (
             opts.file is not None
             or opts.cache
@@ -103,12 +106,10 @@ class RobotsCommand(ScrapyCommand):
             self.requires_crawler_process = False
 
     def run(self, args: list[str], opts: Namespace) -> None:
-        from scrapy.utils.log import configure_logging
-
         from scrapy_rep.commands import guard
 
-        if self.crawler_process is None:
-            configure_logging(self.settings)
+        assert self.settings is not None
+        guard.set_up_logging(self.settings, configured=self.crawler_process is not None)
         module = next((_ACTIONS[name] for name in _ACTIONS if getattr(opts, name)), "explaining")
         action = import_module(f"scrapy_rep.commands.{module}")
         self.exitcode = guard.status_of(lambda: action.run(self, args, opts))

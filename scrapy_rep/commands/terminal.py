@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+import time
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,15 +33,52 @@ def complain(message: str) -> None:
     print(f"scrapy robots: {plain(message)}", file=sys.stderr)
 
 
+_IN_ASCII = str.maketrans("├└│─", "|`|-")
+
+
+class Progress:
+    """One line on a terminal's standard error that says how far it is; nothing elsewhere."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._on = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._shown = False
+        self._again_at = 0.0
+
+    def tell(self, text: str) -> None:
+        """Show *text*, if the last one was not shown just now."""
+        if not self._on or time.monotonic() < self._again_at:
+            return
+        self._again_at = time.monotonic() + _PROGRESS_SECONDS
+        self._shown = True
+        width = shutil.get_terminal_size().columns - 1
+        self._stream.write(f"\r\x1b[K{plain(text)[:width]}")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Take away what was shown: something is to be printed."""
+        if self._shown:
+            self._shown = False
+            self._again_at = 0.0
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+# How often progress is told, at most.
+_PROGRESS_SECONDS = 0.1
+
+
 class OutputClosed(Exception):
-    """Who reads our output has enough, as ``head`` does: there is no use in going on."""
+    """Nothing can be printed any more: there is no use in going on. Without a message, who read it
+    has enough, as ``head`` has."""
 
 
 class Output:
     """Standard output."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream = stream or sys.stdout
+        # None: it was closed before Python began, as by `>&-`.
+        self._stream = stream = stream or sys.stdout or open(os.devnull, "w")  # noqa: SIM115
         # Better an escape than an error, where the terminal is not of this century.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -51,19 +90,20 @@ class Output:
 
     def paint(self, text: str, *colours: str) -> str:
         """Return *text* in these colours, if there are any to be had."""
-        if not self.coloured or not text:
+        codes = ";".join(filter(None, colours))
+        if not self.coloured or not text or not codes:
             return text
-        return f"\x1b[{';'.join(colours)}m{text}\x1b[0m"
+        return f"\x1b[{codes}m{text}\x1b[0m"
 
     def line(self, text: str = "") -> None:
         """Print a line.
 
-        :raises OutputClosed: if nobody reads any more
+        :raises OutputClosed: if nobody reads any more, or the disk is full
         """
         try:
             self._stream.write(text + "\n")
-        except BrokenPipeError:
-            self._close()
+        except OSError as error:
+            self._close(error)
 
     def json(self, data: Any) -> None:
         """Print an object on one line. ASCII alone, so it survives every terminal and pipe."""
@@ -82,22 +122,32 @@ class Output:
             cells = []
             for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
                 colour = colours[number][at] if colours else ""
-                text = self.paint(cell, colour) if colour else cell
+                text = self.paint(cell, colour)
                 last = at == len(row) - 1
                 cells.append(text if last else text + " " * (width - len(cell)))
             self.line(indent + "  ".join(cells).rstrip())
 
+    def signs(self, *signs: str) -> tuple[str, ...]:
+        """Return *signs*, or the same in ASCII where the others can't be printed."""
+        try:
+            "".join(signs).encode(getattr(self._stream, "encoding", None) or "ascii")
+        except UnicodeEncodeError:
+            return tuple(sign.translate(_IN_ASCII) for sign in signs)
+        return signs
+
     def flush(self) -> None:
         """Let go of what was printed.
 
-        :raises OutputClosed: if nobody reads any more
+        :raises OutputClosed: if nobody reads any more, or the disk is full
         """
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._close()
+        except OSError as error:
+            self._close(error)
 
-    def _close(self) -> None:
+    def _close(self, error: OSError) -> NoReturn:
         # What is still in the buffer would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        raise OutputClosed from None
+        if isinstance(error, BrokenPipeError):
+            raise OutputClosed from None
+        raise OutputClosed(f"standard output: {error.strerror}") from None

@@ -79,12 +79,16 @@ def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
     if facts.file is not None:
         name = "standard input" if facts.file == "-" else facts.file
         return [("robots.txt", name)]
-    return [("robots.txt", _address(facts)), ("fetched", _freshness(robots))]
+    label = "asked for" if robots.outcome is Outcome.UNREACHABLE else "fetched"
+    return [("robots.txt", _address(facts)), (label, _freshness(robots))]
 
 
 def facts_line(robots: RobotsFile) -> str:
     """The same in one line."""
-    return ": ".join(text for _, text in facts_rows(robots))
+    (_, line), *rows = facts_rows(robots)
+    for label, text in rows:
+        line += f": {label} {text}"
+    return line
 
 
 def _address(facts: Facts) -> str:
@@ -99,17 +103,15 @@ def _freshness(robots: RobotsFile) -> str:
     status = f"HTTP status {facts.status}" if facts.status is not None else ""
     whence = "from the cache" if facts.from_cache else "now"
     if robots.outcome is Outcome.UNREACHABLE:
-        return ", ".join(part for part in (whence, facts.error or status) if part)
-    parts = [status] if status and not facts.stale else []
-    if facts.from_cache or facts.stale:
-        parts.append(f"{moment(facts.fetched_at)} ({whence if facts.from_cache else 'a copy'})")
-    else:
-        parts.append(whence)
+        return f"{whence}, in vain: {facts.error or status}"
     if facts.stale:
-        parts.append(f"applied since it is unreachable now: {facts.error}")
-    else:
-        parts.append(f"fresh until {moment(facts.fresh_until)}")
-    return ", ".join(parts)
+        return (
+            f"{moment(facts.fetched_at)}; that copy is applied since the file is unreachable "
+            f"({whence}: {facts.error})"
+        )
+    if facts.from_cache:
+        whence = f"{moment(facts.fetched_at)} ({whence})"
+    return f"{whence}, {status}, fresh until {moment(facts.fresh_until)}"
 
 
 def _short(one: Explanation) -> str:

@@ -23,6 +23,11 @@ def is_html(body: bytes) -> bool:
     return _HTML.match(body.removeprefix(_BOM)) is not None
 
 
+def is_utf16(body: bytes) -> bool:
+    """Return whether *body* begins as Windows' "Unicode" files do."""
+    return body.startswith(_UTF_16)
+
+
 def file_findings(
     body: bytes, kept: bytes, outline: Outline, *, complete: bool
 ) -> Iterator[Finding]:
@@ -30,7 +35,7 @@ def file_findings(
 
     :param kept: the part of *body* that counts
     """
-    if body.startswith(_UTF_16):
+    if is_utf16(body):
         yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
     elif body.startswith(_BOM):
         yield Finding(
@@ -51,19 +56,14 @@ def file_findings(
     elif not outline.groups and not outline.homeless:
         yield Finding(None, "empty", "the file holds no rule: no restrictions")
     if len(body) > MAX_BYTES:
-        first = _line_breaks(kept) + 1
-        if complete:
-            rest = f"{len(body) - len(kept):,} bytes from here on"
-        else:
-            rest = "whatever follows"
+        rest = f"{len(body) - len(kept):,} bytes from here on lie beyond {MAX_BYTES:,} bytes"
         yield Finding(
-            first,
+            _line_breaks(kept) + 1,
             "beyond-limit",
-            f"{rest} lie beyond {MAX_BYTES:,} bytes and are ignored (with "
-            "the line that this limit cuts in two); the rest was not fetched"
-            if not complete
-            else f"{rest} lie beyond {MAX_BYTES:,} bytes, or on the line that this limit cuts in "
-            "two, and are ignored",
+            f"{rest}, or on the line that this limit cuts in two, and are ignored"
+            if complete
+            else f"the file is longer than {MAX_BYTES:,} bytes: from here on it is ignored (it was "
+            "fetched no further)",
         )
 
 

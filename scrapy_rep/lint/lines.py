@@ -6,7 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from scrapy_rep.lint.file import is_html
+from scrapy_rep.lint.file import is_html, is_utf16
 from scrapy_rep.lint.finding import Finding
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
 
@@ -49,6 +49,8 @@ def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
 
     :param kept: the part of the file that counts
     """
+    if is_utf16(kept):
+        return  # said once, that is enough
     read = {number: (field, value) for number, field, value in lines(kept)}
     page = is_html(kept)
     first_remark: int | None = None
@@ -122,7 +124,15 @@ def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]
         )
     name = name.strip(SPACE)
     canonical = _CANONICAL[field]
-    if name.lower() != canonical:
+    if _BLANK.split(name)[0].lower() == canonical != name.lower():
+        # `Sitemap https://…`: the colon is that of the URL.
+        yield Finding(
+            number,
+            "missing-colon",
+            f"a colon is missing after {_quoted(canonical)}; what follows the first one counts: "
+            f"{_quoted(value)}",
+        )
+    elif name.lower() != canonical:
         yield Finding(
             number,
             "typo",
@@ -146,9 +156,8 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     name, colon, _ = text.partition(":")
     name = name.strip(SPACE)
     if not colon:
-        word = text.split()[0]
-        canonical = _closest(word)
-        if canonical:
+        word, *others = _BLANK.split(text)
+        if _closest(word) or _closest("-".join([word, *others[:1]])):
             yield Finding(
                 number,
                 "missing-colon",
@@ -195,7 +204,7 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
 
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """A rule that can match no URL."""
+    """Rules that match nothing."""
     pattern, number = line.rule.pattern, line.rule.line
     if not pattern:
         return
@@ -204,9 +213,13 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         why = f"rules are paths, not URLs; perhaps {_quoted(path)} is meant"
     elif pattern[0] not in "/*":
         why = "paths start with /"
-    elif _BLANK.search(pattern):
-        why = "URLs have %20 where this has a blank"
     else:
+        if _BLANK.search(pattern):
+            yield Finding(
+                number,
+                "blank-in-rule",
+                "matches no URL that a crawler sends: those have %20 where this has a blank",
+            )
         return
     yield Finding(number, "never-matches", f"can never match: {why}")
 

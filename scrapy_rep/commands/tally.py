@@ -1,0 +1,146 @@
+"""How many of the URLs that a sitemap lists does robots.txt forbid?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy import Request
+
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.matching import Rules, allows, comparable
+from scrapy_rep.urls import USUAL, origin_of, path_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_rep.commands.explain import RobotsFile
+    from scrapy_rep.commands.lookup import Lookup
+
+# Sitemaps may list URLs of any host. The robots.txt of so many are asked for.
+_MAX_ORIGINS = 100
+
+# As many spellings of origins are remembered.
+_MAX_SPELLINGS = 10_000
+
+
+# Characters that Scrapy leaves as they are. The URLs with others are made requests of, to be
+# compared as a crawl would: that takes ten times as long.
+_AS_IT_STANDS = re.compile(r"[!#$%&'()*+,./0-9:;=?@A-Z_a-z~-]*")
+
+
+class Forbidding(NamedTuple):
+    """A rule that forbids something."""
+
+    robots_url: str
+    line: int
+    rule: str
+
+
+class _Judge(NamedTuple):
+    """What decides about the URLs of an origin."""
+
+    robots: RobotsFile
+    rules: Rules | None
+    """None: no restrictions."""
+
+
+class Tally:
+    """What is counted of a sitemap, or of many."""
+
+    __slots__ = ("by_rule", "forbidden", "invalid", "unjudged", "urls")
+
+    def __init__(self) -> None:
+        self.urls = 0
+        self.forbidden = 0
+        self.unjudged = 0
+        """URLs of hosts whose robots.txt can't be had, or that were not asked any more."""
+        self.invalid = 0
+        """What is listed and no absolute http(s) URL; not among :attr:`urls`."""
+        self.by_rule: Counter[Forbidding] = Counter()
+
+    def add(self, other: Tally) -> None:
+        """Count what *other* counts."""
+        self.urls += other.urls
+        self.forbidden += other.forbidden
+        self.unjudged += other.unjudged
+        self.invalid += other.invalid
+        self.by_rule += other.by_rule
+
+
+class Judges:
+    """The robots.txt of all hosts that the sitemaps of a site have to do with, each asked for
+    once."""
+
+    def __init__(self, lookup: Lookup, chain: tuple[str, ...]) -> None:
+        """:param chain: the tokens that the crawler goes by"""
+        self.chain = chain
+        self.obey_global = lookup.settings.obey_global_group
+        self._lookup = lookup
+        self._origins: set[Origin] = set()
+        self._judges: dict[str, _Judge | None] = {}
+
+    async def file(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin*."""
+        self._origins.add(origin)
+        return await self._lookup.get(origin)
+
+    async def count(self, tally: Tally, urls: Iterable[object]) -> None:
+        """Count *urls*, what a sitemap lists."""
+        for value in urls:
+            if not isinstance(value, str):
+                tally.invalid += 1
+                continue
+            usual = USUAL.match(value)
+            if usual is not None and _AS_IT_STANDS.fullmatch(value):
+                spelling, path = usual[1], usual[2]
+            else:
+                try:
+                    request = Request(value)
+                    spelling, path = str(origin_of(request)), path_in(request)
+                except ValueError:
+                    tally.invalid += 1
+                    continue
+            try:
+                judge = self._judges[spelling]
+            except KeyError:
+                try:
+                    judge = await self._judge(spelling)
+                except ValueError:
+                    tally.invalid += 1
+                    continue
+            tally.urls += 1
+            if judge is None:
+                tally.unjudged += 1
+            elif judge.rules is not None:
+                found = judge.rules.find(comparable(path))
+                if not allows(found):
+                    tally.forbidden += 1
+                    tally.by_rule[_rule(judge.robots, found)] += 1
+
+    async def _judge(self, spelling: str) -> _Judge | None:
+        """What decides about URLs that begin so; None if there is nothing to decide by.
+
+        :raises ValueError: if that is no origin of web pages
+        """
+        origin = Origin.from_url(spelling)
+        if origin.scheme not in ("http", "https"):
+            raise ValueError(spelling)
+        judge = None
+        if origin in self._origins or len(self._origins) < _MAX_ORIGINS:
+            robots = await self.file(origin)
+            if robots.outcome is Outcome.RULES:
+                judge = _Judge(robots, robots.parsed.rules(self.chain, self.obey_global)[1])
+            elif robots.outcome is Outcome.MISSING or robots.unrestricted:
+                judge = _Judge(robots, None)
+        if len(self._judges) < _MAX_SPELLINGS:
+            self._judges[spelling] = judge
+        return judge
+
+
+def _rule(robots: RobotsFile, found: int) -> Forbidding:
+    rule = robots.parsed.decision(None, found).rule
+    assert rule is not None
+    return Forbidding(robots.facts.robots_url or "", rule.line, str(rule))

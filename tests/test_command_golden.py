@@ -1,0 +1,114 @@
+"""`scrapy robots --file … --json` names the line that Google's own matcher names."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from scrapy.settings import Settings
+
+from scrapy_rep.commands import explaining
+from scrapy_rep.commands.robots import RobotsCommand
+from tests.process import ONCE
+from tests.protocol.make_golden_sample import SAMPLE
+from tests.protocol.test_golden import FOLDER, WHOLE_FILES, Record, whole_file
+from tests.robots_command import robots
+
+pytestmark = ONCE
+
+
+class Command:
+    """The command as Scrapy runs it for a file, without a process for each file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "robots.txt"
+        self._command = RobotsCommand()
+        self._command.settings = Settings()
+        self._parser = ArgumentParser()
+        self._command.add_options(self._parser)
+
+    def wrong(self, record: Record, *options: str) -> list[object]:
+        """The cases of a golden record that the command decides otherwise than Google."""
+        self._file.write_bytes(record["robots"].encode("latin-1"))
+        urls = [url for url, _, _ in record["cases"]]
+        given = ["--file", str(self._file), "--json", "--agent", record["agent"], *options]
+        opts, args = self._parser.parse_known_args([*given, *urls])
+        self._command.process_options(args, opts)
+        printed = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdout", printed)
+            status = explaining.run(self._command, args, opts)
+        lines = [json.loads(line) for line in printed.getvalue().splitlines()]
+        assert status == (1 if any(not allowed for _, allowed, _ in record["cases"]) else 0)
+        return differences(record, lines)
+
+
+def differences(record: Record, lines: list[dict[str, object]]) -> list[object]:
+    assert len(lines) == len(record["cases"])
+    wrong = []
+    for (url, allowed, line), ours in zip(record["cases"], lines, strict=True):
+        google = (url, record["agent"], bool(allowed), line or None)
+        if google != (ours["url"], ours["agent"], ours["allowed"], ours["line"]):
+            wrong.append((google, ours))
+        if (ours["line"] is None) != (ours["rule"] is None):
+            wrong.append(("line without rule", ours))
+        # What explains the decision by the rules one by one comes to the same.
+        matched = ours.get("matched")
+        if matched is not None:
+            assert isinstance(matched, list)
+            first = matched[0]["line"] if matched else None
+            if first != ours["line"]:
+                wrong.append(("explained otherwise", ours))
+    return wrong
+
+
+def check(records: Iterable[Record], folder: Path, *options: str) -> int:
+    command = Command(folder)
+    cases = 0
+    wrong: list[object] = []
+    for record in records:
+        wrong += command.wrong(record, *options)
+        cases += len(record["cases"])
+    assert not wrong, f"{len(wrong)} of {cases}; the first: {wrong[0]}"
+    return cases
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Record]:
+    return [json.loads(line) for line in SAMPLE.read_text(encoding="ascii").splitlines()]
+
+
+def test_sample(sample: list[Record], tmp_path: Path) -> None:
+    assert check(sample, tmp_path) == 3_032
+
+
+def test_sample_explained(sample: list[Record], tmp_path: Path) -> None:
+    """The rule that is said to win among those that match is the one that decided."""
+    assert check(sample, tmp_path, "--explain") == 3_032
+
+
+def test_in_a_process(sample: list[Record], tmp_path: Path) -> None:
+    file = tmp_path / "robots.txt"
+    for record in random.Random(7).sample(sample, 5):
+        file.write_bytes(record["robots"].encode("latin-1"))
+        urls = [url for url, _, _ in record["cases"]]
+        done = robots(tmp_path, "--file", str(file), "--json", "--agent", record["agent"], *urls)
+        assert differences(record, done.json) == []
+        assert done.err == ""
+
+
+@pytest.mark.skipif(
+    "REP_GOLDEN" not in os.environ and not FOLDER.is_dir(),
+    reason="the whole golden files are not here: set REP_GOLDEN to their folder",
+)
+def test_whole_files(tmp_path: Path) -> None:
+    cases = {name: check(whole_file(name), tmp_path) for name in WHOLE_FILES}
+    assert cases == WHOLE_FILES
+    assert sum(cases.values()) == 76_349

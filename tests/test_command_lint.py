@@ -1,0 +1,121 @@
+"""`scrapy robots --lint URL|FILE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.behaviours import Stream, answer, redirect
+from tests.process import ONCE, REACTORS, on_every_reactor
+from tests.robots_command import files_in, make_project, project, robots
+from tests.servers import Sites
+
+pytestmark = ONCE
+
+__all__ = ["project"]
+
+BAD = "Useragent: *\nDissallow: /x\nAllow: shop\nSitemap: /s.xml\n"
+
+
+def found(lines: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    return [(line["source"], line["line"], line["code"]) for line in lines]
+
+
+def test_a_file(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text(BAD)
+    (tmp_path / "good.txt").write_text("User-agent: *\nDisallow: /x\n")
+    done = robots(tmp_path, "--lint", "bad.txt", "good.txt")
+    assert (done.status, done.err) == (1, "")
+    assert done.out == (
+        'bad.txt:1: "Useragent" is read as user-agent here; other crawlers may ignore the line '
+        "[typo]\n"
+        "    Useragent: *\n"
+        'bad.txt:2: "Dissallow" is read as disallow here; other crawlers may ignore the line '
+        "[typo]\n"
+        "    Dissallow: /x\n"
+        "bad.txt:3: can never match: paths start with / [never-matches]\n"
+        "    Allow: shop\n"
+        "bad.txt:4: the standard asks for a full URL; this one is taken to be relative to "
+        "robots.txt [relative-sitemap]\n"
+        "    Sitemap: /s.xml\n"
+        "good.txt: nothing found\n"
+    )
+    done = robots(tmp_path, "--lint", "-", "--json", stdin=BAD)
+    assert done.status == 1
+    assert found(done.json)[0] == ("standard input", 1, "typo")
+    assert list(done.json[0]) == ["source", "line", "code", "message", "text"]
+    done = robots(tmp_path, "--lint", "good.txt", "--json")
+    assert (done.status, done.out, done.err) == (0, "", "")
+
+
+@on_every_reactor
+def test_a_site(sites: Sites, project: Path, reactor: str) -> None:
+    """Its robots.txt, whatever page of it is named; as it is served now."""
+    site = sites.add(robots=redirect("/r.txt"), pages={"/r.txt": BAD + "Disallow: /s\n"})
+    settings = REACTORS[reactor]
+    done = robots(project, "--lint", site.url("/a/page"), "--json", settings=settings)
+    url = site.url("/robots.txt")
+    assert (done.status, done.err) == (1, "")
+    assert found(done.json) == [
+        (url, 1, "typo"),
+        (url, 2, "typo"),
+        (url, 3, "never-matches"),
+        (url, 4, "relative-sitemap"),
+        (url, 4, "sitemap-disallowed"),
+    ]
+    assert [hit.path for hit in site.requests] == ["/robots.txt", "/r.txt"]
+
+
+def test_past_the_cache(sites: Sites, tmp_path: Path) -> None:
+    """The owner has just changed it."""
+    make_project(tmp_path, ['REP_CACHE_STORAGE = "scrapy_rep.storages.SqliteStorage"'])
+    site = sites.add(robots=BAD)
+    robots(tmp_path, site.url("/"))
+    before = files_in(tmp_path)
+    site.set("/robots.txt", "User-agent: *\nDisallow: /\n")
+    done = robots(tmp_path, "--lint", site.url("/"))
+    assert (done.status, done.out) == (0, f"{site.url('/robots.txt')}: nothing found\n")
+    assert files_in(tmp_path) == before
+
+
+def test_a_long_file(sites: Sites, tmp_path: Path) -> None:
+    """No more of it is fetched than counts; of a file, all is read."""
+    stream = Stream(b"User-agent: *\nDisallow: /x\n", 50_000_000)
+    site = sites.add(robots=stream)
+    (line,) = robots(tmp_path, "--lint", site.url("/"), "--json").json
+    assert line["code"] == "beyond-limit"
+    assert "it was fetched no further" in line["message"]
+    assert stream.sent < 20_000_000
+    body = b"User-agent: *\nDisallow: /x\n" + (b"#" * 99 + b"\n") * 6000
+    (line,) = robots(tmp_path, "--lint", "-", "--json", stdin=body).json
+    assert (line["code"], line["line"]) == ("beyond-limit", 5122)
+    assert line["message"].startswith("88,100 bytes from here on")
+
+
+def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
+    gone, down = sites.add(robots=404), sites.add(robots=503)
+    page = sites.add(robots=answer("<!doctype html><title>Hi</title>"))
+    urls = [site.url("/") for site in (gone, down, page)]
+    done = robots(tmp_path, "--lint", *urls, "--json")
+    assert done.status == 3
+    assert [line["code"] for line in done.json] == ["no-file", "html", "empty"]
+    assert done.errors == [
+        f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP status 503",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "error: --lint wants a URL, a file or - for standard input"),
+        (["none.txt"], "scrapy robots: 'none.txt': No such file or directory"),
+        (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
+        (["--file", "x"], "error: --file does not go with --lint"),
+        (["--sitemaps", "x"], "error: --lint and --sitemaps exclude each other"),
+    ],
+)
+def test_wrong(tmp_path: Path, arguments: list[str], error: str) -> None:
+    done = robots(tmp_path, "--lint", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert done.errors[-1].removeprefix("__main__.py: ") == error

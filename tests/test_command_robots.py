@@ -1,0 +1,528 @@
+"""`scrapy robots URL…` in a real project, and outside of any."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pty
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.behaviours import answer, in_turn, redirect, silence
+from tests.process import ONCE, REACTORS, command, environment, on_every_reactor
+from tests.robots_command import ends, files_in, make_project, project, robots
+from tests.servers import Sites
+
+pytestmark = ONCE
+
+__all__ = ["project"]
+
+RULES = """\
+User-agent: *
+Disallow: /
+
+User-agent: ShopBot
+Disallow: /private/
+Allow: /private
+Allow: /private/*.html$
+"""
+
+FIELDS = [
+    *["url", "agent", "allowed", "line", "rule", "group", "reason", "path", "outcome", "origin"],
+    *["robots_url", "file", "status", "hops", "final_url", "fetched_at", "fresh_until"],
+    *["from_cache", "stale", "error", "sha256"],
+]
+
+
+def pick(lines: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
+    return [tuple(line[field] for field in fields) for line in lines]
+
+
+@on_every_reactor
+def test_in_a_project(sites: Sites, project: Path, reactor: str) -> None:
+    """By the rules for the project's own agent; everything else stays as it was."""
+    before = files_in(project)
+    site = sites.add(robots=RULES)
+    url = site.url("/private/x")
+    done = robots(project, url, "--json", settings=REACTORS[reactor])
+    assert (done.status, done.err) == (1, "")
+    (line,) = done.json
+    assert list(line) == FIELDS
+    assert line["url"] == url
+    assert line["agent"] == "ShopBot"
+    assert line["allowed"] is False
+    assert (line["line"], line["rule"], line["group"]) == (5, "Disallow: /private/", "ShopBot")
+    assert (line["status"], line["hops"], line["outcome"]) == (200, 0, "rules")
+    assert line["robots_url"] == line["final_url"] == site.url("/robots.txt")
+    assert line["origin"] == site.url("")
+    assert line["sha256"] == hashlib.sha256(RULES.encode()).hexdigest()
+    assert line["from_cache"] is line["stale"] is False
+    assert line["fetched_at"] < line["fresh_until"]
+    assert [hit.path for hit in site.requests] == ["/robots.txt"]
+    assert files_in(project) == before
+
+
+def test_outside_a_project(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=RULES)
+    done = robots(tmp_path, site.url("/private/x.html"), site.url("/"), "--agent", "shopbot")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[:3] == [
+        "verdict  because                          group    URL",
+        f"allowed  line 7: Allow: /private/*.html$  shopbot  {site.url('/private/x.html')}",
+        f"allowed  no rule matches                  shopbot  {site.url('/')}",
+    ]
+    assert site.url("/robots.txt") in done.out
+    assert site.count("/robots.txt") == 1
+
+
+def test_one_url(sites: Sites, project: Path) -> None:
+    site = sites.add(robots=redirect("/elsewhere.txt"), pages={"/elsewhere.txt": RULES})
+    done = robots(project, site.url("/private/x"))
+    assert done.status == 1
+    assert done.out.partition(", now")[0].splitlines()[:-1] == [
+        f"disallowed  {site.url('/private/x')}",
+        "  agent       ShopBot",
+        "  because     line 5: Disallow: /private/",
+        "  group       ShopBot (line 4)",
+        "  lost        line 6: Allow: /private (shorter)",
+        f"  robots.txt  {site.url('/robots.txt')}, 1 redirect to {site.url('/elsewhere.txt')}",
+    ]
+
+
+def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
+    """Its downloader middlewares, its headers, its agent. Not its log on standard output, not
+    its JOBDIR, not its scheduler, not its spiders, and no sitemaps are requested."""
+    make_project(
+        tmp_path,
+        [
+            'USER_AGENT = "Mozilla/5.0"',
+            'REP_USER_AGENT = ["ShopBot-Image", "ShopBot"]',
+            'DOWNLOADER_MIDDLEWARES = {"shop.mark.Mark": 50}',
+            'JOBDIR = "job"',
+            'FEEDS = {"items.json": {"format": "json"}}',
+            'SCHEDULER = "no.such.Scheduler"',
+            'ITEM_PIPELINES = {"no.such.Pipeline": 1}',
+            'SPIDER_MIDDLEWARES = {"no.such.Middleware": 1}',
+            "LOG_STDOUT = True",
+            "LOG_LEVEL = 'DEBUG'",
+            "REP_SITEMAPS = True",
+            "CLOSESPIDER_TIMEOUT = 1",
+            # As a project has it that obeys robots.txt by Scrapy's own middleware.
+            "ROBOTSTXT_OBEY = True",
+            "ADDONS = {}",
+        ],
+    )
+    (tmp_path / "shop" / "mark.py").write_text(
+        "class Mark:\n"
+        "    def process_request(self, request):\n"
+        "        request.headers['X-Mark'] = 'here'\n"
+    )
+    (tmp_path / "shop" / "spiders" / "broken.py").write_text("raise SystemExit('loaded')")
+    before = files_in(tmp_path)
+    site = sites.add(robots=RULES + "Sitemap: /s.xml\n")
+    done = robots(tmp_path, site.url("/private/x"), "--json")
+    assert pick(done.json, "agent", "group", "line") == [("ShopBot-Image,ShopBot", "ShopBot", 5)]
+    assert done.err == ""
+    (hit,) = site.requests
+    assert hit.header("X-Mark") == "here"
+    assert hit.header("User-Agent") == "Mozilla/5.0"
+    assert files_in(tmp_path) == before
+
+
+def test_the_log_is_there_if_asked_for(sites: Sites, project: Path) -> None:
+    site = sites.add(robots=RULES)
+    for arguments in (("-L", "DEBUG"), ("-s", "LOG_LEVEL=DEBUG")):
+        done = robots(project, site.url("/"), "--json", *arguments)
+        assert len(done.json) == 1
+        assert f"Crawled (200) <GET {site.url('/robots.txt')}>" in done.err
+
+
+def test_many_urls_of_many_sites_from_standard_input(sites: Sites, project: Path) -> None:
+    """In their order; each robots.txt once, also where there are more sites than are asked ahead
+    of time."""
+    few = [sites.add(robots=RULES) for _ in range(300)]
+    urls = [site.url(path) for path in ("/private/x", "/") for site in few]
+    given = "\ufeff" + "\r\n".join([*urls[:5], "", "  ", *urls[5:]])
+    done = robots(project, "--json", stdin=given)
+    assert (done.status, done.err) == (1, "")
+    assert pick(done.json, "url", "allowed", "line") == [
+        (url, allowed, line)
+        for url, (allowed, line) in zip(
+            urls, [(False, 5)] * len(few) + [(True, None)] * len(few), strict=True
+        )
+    ]
+    assert all(site.count("/robots.txt") == 1 for site in few)
+
+
+def test_standard_input_beside_arguments(sites: Sites, project: Path) -> None:
+    site = sites.add(robots=RULES)
+    one, two, three = (site.url(f"/{number}") for number in (1, 2, 3))
+    done = robots(project, one, "-", three, "--json", stdin=two)
+    assert [line["url"] for line in done.json] == [one, two, three]
+
+
+def test_several_agents(sites: Sites, project: Path) -> None:
+    site = sites.add(robots=RULES)
+    urls = [site.url("/private/x"), site.url("/y")]
+    agents = ["--agent", "ShopBot", "--agent", "Other", "--agent", "*"]
+    done = robots(project, *urls, *agents)
+    assert done.status == 1
+    width = len(urls[0])
+    assert done.out.splitlines()[:3] == [
+        f"{'URL':{width}}  ShopBot             Other               *",
+        f"{urls[0]}  disallowed, line 5  disallowed, line 2  disallowed, line 2",
+        f"{urls[1]:{width}}  allowed             disallowed, line 2  disallowed, line 2",
+    ]
+    done = robots(project, *urls, *agents, "--json")
+    assert pick(done.json, "url", "agent", "line")[3:] == [
+        (urls[1], "ShopBot", None),
+        (urls[1], "Other", 2),
+        (urls[1], "*", 2),
+    ]
+
+
+def test_explain(sites: Sites, project: Path) -> None:
+    robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
+    site = sites.add(robots=robots_txt)
+    done = robots(project, site.url("/private/é%2fx"), "--explain", "--agent", "Shop,ShopBot")
+    text = done.out.partition("compared")[2]
+    assert "  a crawl requests   http" in done.out
+    assert text.split("\n", 1)[1] == (
+        "  chain              Shop, then ShopBot\n"
+        "  group passed over  line 1: * (1 rule)\n"
+        "  group applied      line 4: ShopBot (3 rules)\n"
+        "  group applied      line 9: shopbot (1 rule)\n"
+        "  other groups       1, for other agents\n"
+        "  rule               line 5: Disallow: /private/ "
+        "(9 octets; decides: the longest that matches)\n"
+        "  rule               line 6: Allow: /private (8 octets; lost: shorter)\n"
+        "  rule               line 10: Disallow: /private (8 octets; lost: shorter)\n"
+    )
+    done = robots(project, site.url("/private"), "--explain", "--json")
+    (line,) = done.json
+    assert list(line) == [*FIELDS, "chain", "steps", "groups", "matched"]
+    assert pick(line["matched"], "line", "length", "why") == [
+        (6, 8, "decides: no other is longer, and of equally long ones Allow counts"),
+        (10, 8, "lost: as long, and Allow counts"),
+    ]
+    assert pick(line["groups"], "agents", "applied") == [
+        (["*"], False),
+        (["ShopBot"], True),
+        (["shopbot"], True),
+    ]
+
+
+def test_no_file_and_no_answer(sites: Sites, project: Path) -> None:
+    """Asked once, without waiting for what may be later; nothing else is fetched."""
+    gone, down, silent = sites.add(robots=404), sites.add(robots=503), sites.add(robots=silence())
+    refused = sites.refused()
+    urls = [gone.url("/x"), down.url("/x"), silent.url("/x"), f"{refused}/x"]
+    done = robots(project, *urls, "--json", settings={"REP_DOWNLOAD_TIMEOUT": 1.5})
+    assert (done.status, done.err) == (3, "")
+    assert pick(done.json, "outcome", "allowed", "status", "line", "group") == [
+        ("missing", True, 404, None, None),
+        ("unreachable", False, 503, None, None),
+        ("unreachable", False, None, None, None),
+        ("unreachable", False, None, None, None),
+    ]
+    assert pick(done.json[1:], "error")[0] == ("HTTP status 503",)
+    assert "Timeout" in done.json[2]["error"]
+    assert "refused" in done.json[3]["reason"]
+    assert (gone.count("/robots.txt"), down.count("/robots.txt")) == (1, 1)
+    # Alone: nothing to hide behind what is disallowed elsewhere.
+    done = robots(project, down.url("/x"))
+    assert done.status == 3
+    assert done.out.startswith(f"unreachable  {down.url('/x')}\n")
+    done = robots(project, down.url("/x"), "--json", settings={"REP_UNREACHABLE": "allow"})
+    assert (done.status, done.json[0]["allowed"]) == (3, True)
+
+
+def test_from_the_cache(sites: Sites, project: Path) -> None:
+    """What the project's storage has is used; a copy of an unreachable file too."""
+    kept = {
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+        "REP_CACHE_PATH": str(project / "robots.sqlite"),
+        "REP_RETRY_DELAY": 600,
+    }
+    site, down = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
+    url = site.url("/private/x")
+    first = robots(project, url, "--json", settings=kept).json[0]
+    again = robots(project, url, "--json", settings=kept).json[0]
+    assert site.count("/robots.txt") == 1
+    assert (first.pop("from_cache"), again.pop("from_cache")) == (False, True)
+    assert first == again
+    assert "(from the cache), HTTP status 200" in robots(project, url, settings=kept).out
+    # That it could not be had just now is known too.
+    assert robots(project, down.url("/"), settings=kept).status == 3
+    done = robots(project, down.url("/"), "--json", settings=kept)
+    assert (done.status, done.json[0]["from_cache"]) == (3, True)
+    assert done.json[0]["error"] == "HTTP status 503"
+    assert down.count("/robots.txt") == 1
+
+
+def test_a_copy_of_an_unreachable_file(sites: Sites, project: Path) -> None:
+    kept = {
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+        "REP_CACHE_PATH": str(project / "robots.sqlite"),
+        "REP_CACHE_MIN_TTL": 0,
+        "REP_RETRY_DELAY": 600,
+    }
+    site = sites.add(robots=in_turn(answer(RULES, headers=[("Cache-Control", "max-age=0")]), 503))
+    url = site.url("/private/x")
+    first = robots(project, url, "--json", settings=kept).json[0]
+    done = robots(project, url, "--json", settings=kept)
+    (line,) = done.json
+    assert done.status == 1
+    assert (line["stale"], line["from_cache"], line["status"]) == (True, False, 503)
+    assert (line["line"], line["fetched_at"]) == (5, first["fetched_at"])
+    assert line["error"] == "HTTP status 503"
+    done = robots(project, url, settings=kept)
+    assert "that copy is applied since the file is unreachable (from the cache: HTTP" in done.out
+    assert site.count("/robots.txt") == 2
+
+
+def test_by_a_file(project: Path) -> None:
+    """Any string will do for a URL, and is compared as it stands."""
+    (project / "robots.txt").write_text(RULES + "Disallow: /%C3%A9\n")
+    done = robots(project, "--file", "robots.txt", "/private/x", "a.b/c", "--json")
+    assert (done.status, done.err) == (1, "")
+    assert pick(done.json, "url", "agent", "line", "file", "origin") == [
+        ("/private/x", "ShopBot", 5, "robots.txt", None),
+        ("a.b/c", "ShopBot", None, "robots.txt", None),
+    ]
+    done = robots(project, "--file", "-", "https://a.b/robots.txt", "--agent", "c", stdin=RULES)
+    assert done.status == 1
+    assert "line 2: Disallow: /" in done.out
+    assert "robots.txt  standard input" in done.out
+    done = robots(project, "--file", "robots.txt", stdin="/%c3%a9\n/y", settings={})
+    assert done.out.count("allowed") == 2
+    done = robots(project, "--file", "robots.txt", "http://a.b/%c3%a9", "--explain")
+    assert "compared, as it stands  /%c3%a9\n" in done.out
+    assert "a crawl compares        /%C3%A9\n" in done.out
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "scheme": (["mailto:a@b.c"], "scrapy robots: no absolute URL: 'mailto:a@b.c'"),
+    "other scheme": (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
+    "no scheme": (
+        ["example.com/x"],
+        "scrapy robots: no absolute URL: 'example.com/x'; perhaps https://example.com/x",
+    ),
+    "nothing": ([""], "scrapy robots: no absolute URL: ''"),
+    "port": (["http://a:b/"], "scrapy robots: no valid host and port: 'http://a:b/'"),
+    "host": (["http://a b/"], "scrapy robots: no valid host: 'http://a b/'"),
+    "no URL": ([], "error: no URL given"),
+    "no file": (["--file", "none", "/"], "scrapy robots: 'none': No such file or directory"),
+    "folder": (["--file", ".", "/"], "scrapy robots: '.': Is a directory"),
+    "NUL": (["--file", "a\nb", "/"], "scrapy robots: 'a\\x0ab': No such file or directory"),
+    "agent": (
+        ["--agent", "FooBot/1.0", "http://a/"],
+        (
+            "error: --agent is 'FooBot/1.0', but must be a product token (letters, - and _ alone, "
+            "such as FooBot) or several, joined by commas; perhaps FooBot"
+        ),
+    ),
+    "option": (["--foo", "http://a/"], "error: no such option: --foo"),
+    "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
+    "setting": (
+        ["http://a/", "-s", "REP_CACHE_TTL=x"],
+        "scrapy robots: REP_CACHE_TTL is 'x', but must be a number of seconds, 0 or more.",
+    ),
+    "storage": (
+        ["http://127.0.0.1:1/", "-s", "REP_CACHE_STORAGE=no.Such"],
+        (
+            "scrapy robots: REP_CACHE_STORAGE is 'no.Such', which can't be imported: "
+            "No module named 'no'."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong(tmp_path: Path, name: str) -> None:
+    arguments, error = WRONG[name]
+    done = robots(tmp_path, *arguments)
+    assert done.status == 2
+    assert done.errors[-1].removeprefix("__main__.py: ") == error
+    assert done.out == ""
+
+
+def test_what_is_right_is_answered_beside_what_is_wrong(sites: Sites, project: Path) -> None:
+    site = sites.add(robots=RULES)
+    given = f"{site.url('/1')}\nhttp://a\xff\n".encode("latin-1") + site.url("/private/").encode()
+    done = robots(project, "--json", stdin=given)
+    assert done.status == 2
+    assert pick(done.json, "url", "line") == [
+        (site.url("/1"), None),
+        (site.url("/private/"), 5),
+    ]
+    assert done.errors == [
+        "scrapy robots: standard input, line 2: not UTF-8: 'http://a\\xff'",
+    ]
+
+
+def test_a_crawl_that_can_not_be(sites: Sites, project: Path) -> None:
+    site = sites.add(robots=RULES)
+    for reactor in ("asyncio", "select"):
+        wrong = {"DOWNLOADER_MIDDLEWARES": {"no.such.Middleware": 1}, **REACTORS[reactor]}
+        done = robots(project, site.url("/"), settings=wrong)
+        assert done.status == 3
+        assert done.errors == ["scrapy robots: ModuleNotFoundError: No module named 'no'"]
+
+
+def test_warnings_come_through(project: Path) -> None:
+    (project / "robots.txt").write_text(RULES)
+    done = robots(project, "--file", "robots.txt", "/", settings={"USER_AGENT": "1"})
+    assert done.status == 1
+    assert done.errors == [
+        (
+            "scrapy robots: No product token can be told from the setting USER_AGENT ('1'), so the "
+            "rules for all agents (*) apply. Name yours in the setting REP_USER_AGENT."
+        )
+    ]
+
+
+def test_a_reader_that_has_enough(sites: Sites, project: Path) -> None:
+    """`scrapy robots … | head -1`"""
+    site = sites.add(robots=RULES)
+    urls = "\n".join(site.url(f"/{number}") for number in range(3000))
+    for arguments in (["--json"], []):
+        process = subprocess.Popen(
+            command("robots", *arguments),
+            cwd=project,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(urls.encode())
+        process.stdin.close()
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.stderr.close()
+        assert ends(process) == 0
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "error"),
+    [
+        (">/dev/full", 2, "scrapy robots: standard output: No space left on device\n"),
+        (">&-", 1, ""),
+        ("<&-", 2, "error: no URL given\n"),
+    ],
+)
+def test_without_somewhere_to_print(
+    project: Path, redirection: str, status: int, error: str
+) -> None:
+    (project / "robots.txt").write_text(RULES)
+    arguments = (
+        ["--file", "robots.txt"] if "<" in redirection else ["--file", "robots.txt", "/private/"]
+    )
+    line = shlex.join(command("robots", *arguments))
+    done = subprocess.run(
+        ["sh", "-c", f"{line} {redirection}"],
+        cwd=project,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert done.stderr.endswith(error)
+    assert "Traceback" not in done.stderr
+
+
+@on_every_reactor
+@pytest.mark.parametrize("option", ["--lint", "--sitemaps"])
+def test_ctrl_c(sites: Sites, project: Path, reactor: str, option: str) -> None:
+    site = sites.add(robots=silence())
+    process = subprocess.Popen(
+        command("robots", site.url("/x"), option, settings=REACTORS[reactor]),
+        cwd=project,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    while not site.requests and process.poll() is None:
+        pass
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert out == b""
+    assert err.decode().splitlines() == ["scrapy robots: stopped before all was answered"]
+    assert process.returncode == 3
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_colour_on_a_terminal_alone(project: Path, variables: dict[str, str]) -> None:
+    (project / "robots.txt").write_text(RULES)
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        command("robots", "--file", "robots.txt", "/private/x"),
+        cwd=project,
+        env=environment(**{"TERM": "xterm", **variables}),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 10_000)
+    os.close(ours)
+    assert done.returncode == 1
+    assert (b"\x1b[1;31mdisallowed\x1b[0m" in shown) is (not variables)
+    assert (b"\x1b" in shown) is (not variables)
+
+
+def test_nothing_that_a_site_says_steers_the_terminal(sites: Sites, project: Path) -> None:
+    site = sites.add(robots=b"User-agent: *\nDisallow: /\x1b]0;title\x07\xc2\x9b*\nDisallow: /x\n")
+    done = robots(project, site.url("/\x1b]0;title\x07\u009bx"), site.url("/x"))
+    assert not set("\x1b\x07\x9b") & set(done.out)
+
+
+def test_another_encoding(project: Path) -> None:
+    (project / "robots.txt").write_text("User-agent: *\nDisallow: /é\n", encoding="utf-8")
+    variables = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = robots(project, "--file", "robots.txt", "/%C3%A9", variables=variables)
+    assert (done.status, done.err) == (1, "")
+    assert "line 2: Disallow: /\\xe9" in done.out
+
+
+def test_other_commands_load_next_to_nothing(project: Path) -> None:
+    code = (
+        "import sys\n"
+        "from scrapy.cmdline import execute\n"
+        "try:\n"
+        "    execute(['scrapy', 'version'])\n"
+        "except SystemExit:\n"
+        "    print(*sorted(name for name in sys.modules if name.startswith('scrapy_rep')))\n"
+    )
+    lines = ["-c", code]
+    done = subprocess.run(
+        [command()[0], *lines],
+        cwd=project,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == (
+        "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
+    )
+    # What is loaded beside is Scrapy's.
+    source = (Path(__file__).parent.parent / "scrapy_rep/commands/robots.py").read_text("utf-8")
+    imported = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    assert imported == [
+        "from __future__ import annotations",
+        "from importlib import import_module",
+        "from typing import TYPE_CHECKING",
+        "from scrapy.commands import ScrapyCommand",
+        "from scrapy.exceptions import UsageError",
+    ]

@@ -1,0 +1,254 @@
+"""`scrapy robots --sitemaps URL`."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pty
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.behaviours import answer, redirect
+from tests.process import ONCE, REACTORS, command, environment, on_every_reactor
+from tests.robots_command import files_in, project, robots
+from tests.servers import Site, Sites
+
+pytestmark = ONCE
+
+__all__ = ["project"]
+
+XMLNS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+
+
+def urlset(urls: Iterable[str]) -> str:
+    return f"<urlset {XMLNS}>{''.join(f'<url><loc>{url}</loc></url>' for url in urls)}</urlset>"
+
+
+def index(urls: Iterable[str]) -> str:
+    listed = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls)
+    return f"<sitemapindex {XMLNS}>{listed}</sitemapindex>"
+
+
+@pytest.fixture
+def site(sites: Sites) -> Site:
+    """A site with all sorts of sitemaps."""
+    one = sites.add()
+    one.set(
+        "/robots.txt",
+        "User-agent: *\nDisallow: /private/\nDisallow: /*.pdf$\nDisallow: /secret.xml\n"
+        "User-agent: ShopBot\nDisallow: /private/\n"
+        f"Sitemap: {one.url('/index.xml')}\nSitemap: /big.xml.gz\n"
+        f"Sitemap: {one.url('/secret.xml')}\nSitemap: /index.xml\n",
+    )
+    one.set(
+        "/index.xml", index([one.url("/one.xml"), one.url("/nested.xml"), one.url("/index.xml")])
+    )
+    pages = [one.url("/a"), one.url("/private/b"), one.url("/c.pdf"), "no URL"]
+    one.set("/one.xml", urlset(pages))
+    one.set("/nested.xml", index([one.url("/moved.txt")]))
+    one.set("/moved.txt", redirect("/list.txt"))
+    one.set(
+        "/list.txt", "\n".join(one.url(f"/private/{n}" if n % 2 else f"/{n}") for n in range(40))
+    )
+    big = urlset(one.url(f"/page/{n}") for n in range(20_000))
+    one.set("/big.xml.gz", answer(gzip.compress(big.encode()), type="application/gzip"))
+    one.set("/secret.xml", urlset([one.url("/secret")]))
+    return one
+
+
+def tree_of(site: Site) -> str:
+    base = site.url("")
+    return f"""\
+      URLs   forbidden  sitemap (for *)
+                        {base}/robots.txt: 3 sitemaps
+                        ├── {base}/index.xml  (index of 3 sitemaps)
+         3           2  │   ├── {base}/one.xml  (1 entry without a URL)
+                        │   ├── {base}/nested.xml  (index of 1 sitemap)
+        40          20  │   │   └── {base}/moved.txt  (redirects to {base}/list.txt)
+                        │   └── {base}/index.xml  (listed above)
+    20,000           -  ├── {base}/big.xml.gz
+                        └── {base}/secret.xml  (forbidden by line 4: Disallow: /secret.xml)
+    20,043          22  in all, in 5 sitemaps
+                    21  by line 2 of {base}/robots.txt: Disallow: /private/
+                     1  by line 3 of {base}/robots.txt: Disallow: /*.pdf$
+"""
+
+
+@on_every_reactor
+def test_the_tree(site: Site, project: Path, reactor: str) -> None:
+    before = files_in(project)
+    settings = REACTORS[reactor]
+    done = robots(project, "--sitemaps", site.url("/any/page"), "--agent", "*", settings=settings)
+    assert (done.status, done.err) == (1, "")
+    assert done.out == tree_of(site)
+    # Each was asked for once, and no page; what robots.txt forbids was not.
+    assert sorted(hit.path for hit in site.requests) == [
+        *["/big.xml.gz", "/index.xml", "/list.txt", "/moved.txt", "/nested.xml", "/one.xml"],
+        "/robots.txt",
+    ]
+    assert files_in(project) == before
+
+
+def test_for_the_projects_agent(site: Site, project: Path) -> None:
+    """To whom less is forbidden; as JSON."""
+    done = robots(project, "--sitemaps", site.url("/"), "--json")
+    assert (done.status, done.err) == (1, "")
+    assert list(done.json[0]) == [
+        *["sitemap", "listed_in", "depth", "kind", "status", "final_url", "sitemaps", "urls"],
+        *["forbidden", "unjudged", "invalid", "rules", "fetched", "problem"],
+    ]
+    picked = [
+        (
+            line["sitemap"].removeprefix(site.url("")),
+            line["listed_in"].removeprefix(site.url("")),
+            *(line[key] for key in ("depth", "kind", "sitemaps", "urls", "forbidden", "invalid")),
+        )
+        for line in done.json
+    ]
+    assert picked == [
+        ("/index.xml", "/robots.txt", 1, "sitemapindex", 3, 0, 0, 0),
+        ("/one.xml", "/index.xml", 2, "urlset", 0, 3, 1, 1),
+        ("/nested.xml", "/index.xml", 2, "sitemapindex", 1, 0, 0, 0),
+        ("/moved.txt", "/nested.xml", 3, "text", 0, 40, 20, 0),
+        ("/index.xml", "/index.xml", 2, None, 0, 0, 0, 0),
+        ("/big.xml.gz", "/robots.txt", 1, "urlset", 0, 20_000, 0, 0),
+        ("/secret.xml", "/robots.txt", 1, "urlset", 0, 1, 0, 0),
+    ]
+    assert done.json[3]["final_url"] == site.url("/list.txt")
+    assert done.json[3]["rules"] == [
+        {
+            "robots_url": site.url("/robots.txt"),
+            "line": 6,
+            "rule": "Disallow: /private/",
+            "urls": 20,
+        }
+    ]
+
+
+def test_other_hosts(sites: Sites, project: Path) -> None:
+    """Each URL, and each sitemap, is under the robots.txt of its own host."""
+    here, www, down = sites.add(), sites.add(robots="User-agent: *\nDisallow: /x\n"), sites.add(503)
+    here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n")
+    here.set("/s.xml", urlset([www.url("/x/1"), www.url("/y"), down.url("/z"), "ftp://a/b"]))
+    done = robots(project, "--sitemaps", here.url("/"), "--json")
+    assert done.status == 3
+    first, second = done.json
+    assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [3, 1, 1, 1]
+    assert (second["fetched"], second["problem"]) == (False, "forbidden by line 2: Disallow: /x")
+    assert www.count("/robots.txt") == down.count("/robots.txt") == 1
+    assert www.count("/x.xml") == 0
+
+
+def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None:
+    there = sites.add(robots="User-agent: *\nDisallow: /\n")
+    here = sites.add(
+        robots="Sitemap: /s.xml\nSitemap: /loop.xml\nSitemap: /lost.xml\n",
+        pages={
+            "/s.xml": redirect(there.url("/s.xml")),
+            "/loop.xml": redirect("/loop.xml"),
+            "/lost.xml": redirect(None),
+        },
+    )
+    done = robots(project, "--sitemaps", here.url("/"), "--json")
+    assert [line["problem"] for line in done.json] == [
+        "forbidden by line 2: Disallow: /",
+        "HTTP status 301",
+        "HTTP status 301",
+    ]
+    assert there.count("/s.xml") == 0
+    assert here.count("/loop.xml") == 1
+
+
+def test_what_is_no_sitemap(sites: Sites, project: Path) -> None:
+    site = sites.add(
+        robots="".join(
+            f"Sitemap: {value}\n"
+            for value in (
+                "/gone.xml",
+                "/page.html",
+                "/long.txt",
+                "/deep.xml",
+                "mailto:x",
+                "http://[",
+            )
+        ),
+        pages={
+            "/gone.xml": 404,
+            "/page.html": answer("<!doctype html><p>Hi", type="text/html"),
+            "/long.txt": "https://example.com/" + "a" * 3000,
+        },
+    )
+    site.set("/deep.xml", index([site.url("/deeper.xml")]))
+    site.set("/deeper.xml", index([site.url("/deepest.xml")]))
+    done = robots(
+        project,
+        *("--sitemaps", site.url("/"), "--json"),
+        settings={"REP_SITEMAP_MAX_DEPTH": 2, "REP_SITEMAP_MAX_BYTES": 2000},
+    )
+    assert (done.status, done.err) == (3, "")
+    gone, page, long, deep, deeper, mail, broken = (line["problem"] for line in done.json)
+    assert gone == "HTTP status 404"
+    assert "HTML" in page
+    assert "2000" in long
+    assert deep is None
+    assert deeper == "nested deeper than REP_SITEMAP_MAX_DEPTH: 1 not read"
+    assert "scheme" in mail
+    assert broken
+    assert site.count("/deepest.xml") == 0
+
+
+def test_no_sitemaps_and_no_answer(sites: Sites, project: Path) -> None:
+    none, gone, down = sites.add(robots="User-agent: *\n"), sites.add(robots=404), sites.add(503)
+    done = robots(project, "--sitemaps", none.url("/"), gone.url("/"))
+    assert (done.status, done.err) == (0, "")
+    assert f"{none.url('/robots.txt')}: 0 sitemaps\n" in done.out
+    done = robots(project, "--sitemaps", down.url("/"))
+    assert (done.status, done.out) == (3, "")
+    assert done.errors == [
+        f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP status 503"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "error: --sitemaps wants the URL of a site"),
+        (["a.b"], "scrapy robots: no absolute URL: 'a.b'; perhaps https://a.b"),
+        (
+            ["http://a/", "--agent", "a", "--agent", "b"],
+            "error: --sitemaps counts for one --agent at a time",
+        ),
+    ],
+)
+def test_wrong(tmp_path: Path, arguments: list[str], error: str) -> None:
+    done = robots(tmp_path, "--sitemaps", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert done.errors[-1].removeprefix("__main__.py: ") == error
+
+
+def test_progress_on_a_terminal_alone(site: Site, project: Path) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        command("robots", "--sitemaps", site.url("/"), "--agent", "*"),
+        cwd=project,
+        env=environment(TERM="xterm"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert f"0 sitemaps, 0 URLs; waiting for {site.url('/index.xml')}"[:79] in shown
+    assert shown.endswith("\r\x1b[K")
+    assert done.stdout.decode() == tree_of(site)
+
+
+def test_another_encoding(site: Site, project: Path) -> None:
+    variables = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = robots(project, "--sitemaps", site.url("/"), "--agent", "*", variables=variables)
+    assert done.out == tree_of(site).translate(str.maketrans("├└│─", "|`|-"))

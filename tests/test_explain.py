@@ -1,0 +1,175 @@
+"""Why a URL is allowed or not, in words. (That the verdicts are right is for the golden cases.)"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, as_json, moment
+from scrapy_rep.commands.status import Status, gravest
+from scrapy_rep.commands.tally import Forbidding, Tally
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.matching import path_of
+from tests.protocol.strategies import questions
+
+
+def explain(body: str, path: str, *chain: str, obey_global: bool = True) -> Explanation:
+    robots = RobotsFile(Outcome.RULES, body.encode(), Facts(origin="http://a.b"))
+    return robots.explain(f"http://a.b{path}", path, chain, obey_global=obey_global)
+
+
+ALL = "User-agent: *\n"
+
+REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
+    (ALL + "Disallow: /x", "/x", ("a",), "line 2: Disallow: /x"),
+    (ALL + "Disallow: /x", "/y", ("a",), "no rule of the group for * matches"),
+    (ALL + "Disallow:", "/y", ("a",), "line 2: Disallow: (empty: restricts nothing)"),
+    (
+        "User-agent: b\nDisallow: /",
+        "/",
+        ("a",),
+        "no group names a, and none is for all crawlers",
+    ),
+    (
+        "User-agent: b\nDisallow: /",
+        "/",
+        ("a", "c"),
+        "no group names a nor c, and none is for all crawlers",
+    ),
+    ("", "/", (), "no group names the crawler, and none is for all crawlers"),
+    (ALL + "Disallow: /", "/robots.txt", ("a",), "robots.txt itself is under no rules"),
+]
+
+
+@pytest.mark.parametrize(("body", "path", "chain", "reason"), REASONS)
+def test_reason(body: str, path: str, chain: tuple[str, ...], reason: str) -> None:
+    assert explain(body, path, *chain).reason == reason
+
+
+def test_who_does_not_obey_the_global_group() -> None:
+    one = explain(ALL + "Disallow: /", "/", "a", obey_global=False)
+    assert one.allowed
+    assert one.decision.agent is None
+    assert one.reason == "no group names a, and the others are not obeyed"
+    assert one.matched == []
+    assert [applied for _, applied in one.considered] == [False]
+
+
+WHY: list[tuple[str, str, list[tuple[int, str]]]] = [
+    ("Disallow: /x", "/x", [(2, "decides: the only rule that matches")]),
+    (
+        "Disallow: /\nDisallow: /x\nAllow: /y",
+        "/x",
+        [(3, "decides: the longest that matches"), (2, "lost: shorter")],
+    ),
+    (
+        "Disallow: /x\nAllow: /x",
+        "/x",
+        [
+            (3, "decides: no other is longer, and of equally long ones Allow counts"),
+            (2, "lost: as long, and Allow counts"),
+        ],
+    ),
+    (
+        "Disallow: /*x\nDisallow: /xy",
+        "/xy",
+        [
+            (2, "decides: no other is longer, and of equally long ones the first counts"),
+            (3, "lost: as long, and the first counts"),
+        ],
+    ),
+    (
+        "Disallow: /d\nAllow: /d/index.html",
+        "/d/",
+        [
+            (
+                3,
+                (
+                    "decides: the longest that matches; allowing the index page of a directory "
+                    "allows the directory"
+                ),
+            ),
+            (2, "lost: shorter"),
+        ],
+    ),
+    ("Disallow: /é", "/%C3%A9", [(2, "decides: the only rule that matches")]),
+]
+
+
+@pytest.mark.parametrize(("rules", "path", "expected"), WHY)
+def test_why(rules: str, path: str, expected: list[tuple[int, str]]) -> None:
+    one = explain(ALL + rules, path, "a")
+    assert [(match.rule.line, match.why) for match in one.matched] == expected
+    assert one.decision.rule is not None
+    assert one.decision.rule.line == expected[0][0]
+
+
+@given(questions())
+def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]) -> None:
+    body, urls = question
+    robots = RobotsFile(Outcome.RULES, body, Facts(file="-"))
+    for url in urls:
+        for chain in (("foo",), ("bar", "foo-bar"), ()):
+            one = robots.explain(url, path_of(url), chain)
+            assert one.decision == robots.parsed.decide(url, chain)
+            first = one.matched[0].rule if one.matched else None
+            assert first == one.decision.rule
+            token = one.decision.agent
+            assert any(applied for _, applied in one.considered) is (token is not None)
+
+
+def test_without_a_file() -> None:
+    facts = Facts(origin="http://a.b", status=404)
+    gone = RobotsFile(Outcome.MISSING, facts=facts).explain("http://a.b/x", "/x", ("a",))
+    assert (gone.allowed, gone.unreachable) == (True, False)
+    assert gone.reason == "no robots.txt (HTTP status 404): no restrictions"
+    facts = Facts(origin="http://a.b", status=302, hops=5)
+    lost = RobotsFile(Outcome.MISSING, facts=facts).explain("http://a.b/x", "/x", ("a",))
+    assert lost.reason == (
+        "no robots.txt (HTTP status 302 that leads nowhere, after 5 redirects): no restrictions"
+    )
+
+
+def test_without_an_answer() -> None:
+    facts = Facts(origin="http://a.b", error="no route")
+    url = ("http://a.b/x", "/x", ("a",))
+    down = RobotsFile(Outcome.UNREACHABLE, facts=facts).explain(*url)
+    assert (down.allowed, down.unreachable) == (False, True)
+    assert down.reason == "robots.txt unreachable (no route): nothing may be fetched for now"
+    impolite = RobotsFile(Outcome.UNREACHABLE, facts=facts, pass_unreachable=True).explain(*url)
+    assert (impolite.allowed, impolite.unreachable) == (True, True)
+    assert 'REP_UNREACHABLE = "allow" lets it pass' in impolite.reason
+    over = RobotsFile(Outcome.UNREACHABLE, facts=facts, unrestricted=True).explain(*url)
+    assert (over.allowed, over.unreachable) == (True, True)
+    assert over.reason.endswith("for longer than REP_UNREACHABLE_LIMIT: no restrictions")
+    for one in (down, impolite, over):
+        assert one.matched == one.considered == []
+        data = as_json(one, explain=True)
+        assert (data["line"], data["rule"], data["group"], data["sha256"]) == (None,) * 4
+
+
+def test_moment() -> None:
+    assert moment(None) is None
+    assert moment(0.0) == "1970-01-01T00:00:00Z"
+    assert moment(1e300) is None
+    assert moment(float("inf")) is None
+
+
+def test_the_gravest_status() -> None:
+    good, found, usage, unreachable = Status
+    assert gravest() == good == 0
+    assert gravest(good, found) == found == 1
+    assert gravest(found, unreachable, good) == unreachable == 3
+    assert gravest(unreachable, usage, found) == usage == 2
+
+
+def test_tallies_add_up() -> None:
+    rule, other = Forbidding("u", 1, "r"), Forbidding("u", 2, "s")
+    one, two = Tally(), Tally()
+    one.urls, one.forbidden, one.unjudged, one.invalid = 10, 2, 1, 3
+    one.by_rule[rule] = 2
+    two.urls, two.forbidden = 5, 3
+    two.by_rule.update({rule: 1, other: 2})
+    one.add(two)
+    assert (one.urls, one.forbidden, one.unjudged, one.invalid) == (15, 5, 1, 3)
+    assert one.by_rule == {rule: 3, other: 2}
