@@ -56,14 +56,13 @@ class Starts:
             return
         url, why = self._first
         logger.warning(
-            "robots.txt %(refused)s every start request (%(count)d), so %(outcome)s. It need not be "
-            "the spider that is broken. The first was %(url)s: %(why)s. To see more: "
-            "scrapy robots --explain %(quoted)s",
+            "robots.txt %(refused)s every start request (%(count)d): %(outcome)s. The first was "
+            "%(url)s: %(why)s. To see more: scrapy robots --explain %(quoted)s",
             {
                 "refused": "would have refused" if dry_run else "refused",
-                "outcome": "a crawl that obeys it would find nothing"
+                "outcome": "a crawl that obeys it may find nothing"
                 if dry_run
-                else "this crawl found nothing",
+                else "if this crawl found nothing, that is why, and the spider need not be broken",
                 "count": self._refused,
                 "url": url,
                 "why": why,

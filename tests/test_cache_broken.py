@@ -15,7 +15,7 @@ from tests.held import lines, origin_of
 from tests.servers import Sites
 from tests.storing import in_a_file, rules
 from tests.test_cache import RULES
-from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning
+from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning, warnings
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 
@@ -93,7 +93,7 @@ async def test_removed_in_the_middle(sites: Sites, path: Path, in_file: dict[str
             one.unlink()
 
     result = await visit(many, in_file, remove)
-    assert len(lines(result, level="WARNING")) <= 1
+    assert len(warnings(result)) <= 1
     assert_quiet(await visit(some(sites), in_file))
 
 

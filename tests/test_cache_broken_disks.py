@@ -18,7 +18,7 @@ from tests.held import lines
 from tests.servers import Site, Sites
 from tests.storing import in_a_file
 from tests.test_cache import RULES
-from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning
+from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning, warnings
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 
@@ -95,7 +95,7 @@ async def test_a_full_disk(sites: Sites, disk: Disk) -> None:
     ballast = disk.folder / "ballast"
     ballast.write_bytes(bytes(150_000))
     result = await visit(large(sites, 12, 100_000), settings)
-    said = lines(result, level="WARNING")
+    said = warnings(result)
     assert len(said) == len(lines(result, "works again")) + 1
     assert "database or disk is full" in said[0]
     assert "The crawl goes on" in said[0]
@@ -113,8 +113,8 @@ async def test_there_is_room_again(sites: Sites, disk: Disk) -> None:
     many = large(sites, 6)
     result = await visit(many, settings, disk.fill, nothing, nothing, disk.filler.unlink)
     # One for each time that there was none: SQLite makes some room itself when it cleans up.
-    warnings, again = len(lines(result, level="WARNING")), len(lines(result, "works again"))
-    assert warnings == again >= 1
+    told, again = len(warnings(result)), len(lines(result, "works again"))
+    assert told == again >= 1
     assert_quiet(await visit(many[-1:], settings, fetched=[0]))
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.held import lines, origin_of
 from tests.redisserver import RedisServer, needs_server
 from tests.servers import Sites
-from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning
+from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning, warnings
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 
@@ -53,7 +53,7 @@ async def test_a_server_that_goes_twice(sites: Sites, server: RedisServer) -> No
     """Each outage is news."""
     between = (server.stop, nothing, server.start, nothing, server.stop, server.start)
     result = await visit(some(sites, 7), on(server), *between)
-    assert len(lines(result, level="WARNING")) == 2
+    assert len(warnings(result)) == 2
     assert len(lines(result, "works again")) == 2
 
 
@@ -154,7 +154,7 @@ async def test_a_server_that_lost_the_bodies(sites: Sites, server: RedisServer) 
     client.close()
     # They had the same body.
     result = await visit(known, on(server), fetched=[1, 0])
-    assert len(lines(result, level="WARNING")) <= 1
+    assert len(warnings(result)) <= 1
     assert_quiet(await visit(known, on(server), fetched=[0, 0]))
 
 

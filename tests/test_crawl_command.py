@@ -112,7 +112,8 @@ def test_nothing_found(sites: Sites, project: Path) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /\n")
     log = crawl(project, [site.url("/1"), site.url("/2")])
     assert (
-        "WARNING: robots.txt refused every start request (2), so this crawl found nothing." in log
+        "WARNING: robots.txt refused every start request (2): if this crawl found nothing, that is "
+        "why, and the spider need not be broken." in log
     )
     assert (
         "Forbidden by robots.txt (line 2: Disallow: /, group *). To see more: scrapy robots" in log

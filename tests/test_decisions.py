@@ -88,8 +88,8 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     quoted = shlex.quote(url)
     assert quoted.startswith("'")
     assert warnings(result) == [
-        "robots.txt refused every start request (2), so this crawl found nothing. It need not be "
-        f"the spider that is broken. The first was {url}: Forbidden by robots.txt "
+        "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
+        f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
         "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain " + quoted
     ]
     assert_clean(result)

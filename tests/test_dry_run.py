@@ -103,7 +103,7 @@ async def test_every_start_request_would_be_refused(sites: Sites) -> None:
     assert len(result.responses) == 3
     [line] = warnings(result)
     assert line.startswith(
-        "robots.txt would have refused every start request (3), so a crawl that obeys it would "
+        "robots.txt would have refused every start request (3): a crawl that obeys it may "
         "find nothing."
     )
 
