@@ -7,7 +7,6 @@ is to be asked again, `release.py` hands them back to the scheduler. Here these 
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from scrapy_rep.catch import Catcher
 from scrapy_rep.ending import Ending
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
-from scrapy_rep.lines import Line, log_recovered
+from scrapy_rep.lines import Line, log_full, log_recovered
 from scrapy_rep.protocol import Origin
 from scrapy_rep.release import Job, Releases
 from scrapy_rep.urls import origin_of
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from scrapy_rep.flights import Flights
     from scrapy_rep.known import Known, KnownOrigins
     from scrapy_rep.settings import RepSettings
-
-logger = logging.getLogger(__name__)
 
 
 class Deferral:
@@ -124,12 +121,7 @@ class Deferral:
         """Tell the user, once, that requests are dropped because too many are held."""
         if not self._warned:
             self._warned = True
-            logger.warning(
-                "As many requests are held as REP_DEFER_MAX_REQUESTS allows (%(count)d): further "
-                "ones for unreachable origins are dropped. Others are not reported.",
-                {"count": self._total},
-                extra={"spider": self._crawler.spider},
-            )
+            log_full(self._total, self._crawler.spider)
 
     # Holding
 

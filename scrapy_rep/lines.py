@@ -99,3 +99,13 @@ def log_recovered(requests: int, origins: int, spider: Spider | None) -> None:
         {"requests": counted(requests, "request"), "origins": counted(origins, "origin")},
         extra={"spider": spider},
     )
+
+
+def log_full(requests: int, spider: Spider | None) -> None:
+    """Warn that no more than so many *requests* may be held."""
+    logger.warning(
+        "As many requests are held as REP_DEFER_MAX_REQUESTS allows (%(count)d): further ones for "
+        "unreachable origins are dropped. Others are not reported.",
+        {"count": requests},
+        extra={"spider": spider},
+    )
