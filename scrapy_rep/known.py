@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Origin
     from scrapy_rep.storages.base import Entry
 
-# So many origins are kept parsed, some 10 KB each. To parse a file again takes a tenth of the time
-# that Scrapy needs for a page.
+# So many origins are kept parsed, some 6 KB each. To read a file again takes a twentieth of the
+# time that Scrapy needs for a page.
 _PARSED = 2000
 
 # How many spellings of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80 is one.
