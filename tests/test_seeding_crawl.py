@@ -109,7 +109,7 @@ async def test_the_scheduler_has_few_at_a_time(
 
     def scheduled(spider: Any) -> None:
         sizes.append(len(spider.crawler.engine._slot.scheduler))
-        waiting.append(spider.crawler.stats.get_value("rep/sitemaps/waiting"))
+        waiting.append(spider.crawler.stats.get_value("rep/sitemaps/waiting", 0))
 
     result = await crawl(
         SeededSpider,
