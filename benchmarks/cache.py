@@ -38,11 +38,10 @@ PROCESSES = (1, 2, 4)
 SAMPLE = 25_000
 
 # The goals: memory with everything in it, to that of the built-in's parser objects, and in bytes
-# for each of 100,000 origins; growth beyond REP_CACHE_MAX_ORIGINS, to what there was until then;
-# fetches of each robots.txt; seconds of the event loop.
+# for each of 100,000 origins; bytes for each origin beyond REP_CACHE_MAX_ORIGINS (one that was kept
+# would take a thousand); fetches of each robots.txt; seconds of the event loop.
 MOST_SHARE = 1 / 13
 MOST_BYTES = 1500
-# Bytes for each origin beyond REP_CACHE_MAX_ORIGINS: one that was kept would take a thousand.
 MOST_GROWTH = 5.0
 MOST_FETCHES = 1.0
 MOST_BLOCK = 0.1
