@@ -117,7 +117,16 @@ def test_the_fields_are_documented() -> None:
 
 def test_there_are_examples_of_everything() -> None:
     lines = "\n".join(line for line, _ in examples())
-    for option in ("--agent", "--explain", "--json", "--file", "--lint", "--sitemaps", "--cache", "<"):
+    for option in (
+        "--agent",
+        "--explain",
+        "--json",
+        "--file",
+        "--lint",
+        "--sitemaps",
+        "--cache",
+        "<",
+    ):
         assert option in lines
 
 
