@@ -10,11 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scrapy import Request
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
 
 from scrapy_rep.fetcher import DEAD_HOST_ERRORS, Answer
+from scrapy_rep.pause import pause
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, backoff, fresh_seconds, retry_after, standing
 from scrapy_rep.protocol.syntax import cut
@@ -99,7 +97,7 @@ class RobotsCache:
     async def _recall(self, origin: Origin, storage: StorageAccess) -> Known | None:
         """Return what *storage* knows of *origin*, waiting for another process that asks for it;
         None if it has to be asked, by us."""
-        pause = _POLL_SECONDS
+        seconds = _POLL_SECONDS
         while True:
             claim = await storage.claim(str(origin), self._is_usable)
             known = self._known.get(origin)
@@ -116,8 +114,8 @@ class RobotsCache:
                 self._judge(known, self._clock())  # time has passed since it was
                 if known.standing is not Standing.ASK:
                     return known
-            await _sleep(pause)
-            pause = min(2 * pause, _MAX_POLL_SECONDS)
+            await pause(seconds)
+            seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     def _learn(self, origin: Origin, answer: Answer) -> Known:
         """Take in what a fetch brought."""
@@ -210,12 +208,3 @@ def _credible(time: float, now: float, longest: float) -> float:
 def _header(headers: Headers | None, name: str) -> str | None:
     values = headers.getlist(name) if headers is not None else []
     return b",".join(values).decode("latin-1") if values else None
-
-
-async def _sleep(seconds: float) -> None:
-    done: Deferred[None] = Deferred()
-    timer = call_later(seconds, done.callback, None)
-    try:
-        await maybe_deferred_to_future(done)
-    finally:
-        timer.cancel()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.diskhold import DiskHold
 from scrapy_rep.memoryhold import Held, MemoryHold
-from scrapy_rep.sqlitefiles import set_aside
+from scrapy_rep.sqlitefiles import open_or_set_aside
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -28,18 +28,7 @@ def open_hold(directory: str | None, spider: Spider) -> MemoryHold | DiskHold:
         return MemoryHold()
     path = Path(directory, FILE_NAME)
     try:
-        try:
-            return DiskHold(path, spider)
-        except sqlite3.DatabaseError as error:
-            if not path.exists() or isinstance(error, sqlite3.OperationalError):
-                raise  # the folder is read-only, the file locked: setting it aside helps nothing
-            aside = set_aside(path)
-            logger.warning(
-                "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
-                {"path": path, "error": error, "aside": aside.name},
-                extra={"spider": spider},
-            )
-            return DiskHold(path, spider)
+        return open_or_set_aside(path, lambda path: DiskHold(path, spider), spider)
     except (sqlite3.Error, OSError) as error:
         logger.warning(
             "%(path)s can't be used (%(error)s): requests are held in memory, and lost if the "

@@ -18,13 +18,14 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
+from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import MARK, Feeder
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.proof import Proofs
-from scrapy_rep.sitemaps.reading import Reading, turn
+from scrapy_rep.sitemaps.reading import Reading
 from scrapy_rep.sitemaps.spool import Spool, open_spool
 from scrapy_rep.sitemaps.transfer import META_KEY
 from scrapy_rep.urls import origin_of
@@ -286,7 +287,7 @@ class SitemapSeeding:
     async def _flush(self) -> None:
         try:
             while not self._feeder.flush():
-                await turn()
+                await pause()
         except Exception:
             logger.exception(
                 "What sitemaps list can't be handed to the scheduler",

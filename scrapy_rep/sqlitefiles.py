@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from scrapy import Spider
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def open_or_set_aside(path: Path, opened: Callable[[Path], T], spider: Spider) -> T:
+    """Return what *opened* makes of the file at *path*. One that can't be read is set aside, with
+    a warning, and a new one begun.
+
+    :raises sqlite3.Error, OSError: if there can be no file
+    """
+    try:
+        return opened(path)
+    except sqlite3.DatabaseError as error:
+        if not path.exists() or isinstance(error, sqlite3.OperationalError):
+            raise  # the folder is read-only, the file locked: setting it aside helps nothing
+        aside = set_aside(path)
+        logger.warning(
+            "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
+            {"path": path, "error": error, "aside": aside.name},
+            extra={"spider": spider},
+        )
+        return opened(path)
 
 
 def set_aside(path: Path) -> Path:

@@ -13,7 +13,7 @@ from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
-from scrapy_rep.sitemaps.reading import turn
+from scrapy_rep.pause import pause
 from tests.behaviours import redirect
 from tests.crawling import ListSpider, crawl
 from tests.servers import Site, Sites
@@ -248,7 +248,7 @@ async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
         async def start(self) -> Any:
             yield Request(other.url("/start"))
             while len(self.responses) < 2:
-                await turn()
+                await pause()
             yield Request(site.url("/start"))
 
         def parse(self, response: Response, **kwargs: Any) -> Any:

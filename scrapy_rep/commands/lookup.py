@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
@@ -25,6 +24,7 @@ from scrapy_rep.engine import EngineAccess
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Fetcher
 from scrapy_rep.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.known import KnownOrigins
+from scrapy_rep.pause import pause
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -95,9 +95,7 @@ class RobotsSpider(Spider):
                 running.cancel()
                 # Without asyncio, Scrapy's Ctrl-C stumbles over a crawl that ends at once: it
                 # goes through a set of crawlers that this one removes itself from.
-                turn: Deferred[None] = Deferred()
-                call_later(0, turn.callback, None)
-                await maybe_deferred_to_future(turn)
+                await pause()
 
             EngineAccess(self.crawler).before_closing(stop)
             await maybe_deferred_to_future(running)

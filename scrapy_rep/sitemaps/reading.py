@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.outcome import Report
@@ -199,7 +200,7 @@ class Reading:
             sorter.take(entries)
             if time.perf_counter() > until:
                 self._feeder.wake()
-                await turn()
+                await pause()
                 if self._feeder.stopped and not spool.durable:
                     return  # the crawl is ending, and with it what is in the spool
                 until = time.perf_counter() + _SLICE_SECONDS
@@ -220,10 +221,3 @@ class Reading:
         if not self._feeder.stopped:
             self._feeder.asking.add_host(place)
         return True
-
-
-async def turn() -> None:
-    """Let the event loop have its turn."""
-    taken: Deferred[None] = Deferred()
-    call_later(0, taken.callback, None)
-    await maybe_deferred_to_future(taken)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-import time
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.sitemaps import sitemaptable
 from scrapy_rep.sitemaps.sitemaptable import SitemapTable, transaction
+from scrapy_rep.sqlitefiles import open_or_set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -272,19 +272,7 @@ def open_spool(directory: str | None, spider: Spider) -> Spool:
         return Spool(None)
     path = Path(directory, FILE_NAME)
     try:
-        try:
-            return Spool(path)
-        except sqlite3.DatabaseError as error:
-            if not path.exists() or isinstance(error, sqlite3.OperationalError):
-                raise  # the folder is read-only, the file locked: setting it aside helps nothing
-            aside = path.with_name(f"{path.name}.unreadable-{int(time.time())}")
-            path.rename(aside)
-            logger.warning(
-                "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
-                {"path": path, "error": error, "aside": aside.name},
-                extra={"spider": spider},
-            )
-            return Spool(path)
+        return open_or_set_aside(path, Spool, spider)
     except (sqlite3.Error, OSError) as error:
         logger.warning(
             "%(path)s can't be used (%(error)s): what sitemaps list is kept in a temporary file, "
