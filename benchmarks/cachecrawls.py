@@ -145,7 +145,7 @@ async def _fill(files: list[bytes], count: int, pipe: Connection, middleware: An
 
     async def ask() -> None:
         for origin in origins:
-            await cache.ask(origin, None)
+            await cache.ask(origin)
 
     began = time.perf_counter()
     with busy():

@@ -9,8 +9,6 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scrapy import Request
-
 from scrapy_rep.fetcher import DEAD_HOST_ERRORS, Answer
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol.availability import Outcome
@@ -20,7 +18,7 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import pack_body
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from scrapy.http import Headers
 
@@ -44,18 +42,12 @@ class RobotsCache:
         known: KnownOrigins,
         fetcher: Fetcher,
         clock: Callable[[], float],
-        on_resolved: Callable[[Known, Answer | None, Request], Awaitable[None]],
         storage: StorageAccess | None = None,
     ) -> None:
-        """:param on_resolved: awaited after each answer, before those who wait for it go on;
-        gets the answer, or None if it came from the storage, and the request that was the first
-        to wait
-        :param storage: what outlives the process
-        """
+        """:param storage: what outlives the process"""
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
-        self._on_resolved = on_resolved
         self._storage = storage
         self._longest_fresh = max(settings.cache_ttl, settings.cache_max_ttl)
         self._known = known
@@ -71,11 +63,11 @@ class RobotsCache:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
 
-    async def ask(self, origin: Origin, request: Request | None) -> Known:
+    async def ask(self, origin: Origin) -> tuple[Known, Answer | None]:
         """Have *origin*'s robots.txt fetched, here or by another process, and take in what came
         of it.
 
-        :param request: the one that was the first to want to know, if it was one
+        :returns: what is known now, and the answer; None if it came from the storage
         :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
         """
         answer: Answer | None = None
@@ -91,8 +83,7 @@ class RobotsCache:
                 raise
             if storage:
                 storage.publish(known.entry)
-        await self._on_resolved(known, answer, request or Request(origin.robots_url))
-        return known
+        return known, answer
 
     async def _recall(self, origin: Origin, storage: StorageAccess) -> Known | None:
         """Return what *storage* knows of *origin*, waiting for another process that asks for it;

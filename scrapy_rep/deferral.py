@@ -309,7 +309,7 @@ class Deferral:
             log_recovered(self._total, len(self._lines), self._crawler.spider)
 
     def _spider_idle(self) -> None:
-        if self._lines or self._releases:
+        if self._lines or self._releases or self._flights.landing:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:

@@ -41,7 +41,7 @@ class CrawlEnding(Exception):
 class Flight:
     """One robots.txt being asked for, or about to be."""
 
-    __slots__ = ("_began_at", "origin", "request", "result", "running", "waiters")
+    __slots__ = ("_began_at", "landing", "origin", "request", "result", "running", "waiters")
 
     def __init__(self, origin: Origin, request: Request | None) -> None:
         self.origin = origin
@@ -49,6 +49,8 @@ class Flight:
         """The request that was the first to want to know, if it was one."""
         self._began_at = time.monotonic()
         self.waiters: list[Deferred[Known]] = []
+        self.landing = False
+        """Whether the answer is there and counts, while those who wait are yet to be told."""
         self.result: Known | Exception | None = None
         """Once it has landed. Without asyncio that may be as soon as it begins."""
         self.running: Deferred[Any] | None = None
@@ -168,14 +170,20 @@ class Flights:
             else:
                 waiter.callback(result)
 
+    @property
+    def landing(self) -> bool:
+        """Whether the answer of any is there and is being told."""
+        return any(flight.landing for flight in self._flights.values())
+
     def get(self, origin: Origin) -> Flight | None:
         """Return the flight to *origin*, if there is one."""
         return self._flights.get(origin)
 
     def abandon(self, origin: Origin) -> None:
-        """Break the flight to *origin* off, unless somebody waits for it."""
+        """Break the flight to *origin* off, unless somebody waits for it, or its answer is there:
+        handlers of signals are being told then."""
         flight = self._flights.get(origin)
-        if flight is not None and not flight.waiters:
+        if flight is not None and not flight.waiters and not flight.landing:
             self._cancel(flight)
 
     def _cancel(self, flight: Flight) -> None:

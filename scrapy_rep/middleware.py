@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from scrapy import Request
 from scrapy.exceptions import NotConfigured
 
 from scrapy_rep.agents import Agents
@@ -37,7 +38,6 @@ from scrapy_rep.urls import FOREIGN, USUAL, origin_of, path_in
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -74,7 +74,6 @@ class RepMiddleware:
             self._known,
             Fetcher(crawler, settings, self._engine),
             self.clock,
-            self._resolved,
             open_storage(crawler, settings, self.clock),
         )
         self._flights = Flights(crawler, self._ask)
@@ -258,24 +257,28 @@ class RepMiddleware:
 
     async def _ask(self, flight: Flight) -> Known:
         try:
-            return await self._cache.ask(flight.origin, flight.request)
+            known, answer = await self._cache.ask(flight.origin)
         except CONFIGURATION_ERRORS as error:
             self._announcer.cannot_ask(flight.origin, error)
             self._deferral.cannot_ask(flight.origin, _text_of(error))
             raise
+        flight.landing = True
+        await self._resolved(known, answer, flight.request or Request(known.origin.robots_url))
+        return known
 
     async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
         """There is news of an origin: an answer, or (None) what the storage has."""
         self._decisions.answered(known, answer)
-        if answer is None:
-            await self._announcer.recalled(known, request)
-        else:
-            await self._announcer.resolved(known, answer, request)
         outcome = known.entry.outcome if answer is None else answer.outcome
+        # At once: requests are decided by it from now on, and the crawl may end with them.
         if known.robots is not None and outcome is Outcome.RULES:
             self._seeding.discovered(known.origin, known.entry.url, known.robots)
         elif outcome is Outcome.MISSING:
             self._seeding.nothing_listed(known.origin)
+        if answer is None:
+            await self._announcer.recalled(known, request)
+        else:
+            await self._announcer.resolved(known, answer, request)
         self._deferral.resolved(known)
 
 

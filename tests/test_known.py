@@ -36,7 +36,7 @@ class World:
     def __init__(self, max_origins: int) -> None:
         self.known = KnownOrigins(max_origins)
         unused: Any = None
-        self.cache = RobotsCache(RepSettings(), self.known, unused, lambda: NOW, unused)
+        self.cache = RobotsCache(RepSettings(), self.known, unused, lambda: NOW)
 
     def use(self, number: int) -> Known | None:
         """As for a request. What is known has the spelling that stands for it."""

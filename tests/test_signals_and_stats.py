@@ -15,6 +15,7 @@ from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
 from tests.behaviours import redirect
 from tests.crawling import CrawlResult, ListSpider, crawl
+from tests.held import Record, a_while
 from tests.servers import Sites
 from tests.steps import StepSpider
 from tests.test_status_table import Resolved
@@ -151,6 +152,37 @@ async def test_handlers_may_be_coroutines_and_come_before_the_decision(sites: Si
         signal_handlers={signals.robots_resolved: on_resolved},
     )
     assert order == ["resolved", "decided"]
+
+
+async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
+    """What it makes wait longer than the grace is held, and decided by the answer that is there:
+    nobody waits for the handler any more, and the crawl has nothing else to do."""
+    site, order = sites.add(), []
+    site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}")
+    record = Record()
+
+    class NotingSpider(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> None:
+            order.append("page")
+
+    async def on_resolved(origin: Origin) -> None:
+        await a_while(0.5)
+        order.append("told")
+
+    result = await crawl(
+        NotingSpider,
+        {"REP_DEFER_GRACE": 0.05, "REP_UNREACHABLE": "defer"},
+        requests=[site.url("/x")],
+        signal_handlers={
+            **record.handlers,
+            signals.robots_resolved: on_resolved,
+            signals.sitemap_discovered: lambda url: order.append("sitemap"),
+        },
+    )
+    assert order == ["sitemap", "page", "told"]
+    assert record.released == [site.url("/x")]
+    assert result.reason == "finished"
+    result.assert_clean()
 
 
 @pytest.mark.parametrize("name", ["robots_resolved", "sitemap_discovered"])

@@ -163,7 +163,6 @@ class Lookup:
             KnownOrigins(self.settings.cache_max_origins),
             self.fetcher,
             time.time,
-            self._resolved,
             open_storage(crawler, self.settings, time.time),
         )
         self._answers: dict[Origin, Answer] = {}
@@ -212,12 +211,11 @@ class Lookup:
         return self._file(known, self._answers.pop(origin, None))
 
     async def _ask(self, flight: Flight) -> Known:
-        return await self._cache.ask(flight.origin, None)
-
-    async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
+        known, answer = await self._cache.ask(flight.origin)
         if answer is not None:
             # An entry keeps nothing of an answer that does not count.
             self._answers[known.origin] = answer
+        return known
 
     def _file(self, known: Known, answer: Answer | None) -> RobotsFile:
         """:param answer: None if what is known comes from the cache"""
