@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scrapy.core.scheduler import Scheduler
-from twisted.internet.defer import succeed
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock, succeed
 from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
@@ -52,14 +53,25 @@ class EngineAccess:
 
     def before_closing(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Await *callback* when the spider is to be closed: no signal tells before the scheduler
-        is closed. All ways to close a spider go through ``close_spider_async``."""
+        is closed. All ways to close a spider go through ``close_spider_async``.
+
+        Who wants to close it meanwhile waits too: the engine does not know yet that it is closing
+        and may find, for one, that the crawl has nothing more to do. The first one's reason holds.
+        """
         engine = self._engine
         close = engine.close_spider_async
+        lock = DeferredLock()
+        wishes: list[dict[str, Any]] = []
 
         async def close_spider_async(**kwargs: Any) -> None:
-            await callback()
+            wishes.append(kwargs)
+            await maybe_deferred_to_future(lock.acquire())
+            try:
+                await callback()
+            finally:
+                lock.release()
             if engine.spider is not None:  # else somebody else has closed it meanwhile
-                await close(**kwargs)
+                await close(**wishes[0])
 
         engine.close_spider_async = close_spider_async
 

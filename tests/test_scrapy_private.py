@@ -24,7 +24,7 @@ import scrapy_rep
 from scrapy_rep.engine import EngineAccess
 from tests.behaviours import after
 from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import later, urls
+from tests.held import a_while, later, urls
 from tests.servers import Sites
 
 # What `EngineAccess` reaches through.
@@ -165,6 +165,41 @@ async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
     assert result.reason == reason
     assert events[0] == "before"
     assert events[-1] == "scheduler closed"
+
+
+async def test_who_closes_first_is_not_overtaken(sites: Sites) -> None:
+    """Before the engine knows that it is closing, it finds that there is nothing more to do, and
+    others may want to close the spider too."""
+    events: list[str] = []
+
+    async def before() -> None:
+        if not events:
+            events.append("before")
+            await a_while(0.3)
+            events.append("done")
+
+    class Closing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            if response.url.endswith("/x"):
+                EngineAccess(self.crawler).before_closing(before)
+                _stop(self.crawler.engine)
+                later(0.1, lambda: _async(self.crawler.engine))
+
+    result = await crawl(
+        Closing,
+        requests=[
+            sites.add(pages={"/slow": after(0.2, "page")}).url(path) for path in ("/x", "/slow")
+        ],
+        signal_handlers={
+            scrapy_signals.spider_idle: lambda: events.append("idle"),
+            scrapy_signals.spider_closed: lambda reason: events.append(reason),
+        },
+    )
+    assert "idle" in events
+    assert [one for one in events if one != "idle"] == ["before", "done", "shutdown"]
+    assert result.reason == "shutdown"
+    assert not [one for one in result.records if one.levelname == "ERROR"]
 
 
 def test_the_slot_is_closed_in_one_place() -> None:
