@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.exceptions import ResponseDataLossError, StopDownload
 
+from scrapy_rep.listener import Listener
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -64,22 +65,23 @@ class TransferWatch:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self._listener = Listener(
+            crawler,
+            {
+                signals.bytes_received: self._bytes_received,
+                signals.response_downloaded: self._response_downloaded,
+            },
+        )
         self._watched = 0
 
     def __enter__(self) -> None:
         self._watched += 1
-        if self._watched == 1:
-            connect = self._crawler.signals.connect
-            connect(self._bytes_received, signals.bytes_received)
-            connect(self._response_downloaded, signals.response_downloaded)
+        self._listener.begin()
 
     def __exit__(self, *_: object) -> None:
         self._watched -= 1
         if self._watched == 0:
-            disconnect = self._crawler.signals.disconnect
-            disconnect(self._bytes_received, signals.bytes_received)
-            disconnect(self._response_downloaded, signals.response_downloaded)
+            self._listener.end()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)

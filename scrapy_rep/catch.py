@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
+from scrapy_rep.listener import Listener
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,8 +30,10 @@ class Catcher:
         """:param on_caught: called with a request, as the user made it; returns whether the
         request is kept there, else it goes to the scheduler
         """
-        self._crawler = crawler
         self._on_caught = on_caught
+        self._listener = Listener(
+            crawler, {scrapy_signals.request_scheduled: self._request_scheduled}
+        )
         self._returned: WeakKeyDictionary[Request, bool] = WeakKeyDictionary()
 
     def hand_over(self, request: Request) -> Request:
@@ -37,30 +41,23 @@ class Catcher:
         self._returned[request] = request.dont_filter
         # It has passed the offsite and the dupe filter, which shall not see it again.
         request.dont_filter = True
-        self._listen()
+        self._listener.begin()
         return request
 
     def came_back(self, request: Request) -> bool:
         """Whether *request*, returned to be held, is here again: it is a direct download."""
-        dont_filter = self._returned.pop(request, None) if self._returned else None
+        return bool(self._returned) and self._take_back(request)
+
+    def _request_scheduled(self, request: Request, **_: Any) -> None:
+        if self._take_back(request) and self._on_caught(request):
+            raise IgnoreRequest("held until its robots.txt is had")
+
+    def _take_back(self, request: Request) -> bool:
+        """Make *request* what it was, if it was handed over."""
+        dont_filter = self._returned.pop(request, None)
+        if not self._returned:
+            self._listener.end()
         if dont_filter is None:
             return False
         request.dont_filter = dont_filter
-        self._listen()
         return True
-
-    def _listen(self) -> None:
-        """Hear of scheduled requests only while one may be ours: a handler costs each request of
-        a crawl some microseconds."""
-        crawler_signals = self._crawler.signals
-        change = crawler_signals.connect if self._returned else crawler_signals.disconnect
-        change(self._request_scheduled, scrapy_signals.request_scheduled)
-
-    def _request_scheduled(self, request: Request, **_: Any) -> None:
-        dont_filter = self._returned.pop(request, None)
-        self._listen()
-        if dont_filter is None:
-            return
-        request.dont_filter = dont_filter
-        if self._on_caught(request):
-            raise IgnoreRequest("held until its robots.txt is had")

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep.listener import Listener
 from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ class Starts:
         self._first: tuple[str, str] | None = None
         self._dry: WeakSet[Request] = WeakSet()
         self._passed = False
-        for signal in (scrapy_signals.request_reached_downloader, scrapy_signals.response_received):
-            crawler.signals.connect(self._got_through, signal)
+        signals = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
+        self._listener = Listener(crawler, dict.fromkeys(signals, self._got_through))
+        self._listener.begin()
 
     def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
         """*request* was dropped, or would have been if this were no dry run."""
@@ -46,9 +48,7 @@ class Starts:
         if not request.meta.get(_META_KEY) or request in self._dry:
             return
         self._passed = True
-        # A handler costs each page of a crawl some microseconds, so this one has ended.
-        for signal in (scrapy_signals.request_reached_downloader, scrapy_signals.response_received):
-            self._crawler.signals.disconnect(self._got_through, signal)
+        self._listener.end()
 
     def warn(self, *, dry_run: bool) -> None:
         """Tell the user if no start request got through."""

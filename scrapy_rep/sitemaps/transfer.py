@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
+from scrapy_rep.listener import Listener
+
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -26,20 +28,22 @@ class Transfers:
     """Watches the transfers of sitemaps, while there are any."""
 
     def __init__(self, crawler: Crawler, max_bytes: int) -> None:
-        self._crawler = crawler
+        self._listener = Listener(
+            crawler,
+            {
+                signals.bytes_received: self._bytes_received,
+                signals.response_downloaded: self._response_downloaded,
+            },
+        )
         self._max_bytes = max_bytes
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
-        self._watching = False
 
     def watch(self, on: bool) -> None:
         """Begin or end. A handler of ``bytes_received`` is called for every piece of every page."""
-        if on == self._watching:
-            return
-        self._watching = on
-        change = self._crawler.signals.connect if on else self._crawler.signals.disconnect
-        change(self._bytes_received, signals.bytes_received)
-        change(self._response_downloaded, signals.response_downloaded)
-        self._received.clear()
+        if on:
+            self._listener.begin()
+        else:
+            self._listener.end()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         if META_KEY not in request.meta:

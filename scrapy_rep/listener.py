@@ -1,0 +1,45 @@
+"""Handlers of signals that come and go: each costs every request of a crawl some microseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.asyncio import call_later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+
+class Listener:
+    """Has a handler called while it is wanted."""
+
+    def __init__(self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]) -> None:
+        """:param handlers: by signal; methods of an object that lives as long as they are wanted"""
+        self._signals = crawler.signals
+        self._handlers = handlers
+        self._wanted = self._connected = self._leaving = False
+
+    def begin(self) -> None:
+        """Listen from now on."""
+        self._wanted = True
+        if not self._connected:
+            self._connected = True
+            for signal, handler in self._handlers.items():
+                self._signals.connect(handler, signal)
+
+    def end(self) -> None:
+        """Listen no more, soon: a handler that leaves while its signal is being sent makes the
+        next one, which may be anybody's, miss it."""
+        self._wanted = False
+        if self._connected and not self._leaving:
+            self._leaving = True
+            call_later(0, self._leave)
+
+    def _leave(self) -> None:
+        self._leaving = False
+        if not self._wanted:
+            self._connected = False
+            for signal, handler in self._handlers.items():
+                self._signals.disconnect(handler, signal)
