@@ -4,8 +4,9 @@
     python benchmarks/engine.py --instructions
 
 A download handler answers from memory, so nothing but Scrapy and the middleware takes time. Each
-crawl has a process of its own; crawls with this package's middleware, with Scrapy's, and with none
-take turns. CPU time and pages a second are counted from the first page to the last.
+crawl has a process of its own. A round is three crawls, with this package's middleware, with
+Scrapy's, and with none, that take turns ten times a second. CPU time and pages a second are counted
+from the first page to the last, the time of the others' turns left out.
 
 Where the machine's noise is larger than what is looked for, valgrind (if it is installed) counts
 instructions: the same whatever else the machine does. A crawl takes minutes then.
@@ -25,11 +26,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import scrapy
 from corpus import sites
-from crawls import BUILT_IN, OURS, child
+from crawls import BUILT_IN, OURS
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import HtmlResponse, TextResponse
 from tables import Row, table
+from turns import take_turns
 
 from scrapy_rep.protocol import RobotsTxt
 
@@ -49,7 +51,9 @@ class Crawl(NamedTuple):
     pages: int
     cpu: float
     """Seconds, of the process."""
-    seconds: float
+    start: float
+    end: float
+    """Of ``time.perf_counter()``."""
 
 
 def robots_files() -> tuple[str, list[bytes]]:
@@ -102,9 +106,7 @@ class PagesSpider(scrapy.Spider):
         self.count += 1
         if self.count == self.pages:
             cpu, clock = self.started
-            self.pipe.send(
-                Crawl(self.count, time.process_time() - cpu, time.perf_counter() - clock)
-            )
+            self.pipe.send(Crawl(self.count, time.process_time() - cpu, clock, time.perf_counter()))
 
 
 def crawl(middleware: str, pages: int, pipe: Connection | Nobody) -> None:
@@ -126,29 +128,21 @@ def crawl(middleware: str, pages: int, pipe: Connection | Nobody) -> None:
 
 
 def measure(rounds: int, pages: int) -> str:
-    found: dict[str, list[Crawl]] = {NONE: [], OURS: [], BUILT_IN: []}
-    for number in range(rounds):
-        order = list(found) if number % 2 else list(reversed(found))
-        for middleware in order:
-            with child(crawl, middleware, pages) as pipe:
-                found[middleware].append(pipe.recv())
-    cpu = {who: statistics.median(one.cpu / one.pages for one in found[who]) for who in found}
-    rate = {who: statistics.median(one.pages / one.seconds for one in found[who]) for who in found}
-    # Of the crawls of one round, which had the same neighbours on this machine.
-    cpu_ratio = {
-        who: statistics.median(
-            (ours.cpu / ours.pages) / (one.cpu / one.pages)
-            for ours, one in zip(found[OURS], found[who], strict=True)
-        )
-        for who in found
-    }
-    rate_ratio = {
-        who: statistics.median(
-            (ours.pages / ours.seconds) / (one.pages / one.seconds)
-            for ours, one in zip(found[OURS], found[who], strict=True)
-        )
-        for who in found
-    }
+    crawls = [NONE, OURS, BUILT_IN]
+    cpus: dict[str, list[float]] = {who: [] for who in crawls}
+    rates: dict[str, list[float]] = {who: [] for who in crawls}
+    for _ in range(rounds):
+        for who, turns in zip(
+            crawls, take_turns(crawl, [(who, pages) for who in crawls]), strict=True
+        ):
+            one: Crawl = turns.sent
+            cpus[who].append(one.cpu / one.pages)
+            rates[who].append(one.pages / turns.seconds(one.start, one.end))
+        crawls.append(crawls.pop(0))
+    cpu = {who: statistics.median(cpus[who]) for who in crawls}
+    rate = {who: statistics.median(rates[who]) for who in crawls}
+    cpu_ratio = {who: _ratio(cpus[OURS], cpus[who]) for who in crawls}
+    rate_ratio = {who: _ratio(rates[OURS], rates[who]) for who in crawls}
     names = {
         NONE: f"no middleware, Scrapy {version('scrapy')}",
         BUILT_IN: f"built-in, Scrapy {version('scrapy')}",
@@ -163,11 +157,16 @@ def measure(rounds: int, pages: int) -> str:
         rows.append(Row("pages a second", name, *figures, rate_ratio[who], goal, exact=True))
     return "\n".join(
         [
-            f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds in turns",
+            f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds",
             "",
             table(rows),
         ]
     )
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> float:
+    """The median of the rounds'."""
+    return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
 class Nobody:

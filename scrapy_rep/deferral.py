@@ -74,7 +74,9 @@ class Deferral:
         self._lines: dict[str, Line] = {}
         self._total = 0
         self._number = 0
-        self._catcher = Catcher(crawler, self._caught)
+        catcher = Catcher(crawler, self._caught)
+        self.hand_over = catcher.hand_over
+        self.came_back = catcher.came_back
         self._started = time.monotonic()
         self._ticked = 0.0
         self._warned = False
@@ -104,14 +106,6 @@ class Deferral:
     def outlives(self) -> bool:
         """Whether what is held when the crawl ends goes on in the next."""
         return isinstance(self._hold, DiskHold) or self._engine.scheduler_outlives
-
-    def hand_over(self, request: Request) -> Request:
-        """Return *request* as `process_request` has to return it, to have it held."""
-        return self._catcher.hand_over(request)
-
-    def came_back(self, request: Request) -> bool:
-        """Whether *request*, handed over, is here again: it is a direct download."""
-        return self._catcher.came_back(request)
 
     def arrive(self, request: Request) -> None:
         """Take a released request back, see :meth:`Releases.arrive`."""

@@ -86,8 +86,10 @@ class KnownOrigins:
 
     def touch(self, known: Known) -> None:
         """Count *known* as used just now."""
-        if known.origin in self._parsed:
+        try:
             self._parsed.move_to_end(known.origin)
+        except KeyError:
+            pass  # it is pinned, or has left
 
     def spell(self, known: Known, spelling: str) -> None:
         """Have *known* in :attr:`by_spelling` as long as it is in use."""

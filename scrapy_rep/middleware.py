@@ -33,6 +33,7 @@ from scrapy_rep.seeding import SitemapSeeding
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.startup import StopAtStart
 from scrapy_rep.storages.access import open_storage
+from scrapy_rep.tally import Tally
 from scrapy_rep.urls import FOREIGN, USUAL, origin_of, path_in
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class RepMiddleware:
         self._agents = Agents(crawler, settings)
         self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
+        self._hits = Tally(crawler, self._engine, "rep/cache/hit")
         self._known = KnownOrigins(settings.cache_max_origins)
         self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
         self._everything = self._decisions.everything
@@ -112,13 +114,14 @@ class RepMiddleware:
         ``RobotsUnreachable`` if that can't be had and waiting is of no use. With ``REP_DRY_RUN``
         all of them pass.
         """
-        if request.meta.get("dont_obey_robotstxt"):
+        meta = request.meta
+        if meta.get("dont_obey_robotstxt"):
             return None
-        if RELEASED in request.meta:
+        if RELEASED in meta:
             self._deferral.arrive(request)
-        if FED in request.meta:
+        if FED in meta:
             self._seeding.arrive(request)
-        elif SITEMAP in request.meta:
+        elif SITEMAP in meta:
             self._seeding.reading.check(request)
         direct = self._deferral.came_back(request)
         usual = USUAL.match(request.url)
@@ -126,9 +129,9 @@ class RepMiddleware:
         known = self._known.by_spelling.get(spelling) if spelling else None
         if self._seeding.watching and spelling not in self._seeding.spellings:
             self._seeding.meet(request, spelling)
-        if usual and known is not None and self.clock() < known.usable_until:
+        if usual and known is not None and (now := self.clock()) < known.usable_until:
             self._known.touch(known)
-            return self._decide(request, known, usual[2], direct)
+            return self._decide(request, known, usual[2], direct, now)
 
         if FOREIGN.match(request.url):
             return None
@@ -145,7 +148,7 @@ class RepMiddleware:
             return None if path == _ROBOTS_PATH else self._wait(request, origin, path, direct)
         if spelling:
             self._known.spell(known, spelling)
-        return self._decide(request, known, path, direct)
+        return self._decide(request, known, path, direct, self.clock())
 
     def process_response(
         self, request: Request, response: Response
@@ -161,10 +164,14 @@ class RepMiddleware:
         if SITEMAP in request.meta:
             self._seeding.reading.failed(request, exception)
 
-    def _decide(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
+    def _decide(
+        self, request: Request, known: Known, path: str, direct: bool, now: float
+    ) -> Request | None:
         """Decide by what is at hand."""
-        stale = known.standing is Standing.STALE
-        self._stats.inc_value("rep/cache/stale" if stale else "rep/cache/hit")
+        if known.standing is Standing.STALE:
+            self._stats.inc_value("rep/cache/stale")
+        else:
+            self._hits.add(now)
         return self._judge(request, known, path, direct)
 
     async def _wait(
@@ -208,20 +215,21 @@ class RepMiddleware:
     def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
         if path == _ROBOTS_PATH:
             return None
-        if known.unreachable:
-            return self._unreachable(request, known, direct)
-        if known.robots is None:
+        robots = known.robots
+        if robots is None:
+            if known.unreachable:
+                return self._unreachable(request, known, direct)
             if self._everything or known.standing is Standing.UNRESTRICTED:
                 self._decisions.allowed(request, known)
             return None
-        token, rules = known.robots.rules(self._agents.chain_of(request), self._obey_global)
+        token, rules = robots.rules(self._agents.chain_of(request), self._obey_global)
         found = rules.find(comparable(path))
         if allows(found):
             if self._everything:
-                self._decisions.allowed(request, known, known.robots.decision(token, found))
+                self._decisions.allowed(request, known, robots.decision(token, found))
             return None
         self._stats.inc_value("robotstxt/forbidden")
-        decision = known.robots.decision(token, found)
+        decision = robots.decision(token, found)
         self._drop(request, RobotsDisallowed(known.origin, decision), known)
         return None
 

@@ -1,0 +1,75 @@
+"""Processes that take turns, each for a moment, so that whatever else the machine does hits all of
+them alike. On machines that others use too, the same work takes 10 % more or less from one minute
+to the next: what is run one after the other can't be compared more closely than that."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+# Seconds. Long enough to fill the CPU's caches anew without that being seen.
+TURN = 0.1
+
+
+class Turns(NamedTuple):
+    """What a process has sent, and when it had its turns."""
+
+    sent: Any
+    spans: list[tuple[float, float]]
+
+    def seconds(self, start: float, end: float) -> float:
+        """How much of the time from *start* to *end* (of ``time.perf_counter()``, which is the
+        same for all processes) was its turn."""
+        return sum(max(0.0, min(end, stop) - max(start, begin)) for begin, stop in self.spans)
+
+
+def take_turns(target: Callable[..., None], calls: Sequence[tuple[Any, ...]]) -> list[Turns]:
+    """Call *target* with the arguments of each call and a pipe, in a process each, until all have
+    sent something. Needs signals that stop a process: Windows has none."""
+    started = [_start(target, call) for call in calls]
+    try:
+        return _rotate(started)
+    finally:
+        for process, _ in started:
+            process.kill()
+            process.join()
+
+
+def _start(
+    target: Callable[..., None], arguments: tuple[Any, ...]
+) -> tuple[BaseProcess, Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=target, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    if hasattr(os, "sched_setaffinity"):  # where each CPU has neighbours of its own
+        os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
+    return process, ours
+
+
+def _rotate(started: list[tuple[BaseProcess, Connection]]) -> list[Turns]:
+    spans: list[list[tuple[float, float]]] = [[] for _ in started]
+    sent: dict[int, Any] = {}
+    while len(sent) < len(started):
+        for number, (process, pipe) in enumerate(started):
+            if number in sent:
+                continue
+            assert process.pid is not None
+            began = time.perf_counter()
+            os.kill(process.pid, signal.SIGCONT)
+            if pipe.poll(TURN):
+                sent[number] = pipe.recv()
+            os.kill(process.pid, signal.SIGSTOP)
+            spans[number].append((began, time.perf_counter()))
+    return [Turns(sent[number], spans[number]) for number in range(len(started))]
