@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
     from scrapy_rep.protocol import Origin
 
@@ -85,6 +84,10 @@ class RepMiddleware:
         self._seeding = SitemapSeeding(
             crawler, settings, self._engine, self._cache, self._flights, self._deferral
         )
+        if self._seeding.watching:
+            # Only then: Scrapy spends as much on calling a middleware's method as a decision takes.
+            self.process_response = self._seeding.reading.process_response
+            self.process_exception = self._seeding.reading.process_exception
         self._waiting = 0
         # 0 means no limit; so many that are silent are many all the same.
         self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
@@ -149,20 +152,6 @@ class RepMiddleware:
         if spelling:
             self._known.spell(known, spelling)
         return self._decide(request, known, path, direct, self.clock())
-
-    def process_response(
-        self, request: Request, response: Response
-    ) -> Coroutine[Any, Any, Response] | Response:
-        """Return *response*; or read it, if it is a sitemap that was asked for here, and raise
-        ``IgnoreRequest`` then."""
-        return (
-            self._seeding.reading.read(request, response) if SITEMAP in request.meta else response
-        )
-
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        """Take note of a sitemap that can't be had."""
-        if SITEMAP in request.meta:
-            self._seeding.reading.failed(request, exception)
 
     def _decide(
         self, request: Request, known: Known, path: str, direct: bool, now: float

@@ -118,11 +118,22 @@ class Reading:
             # One of the spider's own, or ours in an earlier run: neither has read it for us.
             call_later(0, lambda: self._feeder.asking.ask_for(sitemap, dont_filter=True))
 
-    def failed(self, request: Request, exception: Exception) -> None:
-        """A request for a sitemap has failed.
+    # What the middleware hands on
+
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Coroutine[Any, Any, Response] | Response:
+        """Return *response*; or read it, if it is a sitemap that was asked for here, and raise
+        ``IgnoreRequest`` then: that is the end of it."""
+        return self._read(request, response) if META_KEY in request.meta else response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        """Take note of a sitemap that can't be had.
 
         :raises IgnoreRequest: it is dealt with here: Scrapy need not log it
         """
+        if META_KEY not in request.meta:
+            return
         spool = self._spool
         sitemap = self._of(request, spool) if spool is not None else None
         if sitemap is not None:
@@ -150,10 +161,6 @@ class Reading:
                 self._end(sitemap, "its request was dropped on the way")
             else:
                 self._feeder.asking.came(url)
-
-    def read(self, request: Request, response: Response) -> Coroutine[Any, Any, Response]:
-        """Read a sitemap. The coroutine always raises ``IgnoreRequest``: that is the end of it."""
-        return self._read(request, response)
 
     async def _read(self, request: Request, response: Response) -> Response:
         await maybe_deferred_to_future(self._lock.acquire())
