@@ -40,7 +40,7 @@ class Known:
         """Take a newer entry in."""
         self.entry = entry
         # The body is kept compressed, in the entry alone.
-        self.robots = RobotsTxt(entry.read) if entry.has_copy else None
+        self.robots = RobotsTxt(entry) if entry.has_copy else None
 
     @property
     def unreachable(self) -> bool:

@@ -139,7 +139,9 @@ class Rules:
         self._wildcards: Wildcards | None = None
         if "*" in joined or "$" in joined or "/index.htm" in joined:
             self._sort_out(rules)
-        self._prefixes = prefixes = sorted(rules)
+        # No list: the garbage collector looks at each string in a list, again and again. With some
+        # thousand origins that is felt, and more than anything else here (a tuple it leaves alone).
+        self._prefixes = prefixes = tuple(sorted(rules))
         self._numbers = array("i", map(rules.__getitem__, prefixes))
         # Prefixes that others start with. The next one does, if any does.
         pairs = map(str.startswith, islice(prefixes, 1, None), prefixes)
