@@ -11,13 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
-from scrapy.exceptions import NotConfigured
+from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.agents import Agents
 from scrapy_rep.announce import Announcer
 from scrapy_rep.cache import RobotsCache
 from scrapy_rep.decisions import Decisions
 from scrapy_rep.deferral import Deferral
+from scrapy_rep.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Answer, Fetcher
@@ -27,9 +28,6 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import allows, comparable
 from scrapy_rep.release import MARK as RELEASED
-from scrapy_rep.seeding import MARK as FED
-from scrapy_rep.seeding import META_KEY as SITEMAP
-from scrapy_rep.seeding import SitemapSeeding
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.startup import StopAtStart
 from scrapy_rep.storages.access import open_storage
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol import Origin
+    from scrapy_rep.seeding import SitemapSeeding
 
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
@@ -81,10 +80,9 @@ class RepMiddleware:
         self._deferral = Deferral(
             crawler, settings, self._engine, self._cache, self._known, self._flights, self.clock
         )
-        self._seeding = SitemapSeeding(
-            crawler, settings, self._engine, self._cache, self._flights, self._deferral
-        )
-        if self._seeding.watching:
+        self._discovery = Discovery(crawler)
+        self._seeding = self._seeding_of(crawler, settings)
+        if self._seeding is not None:
             # Only then: Scrapy spends as much on calling a middleware's method as a decision takes.
             self.process_response = self._seeding.reading.process_response
             self.process_exception = self._seeding.reading.process_exception
@@ -107,6 +105,21 @@ class RepMiddleware:
             return StopAtStart(crawler, str(error))
         return middleware
 
+    def _seeding_of(self, crawler: Crawler, settings: RepSettings) -> SitemapSeeding | None:
+        if not seeding_mode(crawler.spider, settings):
+            return None
+        from scrapy_rep.seeding import SitemapSeeding  # most crawls need nothing of it
+
+        return SitemapSeeding(
+            crawler,
+            settings,
+            self._engine,
+            self._cache,
+            self._flights,
+            self._deferral,
+            self._discovery,
+        )
+
     def process_request(
         self, request: Request
     ) -> Coroutine[Any, Any, Request | None] | Request | None:
@@ -122,16 +135,20 @@ class RepMiddleware:
             return None
         if RELEASED in meta:
             self._deferral.arrive(request)
-        if FED in meta:
-            self._seeding.arrive(request)
+        seeding = self._seeding
+        if seeding is not None:
+            if FED in meta:
+                seeding.arrive(request)
+            elif SITEMAP in meta:
+                seeding.reading.check(request)
         elif SITEMAP in meta:
-            self._seeding.reading.check(request)
+            raise IgnoreRequest("another process asked for this sitemap; here none are read")
         direct = self._deferral.came_back(request)
         usual = USUAL.match(request.url)
         spelling = usual[1] if usual else None
         known = self._known.by_spelling.get(spelling) if spelling else None
-        if self._seeding.watching and spelling not in self._seeding.spellings:
-            self._seeding.meet(request, spelling)
+        if seeding is not None and spelling not in seeding.spellings:
+            seeding.meet(request, spelling)
         if usual and known is not None and (now := self.clock()) < known.usable_until:
             self._known.touch(known)
             return self._decide(request, known, usual[2], direct, now)
@@ -268,10 +285,12 @@ class RepMiddleware:
         self._decisions.answered(known, answer)
         outcome = known.entry.outcome if answer is None else answer.outcome
         # At once: requests are decided by it from now on, and the crawl may end with them.
-        if known.robots is not None and outcome is Outcome.RULES:
-            self._seeding.discovered(known.origin, known.entry.url, known.robots)
-        elif outcome is Outcome.MISSING:
-            self._seeding.nothing_listed(known.origin)
+        robots = known.robots if outcome is Outcome.RULES else None
+        if robots is not None:
+            self._discovery.discovered(known.origin, known.entry.url, robots)
+        if self._seeding is not None and (robots is not None or outcome is Outcome.MISSING):
+            url = known.entry.url or known.origin.robots_url
+            self._seeding.discovered(known.origin, url, robots)
         if answer is None:
             await self._announcer.recalled(known, request)
         else:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -18,16 +17,15 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
+from scrapy_rep.discovery import FED, SITEMAP
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
-from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.conventions import Conventions
-from scrapy_rep.sitemaps.feeding import MARK, Feeder
+from scrapy_rep.sitemaps.feeding import Feeder
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.proof import Proofs
 from scrapy_rep.sitemaps.reading import Reading
 from scrapy_rep.sitemaps.spool import Spool, open_spool
-from scrapy_rep.sitemaps.transfer import META_KEY
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
@@ -36,17 +34,13 @@ if TYPE_CHECKING:
 
     from scrapy_rep.cache import RobotsCache
     from scrapy_rep.deferral import Deferral
+    from scrapy_rep.discovery import Discovery
     from scrapy_rep.engine import EngineAccess
     from scrapy_rep.flights import Flights
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
-__all__ = ["MARK", "META_KEY", "SITEMAP_KEY", "SitemapSeeding"]
-
 logger = logging.getLogger(__name__)
-
-# As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.
-MAX_SITEMAPS = 500
 
 # The event loop has its turn after so many seconds.
 _SLICE_SECONDS = 0.01
@@ -55,7 +49,7 @@ _SPELLINGS = 20_000
 
 
 class SitemapSeeding:
-    """Announces each sitemap once; has it and its pages requested if ``REP_SITEMAPS`` is on."""
+    """Has sitemaps and their pages requested."""
 
     def __init__(
         self,
@@ -65,6 +59,7 @@ class SitemapSeeding:
         cache: RobotsCache,
         flights: Flights,
         deferral: Deferral,
+        discovery: Discovery,
     ) -> None:
         """:raises SettingsError: if one of the spider's attributes is wrong"""
         assert crawler.stats is not None
@@ -74,14 +69,11 @@ class SitemapSeeding:
         self._engine = engine
         self._cache = cache
         self._deferral = deferral
+        self._discovery = discovery
         self._conventions = Conventions(crawler.spider, settings)
-        # Hashes: the URLs of a million sites would be a hundred megabytes.
-        self._seen: set[int] = set()
-        self._met: set[int] = set()
+        self._met: set[int] = set()  # hashes: a million origins would be a hundred megabytes
         self.spellings: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
-        self.watching = bool(self._conventions.mode)
-        """Whether :meth:`meet` wants to hear of requests."""
         self._spool: Spool | None = None
         self._feeder = Feeder(crawler, settings, engine, self._conventions, lambda: deferral.full)
         self._proofs = Proofs(
@@ -94,17 +86,16 @@ class SitemapSeeding:
             self._conventions,
             self._feeder,
             self._proofs,
-            self._count_found,
+            discovery.count,
         )
         """What becomes of requests for sitemaps."""
         self._idle_with: list[str] = []
-        if self.watching:
-            connect = crawler.signals.connect
-            connect(self._spider_opened, scrapy_signals.spider_opened)
-            connect(self._spider_idle, scrapy_signals.spider_idle)
-            connect(self._spider_closed, scrapy_signals.spider_closed)
-            connect(self._request_dropped, scrapy_signals.request_dropped)
-            connect(self._request_deferred, signals.request_deferred)
+        connect = crawler.signals.connect
+        connect(self._spider_opened, scrapy_signals.spider_opened)
+        connect(self._spider_idle, scrapy_signals.spider_idle)
+        connect(self._spider_closed, scrapy_signals.spider_closed)
+        connect(self._request_dropped, scrapy_signals.request_dropped)
+        connect(self._request_deferred, signals.request_deferred)
 
     # What robots.txt files list
 
@@ -113,7 +104,7 @@ class SitemapSeeding:
 
         :param spelling: how its URL begins, if that is worth remembering
         """
-        if META_KEY in request.meta:
+        if SITEMAP in request.meta:
             return  # not a page: who serves sitemaps for others does not seed
         if self._conventions.mode == "start" and not request.meta.get("is_start_request"):
             return
@@ -132,75 +123,20 @@ class SitemapSeeding:
         if known is not None and not known.unreachable:
             self._seed(origin, known.entry.url or origin.robots_url, known.robots)
 
-    def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
+    def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
         """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
 
         :param robots_url: where the file came from, for relative URLs
+        :param robots: None: there is none
         """
-        for url, _ in self._listed(origin, robots_url, robots, warn=True):
-            if self._count_found(url):
-                self._crawler.signals.send_catch_log(
-                    signals.sitemap_discovered,
-                    origin=origin,
-                    url=url,
-                    spider=self._crawler.spider,
-                )
         if hash(origin) in self._met:
             self._seed(origin, robots_url, robots)
-
-    def _count_found(self, url: str) -> bool:
-        """Count a sitemap. Return False if it was counted before."""
-        if hash(url) in self._seen:
-            return False
-        self._seen.add(hash(url))
-        self._stats.inc_value("rep/sitemaps/found")
-        return True
-
-    def nothing_listed(self, origin: Origin) -> None:
-        """There is no robots.txt of *origin*."""
-        if hash(origin) in self._met:
-            self._seed(origin, origin.robots_url, None)
-
-    def _listed(
-        self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool
-    ) -> list[tuple[str, str]]:
-        """The sitemaps that a robots.txt lists: their URLs and where these are."""
-        listed = list(dict.fromkeys(robots.sitemaps))
-        if len(listed) > MAX_SITEMAPS and warn:
-            logger.warning(
-                "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first "
-                "%(limit)d are ignored",
-                {"origin": origin, "count": len(listed), "limit": MAX_SITEMAPS},
-                extra={"spider": self._crawler.spider},
-            )
-        urls = {}
-        for value in listed[:MAX_SITEMAPS]:
-            message = None
-            try:
-                url = value
-                if not urlsplit(value).scheme:
-                    url = urljoin(robots_url, value)
-                    message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
-                url = Request(url).url
-                place = Origin.from_url(url)
-                if place.scheme not in ("http", "https"):
-                    raise ValueError
-                urls[url] = str(place)
-            except ValueError:
-                message = "robots.txt of %(origin)s lists a sitemap that is no URL"
-            if message and warn:
-                logger.warning(
-                    f"{message}: %(value)s",
-                    {"origin": origin, "value": value[:200]},
-                    extra={"spider": self._crawler.spider},
-                )
-        return list(urls.items())
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
         """Have what *origin* lists read."""
         if self._spool is None or self._feeder.stopped:
             return
-        listed = self._listed(origin, robots_url, robots, warn=False) if robots else []
+        listed = self._discovery.listed(origin, robots_url, robots, warn=False) if robots else []
         guessed = not listed and self._settings.sitemap_guess
         if guessed:
             listed = [(f"{origin}/sitemap.xml", str(origin))]
@@ -223,7 +159,7 @@ class SitemapSeeding:
             elif spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
                 files += 1
                 if guessed:
-                    self._count_found(url)
+                    self._discovery.count(url)
                 self._feeder.asking.add_host(place)
 
     # Requests on their way
@@ -234,9 +170,9 @@ class SitemapSeeding:
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         """The dupe filter has dropped a request of ours."""
-        if MARK in request.meta:
+        if FED in request.meta:
             self._feeder.dropped(request)
-        elif META_KEY in request.meta and not self._feeder.stopped:
+        elif SITEMAP in request.meta and not self._feeder.stopped:
             self.reading.dropped(request)
 
     def _request_deferred(self, request: Request, **_: Any) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from scrapy_rep.sitemaps.transfer import ACCEPT_ENCODING, META_KEY, Transfers
+from scrapy_rep.discovery import SITEMAP
+from scrapy_rep.sitemaps.transfer import ACCEPT_ENCODING, Transfers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ class Asking:
             headers={"Accept-Encoding": ACCEPT_ENCODING},
             meta={
                 SITEMAP_KEY: sitemap.origin,
-                META_KEY: {
+                SITEMAP: {
                     "url": sitemap.url,
                     "chain": list(sitemap.chain),
                     "guessed": sitemap.guessed,

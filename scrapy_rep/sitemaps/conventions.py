@@ -7,8 +7,8 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.discovery import seeding_mode
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ATTRIBUTE = "rep_sitemaps"
-
 
 class Conventions:
     """What the spider says about sitemaps, checked."""
@@ -29,23 +27,14 @@ class Conventions:
     def __init__(self, spider: Spider | None, settings: RepSettings) -> None:
         """:raises SettingsError: names the attribute and what would be right"""
         self._spider = spider
-        self.mode: str | bool = settings.sitemaps
+        self.mode = seeding_mode(spider, settings)
         """Which origins may seed: False, ``"start"`` or ``"all"``."""
-        value = getattr(spider, ATTRIBUTE, None)
-        if value is not None:
-            try:
-                self.mode = sitemaps(value)
-            except ValueError:
-                raise SettingsError(
-                    f"The spider's attribute {ATTRIBUTE} is {value!r}, but must be {SITEMAPS_HINT}."
-                ) from None
         self._rules: list[tuple[re.Pattern[str], Any]] | None = None
         self._follow: list[re.Pattern[str]] | None = None
         self._filter: Callable[[Iterable[Entry]], Iterable[Entry]] | None = None
         self.alternate_links = False
         """Whether alternate URLs of a page are pages too."""
-        if self.mode:
-            self._read()
+        self._read()
 
     def _read(self) -> None:
         spider = self._spider

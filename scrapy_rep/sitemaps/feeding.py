@@ -16,6 +16,7 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
+from scrapy_rep.discovery import FED
 from scrapy_rep.sitemaps.asking import Asking
 from scrapy_rep.sitemaps.sorting import Reason
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MARK = "_rep_page"
 PAGE_KEY = "rep_sitemap"
 
 # The event loop has its turn after so many seconds.
@@ -229,7 +229,7 @@ class Feeder:
 
     def _watch(self, request: Request, page: Page, site: int) -> None:
         """Know *request* when it arrives, and when it is over."""
-        request.meta[MARK] = page.id
+        request.meta[FED] = page.id
         sent = _Sent(request, self._over)
         sent.row, sent.site, sent.arrived = page.id, site, False
         self._sent[page.id] = sent
@@ -238,7 +238,7 @@ class Feeder:
 
     def _let_pass(self, request: Request, **_: object) -> None:
         """It passed the dupe filter in the run before."""
-        if MARK in request.meta:
+        if FED in request.meta:
             request.dont_filter = True
 
     def _request(self, page: Page, callback: object) -> Request | None:
@@ -255,7 +255,7 @@ class Feeder:
 
     def arrive(self, request: Request) -> None:
         """Take a page from the scheduler: from here on it is a request like any other."""
-        sent = self._sent.get(request.meta.pop(MARK))
+        sent = self._sent.get(request.meta.pop(FED))
         request.dont_filter = False
         if sent is not None and not sent.arrived:
             sent.arrived = True
@@ -272,7 +272,7 @@ class Feeder:
 
     def dropped(self, request: Request) -> None:
         """The dupe filter has dropped a page."""
-        sent = self._sent.get(request.meta[MARK])
+        sent = self._sent.get(request.meta[FED])
         if sent is not None and not sent.arrived:
             sent.arrived = True
             self._less(sent.site)

@@ -13,6 +13,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
+from scrapy_rep.discovery import SITEMAP
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
@@ -20,7 +21,6 @@ from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.reader import SitemapReader
 from scrapy_rep.sitemaps.sorting import Reason, Sorter
-from scrapy_rep.sitemaps.transfer import META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -87,7 +87,7 @@ class Reading:
 
     def _of(self, request: Request, spool: Spool) -> Sitemap | None:
         """The sitemap that *request* is for; None if it is done with."""
-        about = request.meta[META_KEY]
+        about = request.meta[SITEMAP]
         try:
             found = spool.sitemaps.get(about["url"])
             if found is None and self._engine.scheduler_is_foreign:
@@ -125,14 +125,14 @@ class Reading:
     ) -> Coroutine[Any, Any, Response] | Response:
         """Return *response*; or read it, if it is a sitemap that was asked for here, and raise
         ``IgnoreRequest`` then: that is the end of it."""
-        return self._read(request, response) if META_KEY in request.meta else response
+        return self._read(request, response) if SITEMAP in request.meta else response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """Take note of a sitemap that can't be had.
 
         :raises IgnoreRequest: it is dealt with here: Scrapy need not log it
         """
-        if META_KEY not in request.meta:
+        if SITEMAP not in request.meta:
             return
         spool = self._spool
         sitemap = self._of(request, spool) if spool is not None else None
@@ -179,7 +179,7 @@ class Reading:
                 extra={"spider": self._crawler.spider},
             )
             self._stats.inc_value("rep/sitemaps/failed")
-            self._feeder.asking.came(request.meta[META_KEY]["url"])
+            self._feeder.asking.came(request.meta[SITEMAP]["url"])
         finally:
             self._engine.drop_body(response)
             self._lock.release()

@@ -9,16 +9,13 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
+from scrapy_rep.discovery import SITEMAP
 from scrapy_rep.listener import Listener
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-META_KEY = "_rep_sitemap"
-"""Of requests for sitemaps: what another process needs to know of one that it gets from a shared
-scheduler."""
 
 ACCEPT_ENCODING = "gzip"
 """All that can be unpacked here. HttpCompressionMiddleware would unpack a file in one go."""
@@ -46,7 +43,7 @@ class Transfers:
             self._listener.end()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
-        if META_KEY not in request.meta:
+        if SITEMAP not in request.meta:
             return
         received = self._received.get(request, 0) + len(data)
         self._received[request] = received
@@ -55,7 +52,7 @@ class Transfers:
             raise StopDownload(fail=False)
 
     def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
-        if META_KEY not in request.meta:
+        if SITEMAP not in request.meta:
             return
         self._received.pop(request, None)
         named = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()

@@ -1,0 +1,120 @@
+"""Sitemaps that robots.txt files list (REP.md section 9): found, announced, counted, in any crawl.
+That they seed the crawl is the work of `seeding.py`, which is not even imported where they don't."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+from scrapy import Request
+
+from scrapy_rep import signals
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.protocol import Origin
+from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.protocol import RobotsTxt
+    from scrapy_rep.settings import RepSettings
+
+logger = logging.getLogger(__name__)
+
+SPIDER_ATTRIBUTE = "rep_sitemaps"
+
+SITEMAP = "_rep_sitemap"
+"""Meta key of requests for sitemaps: what another process needs to know of one that it gets from a
+shared scheduler."""
+
+FED = "_rep_page"
+"""Meta key of pages that sitemaps list, while the scheduler has them."""
+
+# As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.
+MAX_SITEMAPS = 500
+
+
+def seeding_mode(spider: Spider | None, settings: RepSettings) -> str | bool:
+    """Return which origins may seed the crawl: False, ``"start"`` or ``"all"``.
+
+    :raises SettingsError: if the spider's attribute is none of what it may be
+    """
+    value = getattr(spider, SPIDER_ATTRIBUTE, None)
+    if value is None:
+        return settings.sitemaps
+    try:
+        return sitemaps(value)
+    except ValueError:
+        raise SettingsError(
+            f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {SITEMAPS_HINT}."
+        ) from None
+
+
+class Discovery:
+    """Announces each sitemap once."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        # Hashes: the URLs of a million sites would be a hundred megabytes.
+        self._seen: set[int] = set()
+
+    def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
+        """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
+
+        :param robots_url: where the file came from, for relative URLs
+        """
+        for url, _ in self.listed(origin, robots_url, robots, warn=True):
+            if self.count(url):
+                self._crawler.signals.send_catch_log(
+                    signals.sitemap_discovered,
+                    origin=origin,
+                    url=url,
+                    spider=self._crawler.spider,
+                )
+
+    def count(self, url: str) -> bool:
+        """Count a sitemap. Return False if it was counted before."""
+        if hash(url) in self._seen:
+            return False
+        self._seen.add(hash(url))
+        self._stats.inc_value("rep/sitemaps/found")
+        return True
+
+    def listed(
+        self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool
+    ) -> list[tuple[str, str]]:
+        """The sitemaps that a robots.txt lists: their URLs and where these are."""
+        listed = list(dict.fromkeys(robots.sitemaps))
+        if len(listed) > MAX_SITEMAPS and warn:
+            logger.warning(
+                "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first "
+                "%(limit)d are ignored",
+                {"origin": origin, "count": len(listed), "limit": MAX_SITEMAPS},
+                extra={"spider": self._crawler.spider},
+            )
+        urls = {}
+        for value in listed[:MAX_SITEMAPS]:
+            message = None
+            try:
+                url = value
+                if not urlsplit(value).scheme:
+                    url = urljoin(robots_url, value)
+                    message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
+                url = Request(url).url
+                place = Origin.from_url(url)
+                if place.scheme not in ("http", "https"):
+                    raise ValueError
+                urls[url] = str(place)
+            except ValueError:
+                message = "robots.txt of %(origin)s lists a sitemap that is no URL"
+            if message and warn:
+                logger.warning(
+                    f"{message}: %(value)s",
+                    {"origin": origin, "value": value[:200]},
+                    extra={"spider": self._crawler.spider},
+                )
+        return list(urls.items())
