@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.dates import moment
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.agents import is_token, product_token
-from scrapy_rep.sitemaps.dates import moment
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

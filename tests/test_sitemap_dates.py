@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from scrapy_rep.sitemaps.dates import latest
+from scrapy_rep.dates import latest
 
 UTC = timezone.utc
 

@@ -1,6 +1,6 @@
 """Sitemaps (REP.md section 9): what is in them, and how that becomes requests.
 
-:class:`SitemapReader` and what it needs (`reader`, `unpack`, `xmlfeed`, `textfeed`, `dates`) know
+:class:`SitemapReader` and what it needs (`reader`, `unpack`, `xmlfeed`, `textfeed`) know
 nothing of Scrapy and do no I/O:
 
     reader = SitemapReader()

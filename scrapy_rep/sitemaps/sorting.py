@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from w3lib.url import safe_url_string
 
+from scrapy_rep.dates import latest
 from scrapy_rep.protocol import Origin
-from scrapy_rep.sitemaps.dates import latest
 from scrapy_rep.sitemaps.kinds import Kind
 
 if TYPE_CHECKING:
