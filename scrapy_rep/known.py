@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol import Origin
     from scrapy_rep.storages.base import Entry
 
 # So many origins are kept parsed, some 6 KB each. To read a file again takes a twentieth of the
@@ -26,10 +25,11 @@ _SPELLINGS = 4
 class Known:
     """An origin's entry, ready to decide by. Who keeps it sees the news."""
 
-    __slots__ = ("entry", "origin", "robots", "spellings", "standing", "usable_until")
+    __slots__ = ("entry", "name", "robots", "spellings", "standing", "usable_until")
 
-    def __init__(self, origin: Origin, entry: Entry) -> None:
-        self.origin = origin
+    def __init__(self, entry: Entry) -> None:
+        self.name = entry.origin
+        """The origin, as text."""
         self.standing = Standing.ASK
         self.usable_until = 0.0
         """Until when nothing has to be asked, in seconds since the epoch."""
@@ -41,6 +41,11 @@ class Known:
         self.entry = entry
         # The body is kept compressed, in the entry alone.
         self.robots = RobotsTxt(entry) if entry.has_copy else None
+
+    @property
+    def origin(self) -> Origin:
+        """Whose robots.txt this is. Made when it is asked for, which is rare."""
+        return Origin.from_text(self.name)
 
     @property
     def unreachable(self) -> bool:
@@ -57,19 +62,20 @@ class KnownOrigins:
 
     def __init__(self, max_origins: int) -> None:
         self._max_parsed = min(_PARSED, max_origins)
-        self._parsed: OrderedDict[Origin, Known] = OrderedDict()
+        self._parsed: OrderedDict[str, Known] = OrderedDict()
         self._packed = MemoryStorage(max_origins - self._max_parsed)
-        self._pinned: dict[Origin, Known] = {}
+        self._pinned: dict[str, Known] = {}
         self.by_spelling: dict[str, Known] = {}
         """Those in use, by the beginnings of their URLs."""
 
     def get(self, origin: Origin) -> Known | None:
         """Return what is known of *origin*, whatever that is good for."""
-        known = self._parsed.get(origin) or self._pinned.get(origin)
+        name = str(origin)
+        known = self._parsed.get(name) or self._pinned.get(name)
         if known is None:
-            entry = self._packed.take(str(origin))
+            entry = self._packed.take(name)
             if entry is not None:
-                known = Known(origin, entry)
+                known = Known(entry)
                 self._add(known)
         return known
 
@@ -77,7 +83,7 @@ class KnownOrigins:
         """Take a newer entry in."""
         known = self.get(origin)
         if known is None:
-            known = Known(origin, entry)
+            known = Known(entry)
             self._add(known)
         else:
             known.update(entry)
@@ -87,13 +93,13 @@ class KnownOrigins:
     def touch(self, known: Known) -> None:
         """Count *known* as used just now."""
         try:
-            self._parsed.move_to_end(known.origin)
+            self._parsed.move_to_end(known.name)
         except KeyError:
             pass  # it is pinned, or has left
 
     def spell(self, known: Known, spelling: str) -> None:
         """Have *known* in :attr:`by_spelling` as long as it is in use."""
-        if known.origin in self._parsed and len(known.spellings) < _SPELLINGS:
+        if known.name in self._parsed and len(known.spellings) < _SPELLINGS:
             known.spellings += (spelling,)
             self.by_spelling[spelling] = known
 
@@ -101,17 +107,17 @@ class KnownOrigins:
         """Keep *origin* whatever its age: something waits for it."""
         known = self.get(origin)
         if known is not None:
-            self._parsed.pop(origin, None)
-            self._pinned[origin] = known
+            self._parsed.pop(known.name, None)
+            self._pinned[known.name] = known
 
     def unpin(self, origin: Origin) -> None:
         """Let *origin* leave when its turn comes."""
-        known = self._pinned.pop(origin, None)
+        known = self._pinned.pop(str(origin), None)
         if known is not None:
             self._add(known)
 
     def _add(self, known: Known) -> None:
-        self._parsed[known.origin] = known
+        self._parsed[known.name] = known
         while len(self._parsed) > self._max_parsed:
             _, oldest = self._parsed.popitem(last=False)
             oldest.usable_until = 0.0  # who keeps it shall ask for it again

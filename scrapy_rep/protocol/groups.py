@@ -152,12 +152,9 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 _NO_RULES = Rules([], [])
 
-# Who asks: a token, or a chain of them. Then also whether `*` is obeyed, the token whose group
-# applies, and its rules.
+# Who asks: a token, or a chain of them. The answer: the token whose group applies, and its rules.
 _Agent: TypeAlias = "str | tuple[str, ...]"
-_Answer: TypeAlias = "tuple[_Agent, bool, str | None, Rules]"
-
-_NOBODY: _Answer = (), False, None, _NO_RULES
+_Answer: TypeAlias = "tuple[str | None, Rules]"
 
 _SITE = re.compile(r"https?://[^/?;#]*/")
 
@@ -170,14 +167,27 @@ class RobotsTxt:
     agent, which line decided) has it read again, once for each answer.
     """
 
-    __slots__ = ("_answers", "_decided", "_last", "_site", "_sitemaps", "_source")
+    __slots__ = (
+        "_agent",
+        "_answers",
+        "_decided",
+        "_obeyed",
+        "_rules",
+        "_site",
+        "_sitemaps",
+        "_source",
+        "_token",
+    )
 
     def __init__(self, source: Callable[[], bytes]) -> None:
         """:param source: returns the body, the same each time: any bytes at all"""
         self._source = source
         # A robots.txt is asked by one agent about URLs of one site, again and again: to remember
         # both is a quarter of the time to match.
-        self._last = _NOBODY
+        self._agent: _Agent = ()
+        self._obeyed = False
+        self._token: str | None = None
+        self._rules = _NO_RULES
         self._site = "\0"
         self._answers: dict[tuple[_Agent, bool], _Answer] | None = None
         self._decided: dict[int, Rule] | None = None
@@ -193,9 +203,8 @@ class RobotsTxt:
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
-        asked, obeyed, _, rules = self._last
-        if agent != asked or obey_global is not obeyed:
-            rules = self.rules(agent, obey_global)[1]
+        if agent != self._agent or obey_global is not self._obeyed:
+            self.rules(agent, obey_global)
         site = self._site
         if url.startswith(site) and "#" not in url:
             path = url[len(site) - 1 :]
@@ -204,7 +213,7 @@ class RobotsTxt:
             usual = _SITE.match(url)
             if usual is not None:
                 self._site = usual[0]
-        found = rules.find(path)
+        found = self._rules.find(path)
         return found < SHORTEST or found & ALLOW > 0  # allows(), written out
 
     def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
@@ -223,12 +232,9 @@ class RobotsTxt:
     ) -> tuple[str | None, Rules]:
         """Return the group that applies to *agent* (a token of the chain as given, ``*`` or
         None) and its rules, prepared. For callers who ask about many paths."""
-        asked, obeyed, token, rules = self._last
-        if agent != asked or obey_global is not obeyed:
-            _, _, token, rules = self._answer_for(
-                agent if isinstance(agent, str) else tuple(agent), obey_global
-            )
-        return token, rules
+        if agent != self._agent or obey_global is not self._obeyed:
+            self._turn_to(agent if isinstance(agent, str) else tuple(agent), obey_global)
+        return self._token, self._rules
 
     def decision(self, token: str | None, found: int) -> Decision:
         """Return the decision that an answer of :meth:`Rules.find` stands for."""
@@ -268,22 +274,22 @@ class RobotsTxt:
     def _read(self) -> Groups:
         return Groups(normalise(self._source()))
 
-    def _answer_for(self, agent: _Agent, obey_global: bool) -> _Answer:
+    def _turn_to(self, agent: _Agent, obey_global: bool) -> None:
+        """Have the answer for *agent* at hand, and remember the one before."""
         answers = self._answers
-        if answers is None and self._last is not _NOBODY:
-            answers = self._answers = {(self._last[0], self._last[1]): self._last}
+        if answers is None and self._rules is not _NO_RULES:
+            answers = self._answers = {(self._agent, self._obeyed): (self._token, self._rules)}
         answer = answers.get((agent, obey_global)) if answers is not None else None
         if answer is None:
-            chain = (agent,) if isinstance(agent, str) else agent
-            answer = agent, obey_global, *self._choose(chain, obey_global)
+            answer = self._choose((agent,) if isinstance(agent, str) else agent, obey_global)
             if answers is not None:
                 if len(answers) >= _AGENTS_REMEMBERED:
                     answers.clear()
                 answers[agent, obey_global] = answer
-        self._last = answer
-        return answer
+        self._agent, self._obeyed = agent, obey_global
+        self._token, self._rules = answer
 
-    def _choose(self, agents: Iterable[str], obey_global: bool) -> tuple[str | None, Rules]:
+    def _choose(self, agents: Iterable[str], obey_global: bool) -> _Answer:
         groups = self._read()
         for token in agents:
             # "*" names no crawler, and case is ASCII's: the Kelvin sign is no K.
@@ -295,7 +301,7 @@ class RobotsTxt:
 
     def _prepare(self, token: str, groups: Groups) -> Rules:
         """The rules of a group: those that another agent has asked about, if one has."""
-        for _, _, named, rules in (self._answers or {}).values():
+        for named, rules in (self._answers or {}).values():
             if named is not None and named.lower() == token.lower():
                 return rules
         return Rules(*groups.rules_of(token.lower()))

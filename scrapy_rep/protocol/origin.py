@@ -55,6 +55,15 @@ class Origin(NamedTuple):
             raise ValueError(f"no valid port: {_shortened(url)}")
         return cls(scheme, _punycode(host, url), number)
 
+    @classmethod
+    def from_text(cls, text: str) -> Origin:
+        """Return the origin that *text* is ``str()`` of."""
+        scheme, _, authority = text.partition("://")
+        host, colon, port = authority.rpartition(":")
+        if colon and port.isdigit():  # else what follows the last colon is of an IPv6 address
+            return cls(scheme, host, int(port))
+        return cls(scheme, authority, DEFAULT_PORTS[scheme])
+
     @property
     def robots_url(self) -> str:
         """Where the origin's robots.txt is."""
