@@ -69,7 +69,10 @@ def _rotate(started: list[tuple[BaseProcess, Connection]]) -> list[Turns]:
             began = time.perf_counter()
             os.kill(process.pid, signal.SIGCONT)
             if pipe.poll(TURN):
-                sent[number] = pipe.recv()
+                try:
+                    sent[number] = pipe.recv()
+                except EOFError:
+                    raise SystemExit(f"{process.name} has ended without a result") from None
             os.kill(process.pid, signal.SIGSTOP)
             spans[number].append((began, time.perf_counter()))
     return [Turns(sent[number], spans[number]) for number in range(len(started))]

@@ -32,12 +32,13 @@ SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 class Listed:
     """A site whose pages are listed in an index of sitemaps; some are listed twice."""
 
-    def __init__(self, sites: Sites, seconds: float = 0.01) -> None:
+    def __init__(self, sites: Sites, seconds: float = 0.01, robots_seconds: float = 0) -> None:
         self.site: Site = sites.add()
         self.wanted: list[str] = []
         site = self.site
         names = [f"/{number}.xml" for number in range(MAPS)]
-        site.set("/robots.txt", f"Sitemap: {site.url('/index.xml')}\nCrawl-delay: 0\n")
+        robots = f"Sitemap: {site.url('/index.xml')}\nCrawl-delay: 0\n"
+        site.set("/robots.txt", after(robots_seconds, robots))
         site.set("/index.xml", index([site.url(name) for name in names]))
         for name in names:
             urls = [site.url(f"/page{name}/{n}") for n in range(COUNT)]
@@ -81,11 +82,8 @@ def left(folder: Path) -> int:
     return int(count)
 
 
-@ONCE
-@on_every_reactor
-def test_stops_and_resumes(sites: Sites, tmp_path: Path, reactor: str) -> None:
+def stopped_and_resumed(listed: Listed, tmp_path: Path, reactor: str) -> None:
     """Ctrl-C three times: nothing is lost, nothing is fetched twice."""
-    listed = Listed(sites)
     runs = []
     for moment in ("page 1", "page 70", "page 50"):
         runs.append(listed.start(tmp_path, f"SIGINT {moment}", reactor).join())
@@ -96,6 +94,19 @@ def test_stops_and_resumes(sites: Sites, tmp_path: Path, reactor: str) -> None:
     listed.check(runs)
     assert listed.site.count("/index.xml") == 1
     assert {run.stats["rep/sitemaps/waiting"] for run in runs[-1:]} == {"0"}
+
+
+@ONCE
+@on_every_reactor
+def test_stops_and_resumes(sites: Sites, tmp_path: Path, reactor: str) -> None:
+    stopped_and_resumed(Listed(sites), tmp_path, reactor)
+
+
+@ONCE
+@pytest.mark.parametrize("seconds", [0.04, 0.1, 0.5])
+def test_stops_where_pages_are_held_first(sites: Sites, tmp_path: Path, seconds: float) -> None:
+    """Each run begins with pages that wait for robots.txt, of which most are held."""
+    stopped_and_resumed(Listed(sites, robots_seconds=seconds), tmp_path, "asyncio")
 
 
 @ONCE
