@@ -59,17 +59,25 @@ def run(function: Callable[..., None], silent: int, scale: Scale, *arguments: An
 @contextmanager
 def child(function: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
     """Run a function in a process of its own; gives the pipe that it sends to."""
-    context = multiprocessing.get_context("spawn")  # nothing of one crawl is left for the next
-    ours, theirs = context.Pipe()
-    process = context.Process(target=function, args=(*arguments, theirs), daemon=True)
-    process.start()
-    theirs.close()
+    process, ours = started(function, *arguments)
     try:
         yield ours
     finally:
         # The built-in middleware would go on waiting for its robots.txt.
         process.terminate()
         process.join()
+
+
+def started(
+    function: Callable[..., None], *arguments: Any
+) -> tuple[multiprocessing.process.BaseProcess, Connection]:
+    """Call a function in a process of its own; return that, and the pipe that it sends to."""
+    context = multiprocessing.get_context("spawn")  # nothing of one crawl is left for the next
+    ours, theirs = context.Pipe()
+    process = context.Process(target=function, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
 
 
 # The sites

@@ -4,11 +4,12 @@ to the next: what is run one after the other can't be compared more closely than
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crawls import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,11 +35,11 @@ class Turns(NamedTuple):
 def take_turns(target: Callable[..., None], calls: Sequence[tuple[Any, ...]]) -> list[Turns]:
     """Call *target* with the arguments of each call and a pipe, in a process each, until all have
     sent something. Needs signals that stop a process: Windows has none."""
-    started = [_start(target, call) for call in calls]
+    running = [_start(target, call) for call in calls]
     try:
-        return _rotate(started)
+        return _rotate(running)
     finally:
-        for process, _ in started:
+        for process, _ in running:
             process.kill()
             process.join()
 
@@ -46,23 +47,19 @@ def take_turns(target: Callable[..., None], calls: Sequence[tuple[Any, ...]]) ->
 def _start(
     target: Callable[..., None], arguments: tuple[Any, ...]
 ) -> tuple[BaseProcess, Connection]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=target, args=(*arguments, theirs), daemon=True)
-    process.start()
-    theirs.close()
+    process, pipe = started(target, *arguments)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
     if hasattr(os, "sched_setaffinity"):  # where each CPU has neighbours of its own
         os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
-    return process, ours
+    return process, pipe
 
 
-def _rotate(started: list[tuple[BaseProcess, Connection]]) -> list[Turns]:
-    spans: list[list[tuple[float, float]]] = [[] for _ in started]
+def _rotate(running: list[tuple[BaseProcess, Connection]]) -> list[Turns]:
+    spans: list[list[tuple[float, float]]] = [[] for _ in running]
     sent: dict[int, Any] = {}
-    while len(sent) < len(started):
-        for number, (process, pipe) in enumerate(started):
+    while len(sent) < len(running):
+        for number, (process, pipe) in enumerate(running):
             if number in sent:
                 continue
             assert process.pid is not None
@@ -75,4 +72,4 @@ def _rotate(started: list[tuple[BaseProcess, Connection]]) -> list[Turns]:
                     raise SystemExit(f"{process.name} has ended without a result") from None
             os.kill(process.pid, signal.SIGSTOP)
             spans[number].append((began, time.perf_counter()))
-    return [Turns(sent[number], spans[number]) for number in range(len(started))]
+    return [Turns(sent[number], spans[number]) for number in range(len(running))]

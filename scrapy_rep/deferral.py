@@ -76,7 +76,9 @@ class Deferral:
         self._number = 0
         catcher = Catcher(crawler, self._caught)
         self.hand_over = catcher.hand_over
+        """See :meth:`Catcher.hand_over`."""
         self.came_back = catcher.came_back
+        """See :meth:`Catcher.came_back`."""
         self._started = time.monotonic()
         self._ticked = 0.0
         self._warned = False

@@ -106,7 +106,8 @@ class RepMiddleware:
         return middleware
 
     def _seeding_of(self, crawler: Crawler, settings: RepSettings) -> SitemapSeeding | None:
-        if not seeding_mode(crawler.spider, settings):
+        mode = seeding_mode(crawler.spider, settings)
+        if not mode:
             return None
         from scrapy_rep.seeding import SitemapSeeding  # most crawls need nothing of it
 
@@ -118,6 +119,7 @@ class RepMiddleware:
             self._flights,
             self._deferral,
             self._discovery,
+            mode,
         )
 
     def process_request(
@@ -277,7 +279,7 @@ class RepMiddleware:
             self._deferral.cannot_ask(flight.origin, _text_of(error))
             raise
         flight.landing = True
-        await self._resolved(known, answer, flight.request or Request(known.origin.robots_url))
+        await self._resolved(known, answer, flight.request or Request(flight.origin.robots_url))
         return known
 
     async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
@@ -286,11 +288,12 @@ class RepMiddleware:
         outcome = known.entry.outcome if answer is None else answer.outcome
         # At once: requests are decided by it from now on, and the crawl may end with them.
         robots = known.robots if outcome is Outcome.RULES else None
+        origin = known.origin
+        url = known.entry.url or origin.robots_url
         if robots is not None:
-            self._discovery.discovered(known.origin, known.entry.url, robots)
+            self._discovery.discovered(origin, url, robots)
         if self._seeding is not None and (robots is not None or outcome is Outcome.MISSING):
-            url = known.entry.url or known.origin.robots_url
-            self._seeding.discovered(known.origin, url, robots)
+            self._seeding.discovered(origin, url, robots)
         if answer is None:
             await self._announcer.recalled(known, request)
         else:

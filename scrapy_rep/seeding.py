@@ -60,8 +60,11 @@ class SitemapSeeding:
         flights: Flights,
         deferral: Deferral,
         discovery: Discovery,
+        mode: str | bool,
     ) -> None:
-        """:raises SettingsError: if one of the spider's attributes is wrong"""
+        """:param mode: which origins may seed, ``"start"`` or ``"all"``
+        :raises SettingsError: if one of the spider's attributes is wrong
+        """
         assert crawler.stats is not None
         self._crawler = crawler
         self._stats = crawler.stats
@@ -70,6 +73,7 @@ class SitemapSeeding:
         self._cache = cache
         self._deferral = deferral
         self._discovery = discovery
+        self._start_only = mode == "start"
         self._conventions = Conventions(crawler.spider, settings)
         self._met: set[int] = set()  # hashes: a million origins would be a hundred megabytes
         self.spellings: set[str] = set()
@@ -106,7 +110,7 @@ class SitemapSeeding:
         """
         if SITEMAP in request.meta:
             return  # not a page: who serves sitemaps for others does not seed
-        if self._conventions.mode == "start" and not request.meta.get("is_start_request"):
+        if self._start_only and not request.meta.get("is_start_request"):
             return
         try:
             origin = Origin.from_url(spelling) if spelling else origin_of(request)

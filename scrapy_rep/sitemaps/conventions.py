@@ -7,7 +7,6 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.discovery import seeding_mode
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ class Conventions:
     def __init__(self, spider: Spider | None, settings: RepSettings) -> None:
         """:raises SettingsError: names the attribute and what would be right"""
         self._spider = spider
-        self.mode = seeding_mode(spider, settings)
-        """Which origins may seed: False, ``"start"`` or ``"all"``."""
         self._rules: list[tuple[re.Pattern[str], Any]] | None = None
         self._follow: list[re.Pattern[str]] | None = None
         self._filter: Callable[[Iterable[Entry]], Iterable[Entry]] | None = None
