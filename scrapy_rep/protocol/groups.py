@@ -156,7 +156,7 @@ _NO_RULES = Rules([], [])
 _Agent: TypeAlias = "str | tuple[str, ...]"
 _Answer: TypeAlias = "tuple[str | None, Rules]"
 
-_SITE = re.compile(r"https?://[^/?;#]*/")
+_SITE = re.compile(r"https?://[^/?;#]*(?=/)")
 
 
 class RobotsTxt:
@@ -188,7 +188,7 @@ class RobotsTxt:
         self._obeyed = False
         self._token: str | None = None
         self._rules = _NO_RULES
-        self._site = "\0"
+        self._site = ""
         self._answers: dict[tuple[_Agent, bool], _Answer] | None = None
         self._decided: dict[int, Rule] | None = None
         self._sitemaps: tuple[str, ...] | None = None
@@ -205,10 +205,8 @@ class RobotsTxt:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
         if agent != self._agent or obey_global is not self._obeyed:
             self.rules(agent, obey_global)
-        site = self._site
-        if url.startswith(site) and "#" not in url:
-            path = url[len(site) - 1 :]
-        else:
+        path = url.removeprefix(self._site)
+        if path[:1] != "/" or path == url or "#" in path:
             path = path_of(url)
             usual = _SITE.match(url)
             if usual is not None:

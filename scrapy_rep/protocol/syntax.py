@@ -95,19 +95,29 @@ def normalise(body: bytes) -> str:
             text = _CR.sub("\n", text)  # of a large page a quarter of the time that others take
         else:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if len(text) > MAX_LINE and _has_long_line(text + "\n"):
-        text = "\n".join([row[:MAX_LINE] for row in text.split("\n")])
+    if len(text) > MAX_LINE:
+        text = _cut_lines(text)
     if "\0" in text:
         text = _AFTER_NUL.sub("", text)
     return text
 
 
-def _has_long_line(text: str) -> bool:
-    # Such a line has a character at one of these places: no need to look at every line.
-    return any(
-        text.find("\n", at) - text.rfind("\n", 0, at) - 1 > MAX_LINE
-        for at in range(MAX_LINE, len(text), MAX_LINE)
-    )
+def _cut_lines(text: str) -> str:
+    """Cut the lines that are too long. To look at no others is half of the time that a large page
+    takes: such a line has a character at one of few places."""
+    pieces: list[str] = []
+    done = 0
+    for at in range(MAX_LINE, len(text), MAX_LINE):
+        if at < done:
+            continue  # within the line that was cut just now
+        start = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        if end < 0:
+            end = len(text)
+        if end - start > MAX_LINE:
+            pieces.append(text[done : start + MAX_LINE])
+            done = end
+    return "".join([*pieces, text[done:]]) if pieces else text
 
 
 _MANY = 1000

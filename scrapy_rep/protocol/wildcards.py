@@ -23,7 +23,7 @@ _LONG = 300
 class Wildcards:
     """Rules with wildcards, prepared. Columns, not an object for each rule: half of the memory."""
 
-    __slots__ = ("_anywhere", "_first", "_keys", "_needles", "_patterns", "_somewhere", "_starts")
+    __slots__ = ("_anywhere", "_bounds", "_keys", "_needles", "_patterns", "_somewhere")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
         """:param rules: of each the key that it wins by, and its pattern"""
@@ -36,17 +36,18 @@ class Wildcards:
             rows.append(("" if start == "/" else start, key, needle, pattern))
         # By start, and of one start the best rule first. The empty start comes last.
         rows.sort(reverse=True)
+        starts: tuple[str, ...]
         self._needles: tuple[str, ...]
         self._patterns: tuple[str, ...]
-        self._starts: tuple[str, ...]
-        self._starts, keys, self._needles, self._patterns = zip(*rows, strict=True)
+        starts, keys, self._needles, self._patterns = zip(*rows, strict=True)
         self._keys: array[int] = array("q", keys)
-        self._first: dict[str, int] = {}
-        at = 0
-        for start in dict.fromkeys(self._starts):
-            at = self._first[start] = self._starts.index(start, at)
-        self._anywhere: tuple[str, ...] = self._needles[at:] if not start else ()
-        self._somewhere = tuple(filter(None, self._first))
+        first: dict[str, int] = {}
+        for at, start in enumerate(starts):
+            first.setdefault(start, at)
+        # Where the rules of each start begin, and the last ones end.
+        self._bounds: array[int] = array("i", [*first.values(), len(rows)])
+        self._anywhere: tuple[str, ...] = self._needles[first[""] :] if "" in first else ()
+        self._somewhere: tuple[str, ...] = tuple(filter(None, first))
 
     def best(self, path: str, found: int) -> int:
         """Return the key of the best rule that matches *path*, if it is larger than *found*, and
@@ -56,25 +57,26 @@ class Wildcards:
             letters = "*$" + "".join(set(path))
         for needle in self._anywhere:
             if letters or needle in path:
-                found = self._best_of("", path, found, letters)
+                end = len(self._needles)
+                begin = end - len(self._anywhere) + self._anywhere.index(needle)
+                found = self._best_of(begin, end, path, found, letters)
                 break
         if self._somewhere and path.startswith(self._somewhere):
-            for start in self._somewhere:
+            bounds = self._bounds
+            for number, start in enumerate(self._somewhere):
                 if path.startswith(start):
-                    found = self._best_of(start, path, found, letters)
+                    begin, end = bounds[number], bounds[number + 1]
+                    found = self._best_of(begin, end, path, found, letters)
         return found
 
-    def _best_of(self, start: str, path: str, found: int, letters: str | None) -> int:
-        for at in range(self._first[start], len(self._starts)):
-            key = self._keys[at]
-            if key < found or self._starts[at] != start:
-                break
-            if (
-                (letters is None or not self._patterns[at].strip(letters))
-                and self._needles[at] in path
-                and _matches(path, self._patterns[at])
-            ):
-                return key
+    def _best_of(self, begin: int, end: int, path: str, found: int, letters: str | None) -> int:
+        if self._keys[begin] < found:
+            return found
+        for at, needle in enumerate(self._needles[begin:end], begin):
+            if letters is not None and self._patterns[at].strip(letters):
+                continue
+            if needle in path and _matches(path, self._patterns[at]):
+                return max(found, self._keys[at])
         return found
 
 

@@ -3,9 +3,12 @@ taken for speed are compared with the naive reference."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
+from scrapy_rep.protocol.syntax import MAX_LINE, normalise
 from tests.protocol.reference import Reference
 
 BODY = b"""\
@@ -122,3 +125,15 @@ def test_wildcards_in_short_and_long_paths(letter: str, length: int) -> None:
         decision = robots.decide(url, "foo")
         line = decision.rule.line if decision.rule else 0
         assert (decision.allowed, line) == reference.decide(groups, url, "foo"), url[-20:]
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_lines_are_cut_wherever_they_are(end: str) -> None:
+    """Only lines with a character at certain places are looked at: none may slip through."""
+    longest = Reference.MAX_LINE
+    assert longest == MAX_LINE
+    lengths = [0, 1, longest - 1, longest, longest + 1, 2 * longest, 3 * longest + 7]
+    for several in product(lengths, repeat=4):
+        lines = [str(at) * length for at, length in enumerate(several)]
+        cut = "\n".join(line[:longest] for line in lines)
+        assert normalise(("\n".join(lines) + end).encode()) == cut + end
