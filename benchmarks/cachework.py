@@ -9,8 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from corpus import read
 from crawls import resident_bytes
-from robotsfiles import made, real
+from robotsfiles import made
 
 from scrapy_rep.known import KnownOrigins
 from scrapy_rep.protocol import Origin
@@ -67,7 +68,9 @@ class Place(NamedTuple):
 
 
 def files_of(corpus: str | None) -> list[bytes]:
-    return real(corpus) if corpus else made(2000)
+    if corpus is None:
+        return made(2000)
+    return sorted({site.body for site in read(Path(corpus))})
 
 
 def url_of(number: int) -> str:

@@ -6,8 +6,11 @@ import gzip
 import json
 import os
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from robotsfiles import made
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,64 +52,22 @@ def read(path: Path) -> Iterator[Site]:
             yield site(body, record["agent"], (case[0] for case in record["cases"]))
 
 
-WORDS = [
-    "admin", "ajax", "api", "archive", "account", "basket", "blog", "cart", "category", "cgi-bin",
-    "checkout", "comment", "content", "css", "download", "en", "error", "feed", "files", "forum",
-    "help", "home", "image", "images", "include", "js", "json", "lang", "list", "login", "mail",
-    "media", "member", "misc", "modules", "news", "node", "page", "pdf", "plugin", "print",
-    "private", "product", "profile", "public", "register", "reply", "review", "rss", "scripts",
-    "search", "seller", "share", "shop", "sitemap", "sort", "static", "tag", "temp", "theme", "tmp",
-    "trackback", "uploads", "user", "users", "video", "wp-admin", "wp-content", "wp-includes",
-]  # fmt: skip
-BOTS = ["Googlebot", "bingbot", "AhrefsBot", "SemrushBot", "Yandex", "Baiduspider", "Slurp"]
-# Half of the files are short, a few are very long: (rules at most, share of the files).
-SIZES = {5: 30, 20: 30, 60: 25, 200: 12, 1000: 3}
-
-
-def make(files: int = 400, seed: int = 2024) -> Iterator[Site]:
-    """Files like those of real sites: the same each time."""
-    chance = random.Random(seed)
-    for number in range(files):
-        longest = chance.choices(list(SIZES), list(SIZES.values()))[0]
-        groups = [["*"]]
-        if chance.random() < 0.4:
-            groups += [[bot] for bot in chance.sample(BOTS, chance.randint(1, 6))]
-        lines: list[str] = []
-        rules: list[str] = []
-        for agents in groups:
-            if chance.random() < 0.3:
-                lines.append(f"# {chance.choice(WORDS)} {chance.choice(WORDS)}")
-            lines += [f"User-agent: {agent}" for agent in agents]
-            for _ in range(chance.randint(1, longest if agents == ["*"] else 3)):
-                rule = _rule(chance)
-                kind = "Allow" if chance.random() < 0.15 else "Disallow"
-                lines.append(f"{kind}: {rule}")
-                rules.append(rule)
-            lines.append("")
+def make(files: int = 1000) -> Iterator[Site]:
+    """Files like those of real sites, and URLs of which half are such as their rules are about: the
+    same each time."""
+    chance = random.Random(2024)
+    for number, body in enumerate(made(files)):
         host = f"https://www.site{number}.example"
-        lines += [f"Sitemap: {host}/sitemap{n}.xml" for n in range(chance.randint(0, 3))]
-        end = chance.choices(["\n", "\r\n"], [7, 3])[0]
-        urls = [host + _path(chance, rules) for _ in range(16)]
-        yield site(end.join(lines).encode(), "FooBot", urls)
+        rules = [match[1] for match in _RULES.finditer(body.decode())] or ["/"]
+        yield site(body, "FooBot", [host + _path(chance, rules) for _ in range(16)])
 
 
-def _rule(chance: random.Random) -> str:
-    path = "".join(f"/{chance.choice(WORDS)}" for _ in range(chance.choice((1, 1, 1, 2, 2, 3))))
-    kind = chance.random()
-    if kind < 0.55:
-        return path + "/"
-    if kind < 0.75:
-        return path
-    word = chance.choice(WORDS)
-    wildcards = ("/*?{1}=", "/*/{1}/", "{0}/*.{1}$", "/*{1}", "{0}/*", "{0}/*{1}*{2}", "{0}.php$")
-    return chance.choice(wildcards).format(path, word, chance.choice(WORDS))
+_RULES = re.compile(r"^(?:Dis)?[Aa]llow: (\S+)", re.MULTILINE)
 
 
 def _path(chance: random.Random, rules: list[str]) -> str:
+    path = chance.choice(rules).replace("*", "some").removesuffix("$")
     if chance.random() < 0.5:
-        rule = chance.choice(rules).replace("*", chance.choice(WORDS)).removesuffix("$")
-        return rule + chance.choice(("", "page.html", "x", "?a=1"))
-    tail = chance.choice(
-        ("", "/", ".html", "?page=2", "?color=red&size=10", "/some-long-title-123")
-    )
-    return "".join(f"/{chance.choice(WORDS)}" for _ in range(chance.randint(1, 4))) + tail
+        return path + chance.choice(("", "page.html", "x", "?a=1"))
+    tail = ("", "/", ".html", "?page=2", "?color=red&size=10", "/some-long-title-123")
+    return f"/shop{path.rstrip('/')}{chance.choice(tail)}"

@@ -1,9 +1,7 @@
-"""robots.txt files for cache.py: made ones of the sizes of real ones, or real ones from a corpus."""
+"""robots.txt files that are made, like real ones in size, rules, agents and wildcards."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import zlib
 from math import exp
@@ -19,9 +17,10 @@ _AGENTS = ["Googlebot", "bingbot", "AhrefsBot", "SemrushBot", "MJ12bot", "GPTBot
 _USUAL = [
     *("/wp-admin/", "/wp-content/", "/wp-includes/", "/search", "/search/", "/cgi-bin/", "/admin/"),
     *("/login", "/cart", "/checkout/", "/account/", "/user/", "/api/", "/tmp/", "/private/"),
-    *("/*?sort=", "/*?page=", "/*.pdf$", "/*/print/", "/*?s=", "/feed/", "/trackback/", "/misc/"),
-    *("/includes/", "/modules/", "/profiles/", "/scripts/", "/themes/", "/user/register/"),
+    *("/feed/", "/trackback/", "/misc/", "/includes/", "/modules/", "/profiles/", "/scripts/"),
+    *("/themes/", "/user/register/"),
 ]
+_WILD = ["/*?sort=", "/*?page=", "/*.pdf$", "/*/print/", "/*?s=", "/*/feed/", "/*&sid=", "*/amp"]
 _PARTS = [first + second for first in "bcdfgklmnprstv" for second in "aeio"]
 
 
@@ -46,18 +45,23 @@ def _file(chance: random.Random, size: int) -> bytes:
     ]
     if size > _PAGE and chance.random() < 0.9:
         return _page(chance, size, words)
+    # Most files name one agent, some name dozens; more than half know no wildcards.
+    agents = chance.choice((0, 0.01, 0.01, 0.2))
+    wild = chance.choice((0, 0, 0, 0.35, 0.7))
     lines = ["User-agent: *"]
     length = len(lines[0])
     while length < size:
         kind = chance.random()
-        if kind < 0.06:
+        if kind > 1 - agents:
             line = f"\nUser-agent: {chance.choice(_AGENTS)}"
-        elif kind < 0.08:
+        elif kind < 0.02:
             line = f"Sitemap: https://www.{words[0]}.com/sitemap-{chance.choice(words)}.xml"
-        elif kind < 0.11:
+        elif kind < 0.06:
             line = f"# {' '.join(chance.choices(words, k=4))}"
         else:
             path = chance.choice(_USUAL) if chance.random() < 0.35 else _path(chance, words)
+            if chance.random() < wild:
+                path = chance.choice(_WILD) if chance.random() < 0.5 else f"{path}*{words[1]}"
             line = f"{'Allow' if chance.random() < 0.12 else 'Disallow'}: {path}"
         lines.append(line)
         length += len(line) + 1
@@ -78,14 +82,7 @@ def _page(chance: random.Random, size: int, words: list[str]) -> bytes:
 
 def _path(chance: random.Random, words: list[str]) -> str:
     path = "/" + "/".join(chance.choices(words, k=chance.randint(1, 4)))
-    return path + chance.choice(["/", "", ".html", "/*", f"?{words[-1]}="])
-
-
-def real(path: str) -> list[bytes]:
-    """Read the files of a corpus, each once: see README.md for its form."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        files = {json.loads(line)["robots"] for line in lines}
-    return [text.encode("latin-1")[:512_000] for text in sorted(files)]
+    return path + chance.choice(["/", "/", "", ".html", f"?{words[-1]}="])
 
 
 def described(files: list[bytes]) -> str:
