@@ -135,8 +135,8 @@ async def test_each_origin_has_a_clock_of_its_own(sites: Sites) -> None:
 
 
 async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Sites) -> None:
-    several = [sites.add(robots=in_turn(503, 503, RULES)) for _ in range(3)]
     silent = silent_until_open()
+    several = [sites.add(robots=in_turn(503, 503, silent)) for _ in range(3)]
     several.append(sites.add(robots=silent))
     record = Record(on_deferred=lambda _, count: silent.open() if count == 40 else None)
     result = await crawl(
