@@ -12,7 +12,7 @@ from scrapy import Request
 from scrapy_rep import decisions
 from tests.behaviours import in_turn, silence
 from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import DEFER, NEVER, assert_clean, lines, origin_of, urls
+from tests.held import DEFER, NEVER, Record, assert_clean, lines, origin_of, urls
 from tests.servers import Sites
 from tests.steps import StepSpider
 
@@ -149,10 +149,11 @@ async def test_a_start_request_was_held_and_released(sites: Sites) -> None:
 async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any) -> None:
     """Not refused, but not fetched either; and the user has stopped the crawl."""
     site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 0.5,
+    settings = {**DEFER, "JOBDIR": str(tmp_path),
                 "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}  # fmt: skip
-    result = await crawl(urls(site, 2), settings)
-    assert result.reason == "closespider_timeout"
+    record = Record(on_deferred=lambda _, count: record.close() if count == 2 else None)
+    result = await crawl(urls(site, 2), settings, signal_handlers=record.handlers)
+    assert result.reason == "enough"
     assert warnings(result) == []
     assert (
         summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held (2 kept for the next run)"

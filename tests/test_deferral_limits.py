@@ -201,7 +201,7 @@ async def test_held_anew_after_the_first_were_given_up(sites: Sites) -> None:
     record = Record(on_deferred=lambda _, count: gate.open() if count == 6 else None)
     result = await crawl(
         LateSpider,
-        {**DEFER, "REP_DEFER_MAX_WAIT": 0.7, "REP_RETRY_MAX_DELAY": 0.2},
+        {**DEFER, "REP_DEFER_MAX_WAIT": 1.5, "REP_RETRY_MAX_DELAY": 0.2},
         requests=urls(site, 6),
         signal_handlers=record.handlers,
     )

@@ -89,7 +89,7 @@ async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
     """It is asked again when a request comes by after its time, and then there is an answer."""
     site = sites.add(robots=in_turn(503, RULES), pages={"/0": silence()})
     settings = {**DRY, "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.1,
-                "DOWNLOAD_TIMEOUT": 0.3, "RETRY_ENABLED": False}  # fmt: skip
+                "DOWNLOAD_TIMEOUT": 1.5, "RETRY_ENABLED": False}  # fmt: skip
     result = await crawl(StepSpider, settings, steps=[site.url("/0"), site.url("/private")])
     assert result.responses == {site.url("/private"): 200}
     assert result.stat("rep/deferred") == 1
@@ -121,7 +121,8 @@ async def test_a_url_without_an_origin_comes_as_far_as_without_us(sites: Sites, 
 async def test_what_an_earlier_run_held_is_let_go(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=503)
     never = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "JOBDIR": str(tmp_path)}
-    held = await crawl(urls(site, 4), {**DEFER, **never, "CLOSESPIDER_TIMEOUT": 0.5})
+    record = Record(on_deferred=lambda _, count: record.close() if count == 4 else None)
+    held = await crawl(urls(site, 4), {**DEFER, **never}, signal_handlers=record.handlers)
     assert held.stat("rep/held") == 4
     result = await crawl([], {**DRY, **never})
     assert sum(site.count(f"/page{number}") for number in range(4)) == 4

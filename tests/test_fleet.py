@@ -93,7 +93,7 @@ def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -
 def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than_a_timeout(
     sites: Sites, fleet: Fleet
 ) -> None:
-    timeout = 2.0
+    timeout = 4.0
     site = sites.add(robots=in_turn(silence(), RULES))
     urls = list(map(site.url, PATHS))
     killed = fleet.add(urls, go="first", REP_DOWNLOAD_TIMEOUT=timeout)
@@ -109,7 +109,7 @@ def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than
     fleet.crawls.remove(killed)
     fleet.join()
     assert asked(site) == 2, "one takes its place"
-    assert site.hits("/robots.txt")[1].time - at < timeout + 1.5
+    assert site.hits("/robots.txt")[1].time - at < timeout + 3.5
     for one in others:
         assert decided(one, site) == by_rules(site)
 
@@ -127,7 +127,7 @@ def test_a_process_that_is_stopped_while_it_asks_delays_nobody(sites: Sites, fle
     assert stopped.join().reason == "shutdown"
     other.join()
     assert asked(site) == 2
-    assert site.hits("/robots.txt")[1].time - at < 5, "REP_DOWNLOAD_TIMEOUT is 30"
+    assert site.hits("/robots.txt")[1].time - at < 15, "REP_DOWNLOAD_TIMEOUT is 30"
     assert decided(other, site) == by_rules(site)
 
 

@@ -215,12 +215,12 @@ async def test_unreachable_is_let_pass(sites: Sites, row: Row) -> None:
 
 async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     """REP_DOWNLOAD_TIMEOUT, whatever DOWNLOAD_TIMEOUT says, longer or shorter."""
-    silent, slow = sites.add(robots=silence()), sites.add(robots=after(1.0, RULES))
+    silent, slow = sites.add(robots=silence()), sites.add(robots=after(2.0, RULES))
     began = time.monotonic()
     result = await crawl(silent.url("/public"), IMPATIENT)
     assert isinstance(result.failure(silent.url("/public")), RobotsUnreachable)
     assert 0.5 <= time.monotonic() - began < 5
-    result = await crawl([slow.url("/private"), slow.url("/public")], {"DOWNLOAD_TIMEOUT": 0.5})
+    result = await crawl([slow.url("/private"), slow.url("/public")], {"DOWNLOAD_TIMEOUT": 1.5})
     assert isinstance(result.failure(slow.url("/private")), RobotsDisallowed)
     assert result.status(slow.url("/public")) == 200
 

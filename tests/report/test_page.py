@@ -14,7 +14,7 @@ import scrapy_rep.report
 from scrapy_rep.report.data import gather
 from scrapy_rep.report.page import duration, render
 from tests.crawling import crawl
-from tests.held import assert_clean, lines, origin_of
+from tests.held import Record, assert_clean, lines, origin_of
 from tests.report.many import many
 from tests.report.town import ReportTown
 from tests.servers import Sites
@@ -136,16 +136,18 @@ async def test_of_a_dry_run(sites: Sites, tmp_path: Path) -> None:
 async def test_of_a_crawl_that_was_stopped(sites: Sites, tmp_path: Path) -> None:
     """With what is still held then."""
     path = tmp_path / "robots.html"
-    never = {"REP_RETRY_DELAY": 1000, "REP_RETRY_MAX_DELAY": 1000, "CLOSESPIDER_TIMEOUT": 0.5}
+    never = {"REP_RETRY_DELAY": 1000, "REP_RETRY_MAX_DELAY": 1000}
+    record = Record(on_deferred=lambda _, count: record.close() if count == 3 else None)
     result = await crawl(
         [sites.add(robots=503).url(f"/{n}") for n in range(3)],
         {"REP_UNREACHABLE": "defer", "REP_REPORT": str(path), **never,
          "JOBDIR": str(tmp_path / "job")},
+        signal_handlers=record.handlers,
     )  # fmt: skip
-    assert result.reason == "closespider_timeout"
+    assert result.reason == "enough"
     page = parse(path)
     assert texts(page, "#kept") == ["3"]
-    assert "ended: closespider_timeout" in texts(page, "header p")[0]
+    assert "ended: enough" in texts(page, "header p")[0]
 
 
 HOSTILE = [
