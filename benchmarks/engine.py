@@ -1,7 +1,7 @@
 """What the robots.txt middleware costs a crawl, through Scrapy's real engine.
 
-    python benchmarks/engine.py [--rounds N] [--pages N] [--links]
-    python benchmarks/engine.py --instructions
+    python benchmarks/engine.py [--links] [--rounds N] [--pages N]
+    python benchmarks/engine.py [--links] --instructions
 
 A download handler answers from memory, so nothing but Scrapy and the middleware takes time. Each
 crawl has a process of its own. A round is three crawls, with this package's middleware, with
@@ -199,24 +199,24 @@ class Nobody:
         """Do nothing."""
 
 
-def instructions_of(middleware: str, pages: int) -> int:
+def instructions_of(middleware: str, pages: int, links: bool) -> int:
     """How many a whole crawl takes, start and end included."""
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable]
-    command += [__file__, "--one", middleware, "--pages", str(pages)]
+    command += [__file__, "--one", middleware, "--pages", str(pages), *["--links"] * links]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return int(done.stderr.partition("Collected : ")[2].split()[0])
 
 
-def count_instructions() -> str:
+def count_instructions(links: bool) -> str:
     """Instructions a page: of a longer crawl, less those of a shorter one."""
     if shutil.which("valgrind") is None:
         return "instructions: skipped, valgrind is not installed"
     few, many = 200, 1200
     lines, bare = [], 0.0
     for middleware in (NONE, OURS, BUILT_IN):
-        more = instructions_of(middleware, many) - instructions_of(middleware, few)
-        page = more / (many - few)
+        shorter, longer = (instructions_of(middleware, pages, links) for pages in (few, many))
+        page = (longer - shorter) / (many - few)
         bare = bare or page
         lines.append(f"{middleware:12} {page:12,.0f} instructions a page  {page / bare:.4f}")
     return "\n".join(lines)
@@ -234,7 +234,7 @@ def main() -> None:
         crawl(options.one, options.pages, options.links, Nobody())
         return
     if options.instructions:
-        print(count_instructions())
+        print(count_instructions(options.links))
         return
     print(f"A crawl through Scrapy's engine: {robots_files()[0]}")
     print(measure(options.rounds, options.pages, options.links))
