@@ -14,6 +14,8 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock, succeed
 from twisted.python.failure import Failure
 
+from scrapy_rep.pause import pause
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
@@ -57,6 +59,10 @@ class EngineAccess:
 
         Who wants to close it meanwhile waits too: the engine does not know yet that it is closing
         and may find, for one, that the crawl has nothing more to do. The first one's reason holds.
+
+        It begins in the loop's next turn: the wish may come from a handler of a signal that was
+        sent for a request which is just being taken from the scheduler, and the engine stumbles
+        where the last of these ends and it is closed before it has come back from it.
         """
         engine = self._engine
         close = engine.close_spider_async
@@ -65,6 +71,7 @@ class EngineAccess:
 
         async def close_spider_async(**kwargs: Any) -> None:
             wishes.append(kwargs)
+            await pause()
             await maybe_deferred_to_future(lock.acquire())
             try:
                 await callback()

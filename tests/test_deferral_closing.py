@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Spider
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
@@ -28,7 +29,7 @@ from tests.held import (
 from tests.servers import Site, Sites
 
 # The requirement is "about 2 seconds, whatever is in flight"; what is in flight takes 30.
-SECONDS = 3.0
+SECONDS = 6.0
 SLOW: dict[str, Any] = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 30.0, "DOWNLOAD_TIMEOUT": 30.0}
 
 
@@ -219,3 +220,28 @@ async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path, jobdir: b
     assert set(result.responses) == set(wanted)
     assert all(site.count("/a") == site.count("/b") == 1 for site in several)
     assert_clean(result)
+
+
+@pytest.mark.parametrize("way", ["close_spider_async", "stop_async"])
+@pytest.mark.parametrize("jobdir", [False, True])
+async def test_closed_by_who_hears_of_the_last_request(
+    sites: Sites, tmp_path: Path, jobdir: bool, way: str
+) -> None:
+    """It is held in the moment in which the engine takes it from the scheduler, and is the last
+    that the engine has: it closes only when it has come back from that."""
+    first, second = urls(sites.add(robots=503), 2)
+
+    def deferred(spider: Spider, count: int) -> None:
+        if count == 1:
+            record.engine.crawl(spider.recorded(second))  # type: ignore[attr-defined]
+        else:
+            deferred_from_coro(getattr(record.engine, way)())
+
+    record = Record(on_deferred=deferred)
+    settings = {**DEFER, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
+    if jobdir:
+        settings["JOBDIR"] = str(tmp_path)
+    result = await crawl(first, settings, signal_handlers=record.handlers)
+    assert set(result.failures) == (set() if jobdir else {first, second})
+    assert [one for one in result.records if one.exc_info] == []
+    assert_no_errors(result)

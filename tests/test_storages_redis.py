@@ -199,7 +199,7 @@ def test_gone_and_back(tmp_path: Path) -> None:
 
 def test_hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not answer counts as gone."""
-    monkeypatch.setattr(module, "_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_TIMEOUT_SECONDS", 0.5)
     with RedisServer(tmp_path) as server:
         storage = RedisStorage(server.url, "rep", HOUR)
         storage.save(rules())
