@@ -62,7 +62,9 @@ class EngineAccess:
 
         It begins in the loop's next turn: the wish may come from a handler of a signal that was
         sent for a request which is just being taken from the scheduler, and the engine stumbles
-        where the last of these ends and it is closed before it has come back from it.
+        where the last of these ends and it is closed before it has come back from it. So does
+        Scrapy's Ctrl-C without asyncio, which goes through a set of crawlers, where one ends at
+        once and is taken from the set.
         """
         engine = self._engine
         close = engine.close_spider_async

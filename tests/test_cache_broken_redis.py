@@ -74,7 +74,7 @@ async def test_a_server_that_hangs(
 ) -> None:
     from scrapy_rep.storages import redis
 
-    monkeypatch.setattr(redis, "_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(redis, "_TIMEOUT_SECONDS", 0.3)
     assert server._process is not None
     process = server._process.pid
 

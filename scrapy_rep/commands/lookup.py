@@ -24,7 +24,6 @@ from scrapy_rep.engine import EngineAccess
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Fetcher
 from scrapy_rep.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.known import KnownOrigins
-from scrapy_rep.pause import pause
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -93,9 +92,6 @@ class RobotsSpider(Spider):
             async def stop() -> None:
                 lookup.end()
                 running.cancel()
-                # Without asyncio, Scrapy's Ctrl-C stumbles over a crawl that ends at once: it
-                # goes through a set of crawlers that this one removes itself from.
-                await pause()
 
             EngineAccess(self.crawler).before_closing(stop)
             await maybe_deferred_to_future(running)
