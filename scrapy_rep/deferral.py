@@ -310,8 +310,6 @@ class Deferral:
 
     async def _before_closing(self) -> None:
         """Nothing in flight or held may delay the end; nothing held may be lost by it."""
-        if self.closing:
-            return
         self.closing = True
         self._alarm.stop()
         self._releases.clear()

@@ -54,8 +54,8 @@ class EngineAccess:
             downloader.total_concurrency -= 1
 
     def before_closing(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Await *callback* when the spider is to be closed: no signal tells before the scheduler
-        is closed. All ways to close a spider go through ``close_spider_async``.
+        """Await *callback*, once, when the spider is to be closed: no signal tells before the
+        scheduler is closed. All ways to close a spider go through ``close_spider_async``.
 
         Who wants to close it meanwhile waits too: the engine does not know yet that it is closing
         and may find, for one, that the crawl has nothing more to do. The first one's reason holds.
@@ -70,13 +70,17 @@ class EngineAccess:
         close = engine.close_spider_async
         lock = DeferredLock()
         wishes: list[dict[str, Any]] = []
+        called = False
 
         async def close_spider_async(**kwargs: Any) -> None:
+            nonlocal called
             wishes.append(kwargs)
             await pause()
             await maybe_deferred_to_future(lock.acquire())
             try:
-                await callback()
+                if not called:
+                    called = True
+                    await callback()
             finally:
                 lock.release()
             if engine.spider is not None:  # else somebody else has closed it meanwhile

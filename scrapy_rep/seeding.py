@@ -209,7 +209,7 @@ class SitemapSeeding:
 
     async def _before_closing(self) -> None:
         spool = self._spool
-        if self._feeder.stopped or spool is None:
+        if spool is None:
             return
         self._proofs.stop()
         if self._engine.scheduler_outlives and not spool.durable:

@@ -132,7 +132,7 @@ WAYS: dict[str, tuple[Callable[[Any], None], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
-    """`before_closing` is called once or more, before the scheduler is closed."""
+    """`before_closing` is called once, before the scheduler is closed."""
     act, settings, reason = WAYS[way]
     events: list[str] = []
 
@@ -163,8 +163,7 @@ async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
         signal_handlers={scrapy_signals.spider_opened: opened, scrapy_signals.spider_idle: idle},
     )
     assert result.reason == reason
-    assert events[0] == "before"
-    assert events[-1] == "scheduler closed"
+    assert events == ["before", "scheduler closed"]
 
 
 async def test_who_closes_first_is_not_overtaken(sites: Sites) -> None:
