@@ -57,8 +57,7 @@ class RobotsCache:
         known = self._known.get(origin)
         if known is None:
             return None
-        self._known.touch(known)
-        now = self._clock()
+        now = known.used_at = self._clock()
         if now >= known.usable_until:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
@@ -173,7 +172,7 @@ class RobotsCache:
 
     def _judge(self, known: Known, now: float) -> None:
         """Say what *known* is good for from *now* on."""
-        known.standing, known.usable_until = self._standing(known.entry, now)
+        known.judge(*self._standing(known.entry, now))
 
     def _is_usable(self, entry: Entry) -> bool:
         return self._standing(entry, self._clock())[0] is not Standing.ASK

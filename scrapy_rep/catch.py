@@ -35,10 +35,13 @@ class Catcher:
             crawler, {scrapy_signals.request_scheduled: self._request_scheduled}
         )
         self._returned: WeakKeyDictionary[Request, bool] = WeakKeyDictionary()
+        self.waiting = False
+        """Whether any request is on its way back: :meth:`came_back` need not be asked else."""
 
     def hand_over(self, request: Request) -> Request:
         """Return *request* as `process_request` has to return it, to have it held."""
         self._returned[request] = request.dont_filter
+        self.waiting = True
         # It has passed the offsite and the dupe filter, which shall not see it again.
         request.dont_filter = True
         self._listener.begin()
@@ -46,7 +49,7 @@ class Catcher:
 
     def came_back(self, request: Request) -> bool:
         """Whether *request*, returned to be held, is here again: it is a direct download."""
-        return bool(self._returned) and self._take_back(request)
+        return self._take_back(request)
 
     def _request_scheduled(self, request: Request, **_: Any) -> None:
         if self._take_back(request) and self._on_caught(request):
@@ -56,6 +59,7 @@ class Catcher:
         """Make *request* what it was, if it was handed over."""
         dont_filter = self._returned.pop(request, None)
         if not self._returned:
+            self.waiting = False
             self._listener.end()
         if dont_filter is None:
             return False

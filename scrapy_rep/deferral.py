@@ -74,11 +74,8 @@ class Deferral:
         self._lines: dict[str, Line] = {}
         self._total = 0
         self._number = 0
-        catcher = Catcher(crawler, self._caught)
-        self.hand_over = catcher.hand_over
-        """See :meth:`Catcher.hand_over`."""
-        self.came_back = catcher.came_back
-        """See :meth:`Catcher.came_back`."""
+        self.catcher = Catcher(crawler, self._caught)
+        """Whom the middleware hands requests over to."""
         self._started = time.monotonic()
         self._ticked = 0.0
         self._warned = False

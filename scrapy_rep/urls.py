@@ -17,6 +17,10 @@ USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
 """Scheme, host and port, and path with query, of the URLs that nearly all requests have. The others
 (user info, no path, ...) are for :func:`origin_of` and :func:`path_in`."""
 
+SCHEME = len("https://")
+"""Where to look for the slash that a path begins with: behind the longest scheme, or in the host
+behind a shorter one."""
+
 FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """A scheme that the protocol does not cover: data:, file:, s3: and the like."""
 
