@@ -34,7 +34,6 @@ class Known:
 
     __slots__ = (
         "entry",
-        "fresh_until",
         "name",
         "robots",
         "spellings",
@@ -48,7 +47,9 @@ class Known:
         """The origin, as text."""
         self.used_at = 0.0
         """When it was last used, in seconds since the epoch."""
-        self.judge(Standing.ASK, 0.0)
+        self.standing = Standing.ASK
+        self.usable_until = 0.0
+        """Until when nothing has to be asked, in seconds since the epoch."""
         self.spellings: tuple[str, ...] = ()
         self.update(entry)
 
@@ -57,16 +58,6 @@ class Known:
         self.entry = entry
         # The body is kept compressed, in the entry alone.
         self.robots = RobotsTxt(entry) if entry.has_copy else None
-
-    def judge(self, standing: Standing, until: float) -> None:
-        """Say what it is good for.
-
-        :param until: until when nothing has to be asked, in seconds since the epoch
-        """
-        self.standing = standing
-        self.usable_until = until
-        # In good order: there is nothing to tell but what the rules say.
-        self.fresh_until = until if standing is Standing.FRESH else 0.0
 
     @property
     def origin(self) -> Origin:
@@ -147,7 +138,7 @@ class KnownOrigins:
 
     def _leave(self, known: Known) -> None:
         del self._parsed[known.name]
-        known.usable_until = known.fresh_until = 0.0  # who keeps it shall ask for it again
+        known.usable_until = 0.0  # who keeps it shall ask for it again
         for spelling in known.spellings:
             del self.by_spelling[spelling]
         known.spellings = ()

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
 
+_STALE = Standing.STALE
+
 # Half of the download slots (one in so many) may be taken by requests that wait for an answer.
 _SHARE = 2
 
@@ -155,16 +157,15 @@ class RepMiddleware:
         slash = url.find("/", SCHEME)
         spelling = url[: slash + 1]
         known = self._by_spelling.get(spelling)
-        if known is None or (now := self.clock()) >= known.fresh_until:
+        if known is None or (now := self.clock()) >= known.usable_until:
             return self._look_up(request, direct)
         if seeding is not None and spelling not in seeding.spellings:
             seeding.meet(request, spelling)
-        known.used_at = now
-        self._hits.add(now)
         path = url[slash:]
         if "#" in path:
             path = path[: path.index("#")]
-        return self._judge(request, known, path, direct)
+        known.used_at = now
+        return self._decide(request, known, path, direct, now)
 
     def _look_up(
         self, request: Request, direct: bool
@@ -189,10 +190,16 @@ class RepMiddleware:
             return None if path == _ROBOTS_PATH else self._wait(request, origin, path, direct)
         if spelling:
             self._known.spell(known, spelling)
-        if known.standing is Standing.STALE:
+        return self._decide(request, known, path, direct, self.clock())
+
+    def _decide(
+        self, request: Request, known: Known, path: str, direct: bool, now: float
+    ) -> Request | None:
+        """Decide by what is at hand."""
+        if known.standing is _STALE:
             self._stats.inc_value("rep/cache/stale")
         else:
-            self._hits.add(self.clock())
+            self._hits.add(now)
         return self._judge(request, known, path, direct)
 
     async def _wait(
@@ -244,8 +251,10 @@ class RepMiddleware:
                 self._decisions.allowed(request, known)
             return None
         token, rules = robots.rules(self._agents.chain_of(request), self._obey_global)
-        found = rules.find(comparable(path))
-        if allows(found):
+        if "%" in path or not path.isascii():
+            path = comparable(path)
+        found = rules.find(path)
+        if not found or allows(found):
             if self._everything:
                 self._decisions.allowed(request, known, robots.decision(token, found))
             return None
@@ -301,6 +310,9 @@ class RepMiddleware:
         outcome = known.entry.outcome if answer is None else answer.outcome
         # At once: requests are decided by it from now on, and the crawl may end with them.
         robots = known.robots if outcome is Outcome.RULES else None
+        if robots is not None and answer is not None:
+            # While the body is at hand: else it would be unpacked and read twice.
+            robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
         origin = known.origin
         url = known.entry.url or origin.robots_url
         if robots is not None:

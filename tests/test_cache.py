@@ -225,9 +225,8 @@ async def test_least_recently_used_leave(sites: Sites, clock: Clock) -> None:
     a, b, c = (sites.add(robots=RULES) for _ in range(3))
     order = [a, b, a, a, c, a, c, b, c]  # c takes the place of b, then b that of a
     settings = {"REP_CACHE_MAX_ORIGINS": 2}
-    outcomes, result = await run(
-        clock, *[one.url("/private") for one in order], a.url("/"), settings=settings
-    )
+    steps = [step for one in order for step in (one.url("/private"), 0.001)]
+    outcomes, result = await run(clock, *steps, a.url("/"), settings=settings)
     assert outcomes == [NO] * len(order) + [OK]
     assert [one.count("/robots.txt") for one in (a, b, c)] == [2, 2, 1]
     assert result.stat("rep/cache/miss") == 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +10,7 @@ from scrapy import Request
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import Rules, allows, comparable
-from scrapy_rep.urls import USUAL, origin_of, path_in
+from scrapy_rep.urls import as_it_stands, origin_of, path_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,11 +23,6 @@ _MAX_ORIGINS = 100
 
 # As many spellings of origins are remembered.
 _MAX_SPELLINGS = 10_000
-
-
-# Characters that Scrapy leaves as they are. The URLs with others are made requests of, to be
-# compared as a crawl would: that takes ten times as long.
-_AS_IT_STANDS = re.compile(r"[!#$%&'()*+,./0-9:;=?@A-Z_a-z~-]*")
 
 
 class Forbidding(NamedTuple):
@@ -93,9 +87,9 @@ class Judges:
             if not isinstance(value, str):
                 tally.invalid += 1
                 continue
-            usual = USUAL.match(value)
-            if usual is not None and _AS_IT_STANDS.fullmatch(value):
-                spelling, path = usual[1], usual[2]
+            plain = as_it_stands(value)
+            if plain is not None:
+                spelling, path = plain
             else:
                 try:
                     request = Request(value)

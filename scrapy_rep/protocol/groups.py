@@ -158,6 +158,11 @@ _Answer: TypeAlias = "tuple[str | None, Rules]"
 _SITE = re.compile(r"https?://[^/?;#]*(?=/)")
 
 
+def _sitemaps_of(text: str) -> tuple[str, ...]:
+    found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
+    return tuple([readable(value) for _, _, value in found if value])
+
+
 class RobotsTxt:
     """A robots.txt. Build it with :meth:`parse`, or with a function that gives its body.
 
@@ -199,6 +204,13 @@ class RobotsTxt:
         What is beyond 512,000 bytes is ignored, and so is a line that the limit cuts in two.
         """
         return cls(lambda: body)
+
+    def preload(self, body: bytes, agent: str | Sequence[str], obey_global: bool = True) -> None:
+        """Have the rules for *agent* and the sitemaps at hand, both from one look at *body*: the
+        one that the source would give, for who has it just now."""
+        text = normalise(body)
+        self._sitemaps = _sitemaps_of(text)
+        self._turn_to(agent if isinstance(agent, str) else tuple(agent), obey_global, Groups(text))
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
@@ -253,8 +265,7 @@ class RobotsTxt:
     def sitemaps(self) -> tuple[str, ...]:
         """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
         if self._sitemaps is None:
-            found = read(_LINES_OF_SITEMAPS.findall("\n" + normalise(self._source())))
-            self._sitemaps = tuple([readable(value) for _, _, value in found if value])
+            self._sitemaps = _sitemaps_of(normalise(self._source()))
         return self._sitemaps
 
     def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
@@ -266,19 +277,23 @@ class RobotsTxt:
         token, _ = self.rules(agent, obey_global)
         if token is None:
             return None
-        return max(self._read().delays_of(token.lower()), default=None)
+        return max(self._groups().delays_of(token.lower()), default=None)
 
-    def _read(self) -> Groups:
+    def _groups(self) -> Groups:
         return Groups(normalise(self._source()))
 
-    def _turn_to(self, agent: _Agent, obey_global: bool) -> None:
-        """Have the answer for *agent* at hand, and remember the one before."""
+    def _turn_to(self, agent: _Agent, obey_global: bool, groups: Groups | None = None) -> None:
+        """Have the answer for *agent* at hand, and remember the one before.
+
+        :param groups: of the file; None: it is read if need be
+        """
         answers = self._answers
         if answers is None and self._rules is not _NO_RULES:
             answers = self._answers = {(self._agent, self._obeyed): (self._token, self._rules)}
         answer = answers.get((agent, obey_global)) if answers is not None else None
         if answer is None:
-            answer = self._choose((agent,) if isinstance(agent, str) else agent, obey_global)
+            agents = (agent,) if isinstance(agent, str) else agent
+            answer = self._choose(agents, obey_global, groups or self._groups())
             if answers is not None:
                 if len(answers) >= _AGENTS_REMEMBERED:
                     answers.clear()
@@ -286,8 +301,7 @@ class RobotsTxt:
         self._agent, self._obeyed = agent, obey_global
         self._token, self._rules = answer
 
-    def _choose(self, agents: Iterable[str], obey_global: bool) -> _Answer:
-        groups = self._read()
+    def _choose(self, agents: Iterable[str], obey_global: bool, groups: Groups) -> _Answer:
         for token in agents:
             # "*" names no crawler, and case is ASCII's: the Kelvin sign is no K.
             if token.isascii() and token not in ("", GLOBAL) and token.lower() in groups.tokens:
