@@ -157,3 +157,32 @@ def test_earlier_questions_change_no_answer(question: Question) -> None:
     robots = RobotsTxt.parse(body)
     assert [robots.decide(*pair) for pair in pairs] == alone
     assert [robots.decide(*pair) for pair in reversed(pairs)] == alone[::-1]
+
+
+@given(questions(), st.one_of(tokens, chains), st.booleans())
+def test_read_at_once_is_read_when_asked(
+    question: Question, agent: str | list[str], obey_global: bool
+) -> None:
+    """For who has the body just now: the same answers, for that agent and for others."""
+    body, asked = question
+    later, at_once = RobotsTxt.parse(body), RobotsTxt(lambda: body)
+    at_once.preload(body, agent, obey_global)
+    assert at_once.sitemaps == later.sitemaps
+    for url in asked:
+        for one in (agent, "foo", ["bar", "foo"], agent):
+            for obey in (obey_global, not obey_global):
+                ours = at_once.decide(url, one, obey_global=obey)
+                assert ours == later.decide(url, one, obey_global=obey)
+
+
+def test_read_at_once_asks_for_the_body_no_more() -> None:
+    body = b"User-agent: foo\nDisallow: /a\nSitemap: https://example.com/s.xml\n"
+
+    def source() -> bytes:
+        raise AssertionError("the body is asked for")
+
+    robots = RobotsTxt(source)
+    robots.preload(body, ["foo", "bar"])
+    assert robots.sitemaps == ("https://example.com/s.xml",)
+    assert not robots.allowed("https://example.com/a", ("foo", "bar"))
+    assert robots.allowed("https://example.com/b", ("foo", "bar"))
