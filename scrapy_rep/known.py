@@ -32,15 +32,7 @@ _SPELLINGS = 4
 class Known:
     """An origin's entry, ready to decide by. Who keeps it sees the news."""
 
-    __slots__ = (
-        "entry",
-        "name",
-        "robots",
-        "spellings",
-        "standing",
-        "usable_until",
-        "used_at",
-    )
+    __slots__ = ("entry", "name", "robots", "spellings", "standing", "usable_until", "used_at")
 
     def __init__(self, entry: Entry) -> None:
         self.name = entry.origin
@@ -111,7 +103,9 @@ class KnownOrigins:
 
     def spell(self, known: Known, spelling: str) -> None:
         """Have *known* in :attr:`by_spelling` as long as it is in use."""
-        if known.name in self._parsed and len(known.spellings) < _SPELLINGS:
+        if self.by_spelling.get(spelling) is known or known.name not in self._parsed:
+            return
+        if len(known.spellings) < _SPELLINGS:
             known.spellings += (spelling,)
             self.by_spelling[spelling] = known
 

@@ -177,7 +177,7 @@ def test_spellings() -> None:
     world = World(2)
     known = world.known.put(origin(1), of(1))
     some = [f"HTTP://{number}/" for number in range(10)]
-    for spelling in some:
+    for spelling in [some[0], *some]:  # one that is known already, too
         world.known.spell(known, spelling)
     assert 1 <= len(world.known.by_spelling) < 10
     assert all(one is known for one in world.known.by_spelling.values())
