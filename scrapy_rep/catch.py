@@ -47,16 +47,13 @@ class Catcher:
         self._listener.begin()
         return request
 
-    def came_back(self, request: Request) -> bool:
-        """Whether *request*, returned to be held, is here again: it is a direct download."""
-        return self._take_back(request)
-
     def _request_scheduled(self, request: Request, **_: Any) -> None:
-        if self._take_back(request) and self._on_caught(request):
+        if self.came_back(request) and self._on_caught(request):
             raise IgnoreRequest("held until its robots.txt is had")
 
-    def _take_back(self, request: Request) -> bool:
-        """Make *request* what it was, if it was handed over."""
+    def came_back(self, request: Request) -> bool:
+        """Whether *request* was handed over; if so it is made what it was. Where `process_request`
+        sees it again it is a direct download."""
         dont_filter = self._returned.pop(request, None)
         if not self._returned:
             self.waiting = False

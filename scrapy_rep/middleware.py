@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
 
-_STALE = Standing.STALE
-
 # Half of the download slots (one in so many) may be taken by requests that wait for an answer.
 _SHARE = 2
 
@@ -196,7 +194,7 @@ class RepMiddleware:
         self, request: Request, known: Known, path: str, direct: bool, now: float
     ) -> Request | None:
         """Decide by what is at hand."""
-        if known.standing is _STALE:
+        if known.standing is Standing.STALE:
             self._stats.inc_value("rep/cache/stale")
         else:
             self._hits.add(now)
@@ -251,10 +249,8 @@ class RepMiddleware:
                 self._decisions.allowed(request, known)
             return None
         token, rules = robots.rules(self._agents.chain_of(request), self._obey_global)
-        if "%" in path or not path.isascii():
-            path = comparable(path)
-        found = rules.find(path)
-        if not found or allows(found):
+        found = rules.find(comparable(path))
+        if allows(found):
             if self._everything:
                 self._decisions.allowed(request, known, robots.decision(token, found))
             return None
