@@ -210,7 +210,7 @@ class RobotsTxt:
         one that the source would give, for who has it just now."""
         text = normalise(body)
         self._sitemaps = _sitemaps_of(text)
-        self._turn_to(agent if isinstance(agent, str) else tuple(agent), obey_global, Groups(text))
+        self._turn_to(agent, obey_global, Groups(text))
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
@@ -242,7 +242,7 @@ class RobotsTxt:
         """Return the group that applies to *agent* (a token of the chain as given, ``*`` or
         None) and its rules, prepared. For callers who ask about many paths."""
         if agent != self._agent or obey_global is not self._obeyed:
-            self._turn_to(agent if isinstance(agent, str) else tuple(agent), obey_global)
+            self._turn_to(agent, obey_global)
         return self._token, self._rules
 
     def decision(self, token: str | None, found: int) -> Decision:
@@ -282,18 +282,21 @@ class RobotsTxt:
     def _groups(self) -> Groups:
         return Groups(normalise(self._source()))
 
-    def _turn_to(self, agent: _Agent, obey_global: bool, groups: Groups | None = None) -> None:
-        """Have the answer for *agent* at hand, and remember the one before.
+    def _turn_to(
+        self, agents: str | Sequence[str], obey_global: bool, groups: Groups | None = None
+    ) -> None:
+        """Have the answer for *agents* at hand, and remember the one before.
 
         :param groups: of the file; None: it is read if need be
         """
+        agent: _Agent = agents if isinstance(agents, str) else tuple(agents)
         answers = self._answers
         if answers is None and self._rules is not _NO_RULES:
             answers = self._answers = {(self._agent, self._obeyed): (self._token, self._rules)}
         answer = answers.get((agent, obey_global)) if answers is not None else None
         if answer is None:
-            agents = (agent,) if isinstance(agent, str) else agent
-            answer = self._choose(agents, obey_global, groups or self._groups())
+            chain = (agent,) if isinstance(agent, str) else agent
+            answer = self._choose(chain, obey_global, groups or self._groups())
             if answers is not None:
                 if len(answers) >= _AGENTS_REMEMBERED:
                     answers.clear()
