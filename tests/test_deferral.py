@@ -3,6 +3,7 @@ an answer comes. In real crawls."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -143,12 +144,29 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     silent = silent_until_open()
     several = [sites.add(robots=in_turn(503, 503, silent)) for _ in range(3)]
     several.append(sites.add(robots=silent))
-    record = Record(on_deferred=lambda _, count: silent.open() if count == 40 else None)
-    result = await crawl(
-        [url for site in several for url in urls(site, 10)],
-        {**DEFER, "REP_DEFER_GRACE": 0.05},
-        signal_handlers=record.handlers,
-    )
+    begun: list[logging.LogRecord] = []
+
+    def look(*_: object) -> None:
+        """An answer that comes as soon as the last request is held needs no lines."""
+        if len(begun) == len(several) and len(record.deferred) == 40:
+            silent.open()
+
+    def see(line: logging.LogRecord) -> bool:
+        begun.append(line)
+        look()
+        return True
+
+    record = Record(on_deferred=look)
+    logger = logging.getLogger("scrapy_rep.lines")
+    logger.addFilter(see)
+    try:
+        result = await crawl(
+            [url for site in several for url in urls(site, 10)],
+            {**DEFER, "REP_DEFER_GRACE": 0.05},
+            signal_handlers=record.handlers,
+        )
+    finally:
+        logger.removeFilter(see)
     for site in several:
         ours = lines(result, f"equests of {origin_of(site)} ")
         assert len(ours) == 2, ours
