@@ -5,7 +5,7 @@
 
 A download handler answers from memory, so nothing but Scrapy and the middleware takes time. Each
 crawl has a process of its own. A round is three crawls, with this package's middleware, with
-Scrapy's, and with none, that take turns of 10 ms. CPU time and pages a second are counted
+Scrapy's, and with none, that take turns (`turns.py`). CPU time and pages a second are counted
 from the first start request to the last page, with every robots.txt that is fetched meanwhile; the
 time of the others' turns is left out.
 

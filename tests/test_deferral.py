@@ -147,7 +147,7 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     begun: list[logging.LogRecord] = []
 
     def look(*_: object) -> None:
-        """An answer that comes as soon as the last request is held needs no lines."""
+        """Answer when all that is to be said is said: who is answered sooner gets no lines."""
         if len(begun) == len(several) and len(record.deferred) == 40:
             silent.open()
 
