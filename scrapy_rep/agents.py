@@ -55,6 +55,17 @@ class Agents:
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {TOKEN_HINT}."
             ) from None
 
+    @property
+    def usual(self) -> tuple[str, ...] | None:
+        """The chain of requests that name no agent of their own; None: not asked for yet."""
+        return self._default if self._fixed is None else self._fixed
+
+    def is_usual(self, request: Request) -> bool:
+        """Whether *request* goes by :attr:`usual`. False if that takes a closer look to tell."""
+        if META_KEY in request.meta:
+            return False
+        return self._fixed is not None or "User-Agent" not in (request.headers or ())
+
     def chain_of(self, request: Request) -> tuple[str, ...]:
         """Return the chain for *request*; empty if no token can be told (then ``*`` applies)."""
         value = request.meta.get(META_KEY)

@@ -172,6 +172,7 @@ class RobotsCache:
 
     def _judge(self, known: Known, now: float) -> None:
         """Say what *known* is good for from *now* on."""
+        known.rules = None
         known.standing, known.usable_until = self._standing(known.entry, now)
 
     def _is_usable(self, entry: Entry) -> bool:

@@ -15,6 +15,7 @@ from scrapy_rep.storages.memory import MemoryStorage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy_rep.protocol.matching import Rules
     from scrapy_rep.storages.base import Entry
 
 # So many origins are kept parsed, some 6 KB each. To read a file again takes a twentieth of the
@@ -32,7 +33,16 @@ _SPELLINGS = 4
 class Known:
     """An origin's entry, ready to decide by. Who keeps it sees the news."""
 
-    __slots__ = ("entry", "name", "robots", "spellings", "standing", "usable_until", "used_at")
+    __slots__ = (
+        "entry",
+        "name",
+        "robots",
+        "rules",
+        "spellings",
+        "standing",
+        "usable_until",
+        "used_at",
+    )
 
     def __init__(self, entry: Entry) -> None:
         self.name = entry.origin
@@ -43,6 +53,9 @@ class Known:
         self.usable_until = 0.0
         """Until when nothing has to be asked, in seconds since the epoch."""
         self.spellings: tuple[str, ...] = ()
+        self.rules: Rules | None = None
+        """What allows a request as usual, until then: what it does not allow, or None, has to be
+        looked at more closely."""
         self.update(entry)
 
     def update(self, entry: Entry) -> None:

@@ -26,7 +26,7 @@ from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
 from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.protocol.matching import allows, comparable
+from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.release import MARK as RELEASED
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.startup import StopAtStart
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
+
+# What in a request's meta means something here, or to the seeding.
+_MARKS = frozenset({"dont_obey_robotstxt", RELEASED, FED, SITEMAP})
 
 # Half of the download slots (one in so many) may be taken by requests that wait for an answer.
 _SHARE = 2
@@ -134,45 +137,59 @@ class RepMiddleware:
         ``RobotsUnreachable`` if that can't be had and waiting is of no use. With ``REP_DRY_RUN``
         all of them pass.
         """
+        # The way that nearly all requests of a crawl take. What it does not look at, a request
+        # does not pay for: half of what this costs is to fetch code and data from memory. To ask
+        # nothing but whether the rules at hand allow it took a quarter off.
+        url = request.url
+        slash = url.find("/", SCHEME)
+        spelling = url[: slash + 1]
+        known = self._by_spelling.get(spelling)
+        if (
+            known is not None
+            and (rules := known.rules) is not None
+            and (now := self.clock()) < known.usable_until
+            and _MARKS.isdisjoint(request.meta)
+            and not self._catcher.waiting
+            and (self._seeding is None or spelling in self._seeding.spellings)
+            and self._agents.is_usual(request)
+        ):
+            path = url[slash:]
+            if "#" in path:
+                path = path[: path.index("#")]
+            if allows(rules.find(comparable(path))):
+                known.used_at = now
+                self._hits.add(now)
+                return None
+        return self._look_closer(request)
+
+    def _look_closer(
+        self, request: Request
+    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+        """Decide about any request: see what it is, find its origin, and what is known of that."""
         meta = request.meta
         if meta.get("dont_obey_robotstxt"):
             return None
         if RELEASED in meta:
             self._deferral.arrive(request)
+        usual = USUAL.match(request.url)
+        spelling = usual[1] + "/" if usual else None
         seeding = self._seeding
         if seeding is not None:
             if FED in meta:
                 seeding.arrive(request)
             elif SITEMAP in meta:
                 seeding.reading.check(request)
+            if spelling not in seeding.spellings:
+                seeding.meet(request, spelling)
         elif SITEMAP in meta:
             raise IgnoreRequest("another process asked for this sitemap; here none are read")
         direct = self._catcher.waiting and self._catcher.came_back(request)
 
-        # The way that nearly all requests of a crawl take. What it does not look at, a request
-        # does not pay for: half of what this costs is to fetch code and data from memory.
-        url = request.url
-        slash = url.find("/", SCHEME)
-        spelling = url[: slash + 1]
-        known = self._by_spelling.get(spelling)
-        if known is None or (now := self.clock()) >= known.usable_until:
-            return self._look_up(request, direct)
-        if seeding is not None and spelling not in seeding.spellings:
-            seeding.meet(request, spelling)
-        path = url[slash:]
-        if "#" in path:
-            path = path[: path.index("#")]
-        known.used_at = now
-        return self._decide(request, known, path, direct, now)
-
-    def _look_up(
-        self, request: Request, direct: bool
-    ) -> Coroutine[Any, Any, Request | None] | Request | None:
-        """Decide about any request: find its origin, and what is known of that."""
-        usual = USUAL.match(request.url)
-        spelling = usual[1] + "/" if usual else None
-        if self._seeding is not None and spelling not in self._seeding.spellings:
-            self._seeding.meet(request, spelling)
+        known = self._by_spelling.get(spelling) if spelling else None
+        now = self.clock()
+        if usual and known is not None and now < known.usable_until:
+            known.used_at = now
+            return self._decide(request, known, usual[2], direct, now)
         if FOREIGN.match(request.url):
             return None
         try:
@@ -247,12 +264,17 @@ class RepMiddleware:
                 return self._unreachable(request, known, direct)
             if self._everything or known.standing is Standing.UNRESTRICTED:
                 self._decisions.allowed(request, known)
+            elif known.standing is Standing.FRESH:
+                known.rules = NO_RULES
             return None
-        token, rules = robots.rules(self._agents.chain_of(request), self._obey_global)
+        chain = self._agents.chain_of(request)
+        token, rules = robots.rules(chain, self._obey_global)
         found = rules.find(comparable(path))
         if allows(found):
             if self._everything:
                 self._decisions.allowed(request, known, robots.decision(token, found))
+            elif chain is self._agents.usual and known.standing is Standing.FRESH:
+                known.rules = rules
             return None
         self._stats.inc_value("robotstxt/forbidden")
         decision = robots.decision(token, found)

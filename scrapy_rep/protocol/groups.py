@@ -11,6 +11,7 @@ from scrapy_rep.protocol.agents import leading_token
 from scrapy_rep.protocol.matching import (
     ALLOW,
     ALLOW_BIT,
+    NO_RULES,
     SHORTEST,
     Decision,
     Rule,
@@ -149,8 +150,6 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 
 _COMMENT = re.compile(r"#[^\n]*")
 
-_NO_RULES = Rules([], [])
-
 # Who asks: a token, or a chain of them. The answer: the token whose group applies, and its rules.
 _Agent: TypeAlias = "str | tuple[str, ...]"
 _Answer: TypeAlias = "tuple[str | None, Rules]"
@@ -191,7 +190,7 @@ class RobotsTxt:
         self._agent: _Agent = ()
         self._obeyed = False
         self._token: str | None = None
-        self._rules = _NO_RULES
+        self._rules = NO_RULES
         self._site = ""
         self._answers: dict[tuple[_Agent, bool], _Answer] | None = None
         self._decided: dict[int, Rule] | None = None
@@ -291,7 +290,7 @@ class RobotsTxt:
         """
         agent: _Agent = agents if isinstance(agents, str) else tuple(agents)
         answers = self._answers
-        if answers is None and self._rules is not _NO_RULES:
+        if answers is None and self._rules is not NO_RULES:
             answers = self._answers = {(self._agent, self._obeyed): (self._token, self._rules)}
         answer = answers.get((agent, obey_global)) if answers is not None else None
         if answer is None:
@@ -311,7 +310,7 @@ class RobotsTxt:
                 return token, self._prepare(token, groups)
         if obey_global and GLOBAL in groups.tokens:
             return GLOBAL, self._prepare(GLOBAL, groups)
-        return None, _NO_RULES
+        return None, NO_RULES
 
     def _prepare(self, token: str, groups: Groups) -> Rules:
         """The rules of a group: those that another agent has asked about, if one has."""

@@ -187,6 +187,10 @@ class Rules:
         return found
 
 
+NO_RULES = Rules([], [])
+"""What applies where no group does."""
+
+
 def _add_directories(rules: dict[str, int]) -> None:
     """Allowing a directory's index allows the directory itself."""
     for pattern, number in list(rules.items()):
