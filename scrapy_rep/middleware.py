@@ -139,7 +139,7 @@ class RepMiddleware:
         """
         # The way that nearly all requests of a crawl take. What it does not look at, a request
         # does not pay for: half of what this costs is to fetch code and data from memory. To ask
-        # nothing but whether the rules at hand allow it took a quarter off.
+        # nothing but whether the rules at hand allow it took a sixth off.
         url = request.url
         slash = url.find("/", SCHEME)
         spelling = url[: slash + 1]

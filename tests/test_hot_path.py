@@ -4,9 +4,10 @@ known and fresh suspends nothing, and no URL is taken apart again for it."""
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 import urllib.parse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy import Request
@@ -16,7 +17,10 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from tests.crawling import ListSpider, crawl
 from tests.servers import Sites
-from tests.steps import Clock
+from tests.steps import Clock, Step, StepSpider
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /*?secret=\n"
 
@@ -104,6 +108,64 @@ async def test_known_and_fresh(sites: Sites) -> None:
         {"CONCURRENT_REQUESTS": 1},
     )
     assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable]
+
+
+@pytest.mark.parametrize("first", ["the crawl's own agent", "another"])
+async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites, first: str) -> None:
+    """Who has asked before makes no difference, and whoever is no usual request asks anew."""
+    site = sites.add(robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all\n")
+    named: list[dict[str, Any]] = [
+        {"headers": {"User-Agent": "foobot/1.0"}},
+        {"meta": {"rep_user_agent": "foobot"}},
+    ]
+    usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
+    who = [*usual, *named, *usual] if first != "another" else [*named, *usual, *named]
+    got = await answers(
+        [site.url("/1"), site.url("/2")],
+        [Request(site.url(path), **one) for one in who for path in ("/x", "/foo", "/all")],
+        {"CONCURRENT_REQUESTS": 1},
+    )
+    expected = [
+        [None, RobotsDisallowed, None] if one in named else [None, None, RobotsDisallowed]
+        for one in who
+    ]
+    assert got == sum(expected, [])
+
+
+async def test_what_is_allowed_is_told_if_that_is_wanted(sites: Sites, tmp_path: Path) -> None:
+    both = [sites.add(robots=RULES), sites.add(robots=404)]
+    urls = [site.url(f"/{number}") for number in range(5) for site in both]
+    trail = tmp_path / "decisions.jsonl"
+    result = await crawl(urls, {"REP_DECISIONS": str(trail), "REP_DECISIONS_ALL": True})
+    result.assert_clean()
+    told = [json.loads(line) for line in trail.read_text().splitlines()]
+    assert sorted(one["url"] for one in told if one["verdict"] == "allowed") == sorted(urls)
+
+
+@pytest.mark.parametrize("before", [RULES, 404])
+@pytest.mark.parametrize("after", ["User-agent: *\nDisallow: /", 503])
+async def test_rules_at_hand_are_those_of_now(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, before: str | int, after: str | int
+) -> None:
+    """A newer robots.txt, or none to be had: nothing is decided by what was at hand before."""
+    clock = Clock().install(monkeypatch)
+    site = sites.add(robots=before)
+    urls = [site.url(f"/{number}") for number in range(6)]
+    steps: list[Step] = [*urls[:3], lambda: site.set("/robots.txt", after), 86401, *urls[3:]]
+    result = await crawl(StepSpider, {"REP_UNREACHABLE": "drop"}, steps=steps, clock=clock)
+    result.assert_clean()
+    assert isinstance(result.spider, StepSpider)
+    stale = result.stats.get("rep/cache/stale", 0)
+    if after != 503:
+        expected = ["RobotsDisallowed"] * 3
+    elif before == RULES:
+        # The older copy goes on being applied, and each time that is counted.
+        expected = ["ok"] * 3
+        assert stale == 2
+    else:
+        expected = ["RobotsUnreachable"] * 3
+    assert result.spider.outcomes == ["ok"] * 3 + expected
+    assert site.count("/robots.txt") == 2
 
 
 async def test_requests_that_the_protocol_does_not_concern(sites: Sites) -> None:
