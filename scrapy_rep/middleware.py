@@ -264,7 +264,7 @@ class RepMiddleware:
                 return self._unreachable(request, known, direct)
             if self._everything or known.standing is Standing.UNRESTRICTED:
                 self._decisions.allowed(request, known)
-            elif known.standing is Standing.FRESH:
+            else:
                 known.rules = NO_RULES
             return None
         chain = self._agents.chain_of(request)

@@ -28,7 +28,7 @@ RULES = "User-agent: *\nDisallow: /private\nDisallow: /*?secret=\n"
 class Probe(ListSpider):
     """Asks the middleware by itself, from within the crawl: what comes back at once for a URL?"""
 
-    def __init__(self, warm: list[str], asked: list[Request], **kwargs: Any) -> None:
+    def __init__(self, warm: list[Request], asked: list[Request], **kwargs: Any) -> None:
         super().__init__(requests=warm, **kwargs)
         self.asked = asked
         self.answers: list[Any] = []
@@ -77,10 +77,12 @@ def forbid_the_long_way(patch: pytest.MonkeyPatch) -> None:
 
 
 async def answers(
-    warm: list[str], asked: list[str | Request], settings: dict[str, Any] | None = None
+    warm: list[str | Request], asked: list[str | Request], settings: dict[str, Any] | None = None
 ) -> list[Any]:
-    requests = [Request(one) if isinstance(one, str) else one for one in asked]
-    result = await crawl(Probe, settings, warm=warm, asked=requests)
+    requests = [
+        [Request(one) if isinstance(one, str) else one for one in some] for some in (warm, asked)
+    ]
+    result = await crawl(Probe, settings, warm=requests[0], asked=requests[1])
     result.assert_clean()
     assert isinstance(result.spider, Probe)
     assert len(result.spider.answers) == len(asked)
@@ -119,9 +121,10 @@ async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites, fir
         {"meta": {"rep_user_agent": "foobot"}},
     ]
     usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
-    who = [*usual, *named, *usual] if first != "another" else [*named, *usual, *named]
+    before, after = (named, usual) if first == "another" else (usual, named)
+    who = [*before, *after, *before]
     got = await answers(
-        [site.url("/1"), site.url("/2")],
+        [Request(site.url(f"/{number}"), **before[0]) for number in range(2)],
         [Request(site.url(path), **one) for one in who for path in ("/x", "/foo", "/all")],
         {"CONCURRENT_REQUESTS": 1},
     )
@@ -129,14 +132,15 @@ async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites, fir
         [None, RobotsDisallowed, None] if one in named else [None, None, RobotsDisallowed]
         for one in who
     ]
-    assert got == sum(expected, [])
+    assert got == [answer for answers_ in expected for answer in answers_]
 
 
 async def test_what_is_allowed_is_told_if_that_is_wanted(sites: Sites, tmp_path: Path) -> None:
     both = [sites.add(robots=RULES), sites.add(robots=404)]
     urls = [site.url(f"/{number}") for number in range(5) for site in both]
     trail = tmp_path / "decisions.jsonl"
-    result = await crawl(urls, {"REP_DECISIONS": str(trail), "REP_DECISIONS_ALL": True})
+    settings = {"REP_DECISIONS": str(trail), "REP_DECISIONS_ALL": True, "CONCURRENT_REQUESTS": 1}
+    result = await crawl(urls, settings)
     result.assert_clean()
     told = [json.loads(line) for line in trail.read_text().splitlines()]
     assert sorted(one["url"] for one in told if one["verdict"] == "allowed") == sorted(urls)
@@ -190,6 +194,7 @@ async def test_unknown_and_stale_are_asked_for(
     clock = Clock().install(monkeypatch)
     site, other = sites.add(robots=RULES), sites.add(robots=RULES)
     seen: list[Any] = []
+    used_at: list[float] = []
 
     class StaleProbe(ListSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:
@@ -205,9 +210,12 @@ async def test_unknown_and_stale_are_asked_for(
             seen.append(process(Request(site.url("/y"))))
             clock.now += 86399
             seen.append(process(Request(site.url("/y"))))
+            # Else it would leave memory as one that nobody asks about.
+            used_at.append(middleware._by_spelling[site.url("/")].used_at)
 
     result = await crawl(StaleProbe, requests=[site.url("/x")])
     assert seen == [None] * 4
+    assert used_at == [clock.now]
     assert [one.count("/robots.txt") for one in (site, other)] == [2, 1]
     result.assert_clean()
 
