@@ -125,11 +125,11 @@ async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites, fir
     who = [*before, *after, *before]
     got = await answers(
         [Request(site.url(f"/{number}"), **before[0]) for number in range(2)],
-        [Request(site.url(path), **one) for one in who for path in ("/x", "/foo", "/all")],
+        [Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")],
         {"CONCURRENT_REQUESTS": 1},
     )
     expected = [
-        [None, RobotsDisallowed, None] if one in named else [None, None, RobotsDisallowed]
+        [None, None, RobotsDisallowed] if one in named else [RobotsDisallowed, None, None]
         for one in who
     ]
     assert got == [answer for answers_ in expected for answer in answers_]
