@@ -52,10 +52,10 @@ class Known:
         self.standing = Standing.ASK
         self.usable_until = 0.0
         """Until when nothing has to be asked, in seconds since the epoch."""
-        self.spellings: tuple[str, ...] = ()
         self.rules: Rules | None = None
-        """What allows a request as usual, until then: what it does not allow, or None, has to be
-        looked at more closely."""
+        """What allows a request of the crawl's own agent until then. None, and what these rules do
+        not allow, has to be looked at more closely."""
+        self.spellings: tuple[str, ...] = ()
         self.update(entry)
 
     def update(self, entry: Entry) -> None:
