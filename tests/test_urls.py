@@ -50,6 +50,9 @@ def origin(url: str) -> Origin | None:
 @example("http://example.com:80/s.xml")
 @example("https://a..b/s.xml")
 @example("https://" + 70 * "a" + "/s.xml")
+@example("http://example.com/it's.xml")
+@example("http://example.com/s.xml?it's")
+@example("http://example.com/s.xml?#")
 def test_a_url_that_stands_as_it_is(url: str) -> None:
     plain = as_it_stands(url)
     try:
