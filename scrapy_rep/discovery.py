@@ -110,7 +110,7 @@ class Discovery:
                     urls[value] = plain[0]  # most: a fifth of the time
                     continue
                 url = value
-                if not urlsplit(value).scheme:
+                if _is_relative(value):
                     url = urljoin(robots_url, value)
                     message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
                 url = Request(url).url
@@ -127,3 +127,10 @@ class Discovery:
                     extra={"spider": self._crawler.spider},
                 )
         return list(urls.items())
+
+
+def _is_relative(url: str) -> bool:
+    try:
+        return not urlsplit(url).scheme
+    except ValueError:  # a bracket behind a backslash, say, of which Scrapy makes a slash
+        return False

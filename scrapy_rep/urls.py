@@ -17,8 +17,9 @@ USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
 """Scheme, host and port, and path with query, of the URLs that nearly all requests have. The others
 (user info, no path, ...) are for :func:`origin_of` and :func:`path_in`."""
 
-# Characters that Scrapy leaves as they are, wherever they stand: an apostrophe only in the path.
-_PLAIN = re.compile(r"[!#$%&()*+,./0-9:;=?@A-Z_a-z~-]*")
+# Characters that Scrapy leaves as they are, wherever they stand. An apostrophe it escapes in a query,
+# a second "#" in a fragment, and an empty fragment it drops.
+_PLAIN = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]*")
 
 SCHEME = len("https://")
 """Where to look for the slash that a path begins with: behind the longest scheme, or in the host

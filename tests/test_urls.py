@@ -70,6 +70,9 @@ def test_a_url_that_stands_as_it_is(url: str) -> None:
 @example("http://Example.com/s.xml")
 @example("https://a..b/s.xml")
 @example("ftp://example.com/s.xml")
+@example("http://example.com/s.xml#")
+@example("http://example.com/s.xml#c#c")
+@example("https://example.com\\[s.xml")
 def test_sitemaps_that_a_file_lists(value: str) -> None:
     if not re.match("[a-z]+:", value):
         return  # relative to the file: for the tests of seeding
