@@ -5,10 +5,10 @@
 
 A download handler answers from memory, so nothing but Scrapy and the middleware takes time; after a
 random number of the event loop's turns, so that the downloader is full and the pages come one by
-one, as from a network. Each crawl has a process of its own. A round is three crawls, with this package's middleware, with
-Scrapy's, and with none, that take turns (`turns.py`). CPU time and pages a second are counted
-from the first start request to the last page, with every robots.txt that is fetched meanwhile; the
-time of the others' turns is left out.
+one, as from a network. Each crawl has a process of its own. A round is three crawls, with this
+package's middleware, with Scrapy's, and with none, that take turns (`turns.py`). CPU time and pages
+a second are counted from the first start request to the last page, with every robots.txt that is
+fetched meanwhile; the time of the others' turns is left out.
 
 All pages are asked for at the start. With --links each page names the next one, so that few
 requests wait: Scrapy spends more on such a page, and has a smaller heap.

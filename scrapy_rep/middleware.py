@@ -205,7 +205,7 @@ class RepMiddleware:
             return None if path == _ROBOTS_PATH else self._wait(request, origin, path, direct)
         if spelling:
             self._known.spell(known, spelling)
-        return self._decide(request, known, path, direct, self.clock())
+        return self._decide(request, known, path, direct, now)
 
     def _decide(
         self, request: Request, known: Known, path: str, direct: bool, now: float

@@ -18,8 +18,8 @@ USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
 (user info, no path, ...) are for :func:`origin_of` and :func:`path_in`."""
 
 # Characters that Scrapy leaves as they are, wherever they stand. An apostrophe it escapes in a query,
-# a second "#" in a fragment, and an empty fragment it drops.
-_PLAIN = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]*")
+# a second "#" in a fragment, and an empty query or fragment it drops.
+_PLAIN = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]*(?<!\?)")
 
 SCHEME = len("https://")
 """Where to look for the slash that a path begins with: behind the longest scheme, or in the host
@@ -39,9 +39,7 @@ def as_it_stands(url: str) -> tuple[str, str] | None:
     """Return how *url* begins (scheme, host, port) and its path, if it is a usual one and the same
     as a request's; None: make a request of it to see, which takes ten times as long."""
     usual = USUAL.match(url) if _PLAIN.fullmatch(url) else None
-    if usual is None or usual[2].endswith("?"):  # Scrapy drops an empty query
-        return None
-    return usual[1], usual[2]
+    return (usual[1], usual[2]) if usual else None
 
 
 def origin_of(request: Request) -> Origin:
