@@ -5,6 +5,7 @@ disk the moment it is held")."""
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,16 @@ SOME = 25
 
 # A site that is silent is asked again soon, so that the runs get on.
 SETTINGS = {"REP_DOWNLOAD_TIMEOUT": 0.5}
+
+
+def mend_queues(jobdir: Path) -> None:
+    """Take away what a kill leaves of a queue of Scrapy's that was just removing its files: its
+    index without what that is of, or an index half written. Out of these the next run would get
+    less than it puts in, or nothing but exceptions; they have held nothing since the last request
+    was taken out."""
+    for index in list(jobdir.glob("requests.queue/**/info.json")):
+        if not index.stat().st_size or not (index.parent / "q00000").exists():
+            shutil.rmtree(index.parent)
 
 
 class Chain:
@@ -53,6 +64,7 @@ class Chain:
     def start(self, ends: str = "", *, new_pages: int = 0) -> Crawl:
         """A run with so many pages beside what it finds."""
         urls = self.town.pages(new_pages, f"run{len(self.runs)}")
+        mend_queues(self.folder / "job")
         run = Crawl(
             self.folder, urls, self.settings, reactor=self.reactor, ends=ends, **self.kwargs
         )
