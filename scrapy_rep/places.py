@@ -89,7 +89,7 @@ class Places:
                 is_extra = slot.enter_context(self._engine.extra_slot())
                 self._engine.look_again()
                 known = await flight.wait(flight.left_of(self._grace))
-                if is_extra and not self._ended and self._engine.full:
+                if is_extra and self._engine.full:
                     await self._stand_in_line(slot)
             return known
         finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import in_turn, silence
+from tests.behaviours import after, in_turn, silence
 from tests.crawling import CrawlResult, crawl
 from tests.held import DEFER, NEVER, Record, assert_clean, lines, origin_of, urls
 from tests.servers import Sites
@@ -73,6 +73,16 @@ async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
     assert_all_fetched(result, wanted)
     assert result.stat("rep/deferred") == 20
     assert len(lines(result, "(no answer yet)")) == 1
+
+
+async def test_all_that_must_wait_for_an_answer_do(sites: Sites) -> None:
+    """In place, as none can be held: those of one origin, and those that take slots for it."""
+    several = [sites.add(robots=after(0.3, RULES)) for _ in range(4)]
+    wanted = [url for site in several for url in urls(site, 4, "/private/")]
+    result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": NEVER, "CONCURRENT_REQUESTS": 2})
+    assert_all_fetched(result, wanted)
+    assert result.stat("robotstxt/forbidden") == 16
+    assert "rep/deferred" not in result.stats
 
 
 async def test_what_would_be_dropped_passes(sites: Sites) -> None:

@@ -8,6 +8,7 @@ import pytest
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.core.downloader import Downloader
+from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 from scrapy.http.request import NO_CALLBACK
 
@@ -165,6 +166,38 @@ async def test_closing_with_somebody_in_line(sites: Sites) -> None:
     assert result.reason == "enough"
     assert world.first.url("/slow") in result.responses
     assert world.second.url("/x") in result.responses
+
+
+async def test_a_page_is_taken_at_once_instead_of_who_waits(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when something else happens: the other slot has a long page."""
+    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
+    page, robots = silent_until_open(), silent_until_open()
+
+    async def last(hit: Hit, connection: Connection) -> None:
+        robots.open()
+        page.open()
+        await as_behaviour("the last")(hit, connection)
+
+    first = sites.add(robots=RULES, pages={"/long": page, "/last": last})
+    wanted = [first.url("/last"), sites.add(robots=robots).url("/x")]  # the last goes first
+
+    def opened(spider: ListSpider) -> None:
+        engine: Any = spider.crawler.engine
+        later(0.5, lambda: [engine.crawl(spider.recorded(url)) for url in wanted])
+
+    result = await crawl(
+        [first.url("/long")],
+        {
+            **SETTINGS,
+            "CONCURRENT_REQUESTS": 2,
+            "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
+        },
+        signal_handlers={scrapy_signals.spider_opened: opened},
+    )
+    assert set(result.responses) == {first.url("/long"), *wanted}
+    assert_clean(result)
 
 
 class OwnDownloader(Downloader):
