@@ -234,7 +234,9 @@ class RepMiddleware:
                 # Not an extra slot: who floods the hold with new origins shall be slowed down.
                 known = await flight.wait()
             elif self._places.any_for(flight):
-                known = await self._places.wait(flight)
+                return await self._places.wait(
+                    flight, lambda known: self._judge(request, known, path, direct)
+                )
             else:
                 return self._hold(request, origin)
         except StillWaiting:

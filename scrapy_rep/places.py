@@ -22,6 +22,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.listener import Listener
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from scrapy_rep.flights import Flight
     from scrapy_rep.known import Known
     from scrapy_rep.settings import RepSettings
+
+    Judge = Callable[[Known], Request | None]
 
 # Who takes a slot waits for so long (seconds): sites may be silent, and pages want it.
 _IN_A_SLOT_SECONDS = 0.1
@@ -69,29 +73,30 @@ class Places:
         """Whether one more may wait for *flight*."""
         return not flight.waiters or self._waiting < self._few
 
-    async def wait(self, flight: Flight) -> Known:
-        """Wait for what *flight* brings, and for a slot to go on with.
+    async def wait(self, flight: Flight, judge: Judge) -> Request | None:
+        """Wait for what *flight* brings, and if the request passes, for a slot to go on with.
 
-        :raises Exception: as :meth:`Flight.wait`
+        :param judge: decides by what is known then, as `process_request` does
+        :raises Exception: as :meth:`Flight.wait` and *judge* do
         """
         self._waiting += 1
         try:
             if self._beside < self._beside_most:
-                return await self._wait_beside(flight)
-            return await flight.wait(min(flight.left_of(self._grace), self._in_a_slot))
+                return await self._wait_beside(flight, judge)
+            return judge(await flight.wait(min(flight.left_of(self._grace), self._in_a_slot)))
         finally:
             self._waiting -= 1
 
-    async def _wait_beside(self, flight: Flight) -> Known:
+    async def _wait_beside(self, flight: Flight, judge: Judge) -> Request | None:
         self._beside += 1
         try:
             with ExitStack() as slot:
                 is_extra = slot.enter_context(self._engine.extra_slot())
                 self._engine.look_again()
-                known = await flight.wait(flight.left_of(self._grace))
-                if is_extra and self._engine.full:
+                held = judge(await flight.wait(flight.left_of(self._grace)))
+                if is_extra and held is None and self._engine.full:
                     await self._stand_in_line(slot)
-            return known
+            return held
         finally:
             self._beside -= 1
 

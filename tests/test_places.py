@@ -13,7 +13,7 @@ from scrapy.crawler import Crawler
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep import places
-from tests.behaviours import after, as_behaviour, hang_up
+from tests.behaviours import after, as_behaviour, hang_up, in_turn
 from tests.crawling import CrawlResult, ListSpider, crawl
 from tests.held import (
     DEFER,
@@ -78,9 +78,9 @@ class OneSlot:
     """A crawl of one slot. While a page waits for the robots.txt of its site, a slow page of another
     site gets the slot, and then the robots.txt is there."""
 
-    def __init__(self, sites: Sites, page: Any = "the page") -> None:
+    def __init__(self, sites: Sites, page: Any = "the page", answer: Any = RULES) -> None:
         self.page = silent_until_open(page)
-        robots = silent_until_open()
+        robots = silent_until_open(answer)
 
         async def slow(hit: Hit, connection: Connection) -> None:
             robots.open()
@@ -127,7 +127,6 @@ class OneSlot:
                 scrapy_signals.response_received: answered,
             },
         )
-        assert self.record.deferred == []
         assert_no_errors(result)
         return result
 
@@ -145,6 +144,29 @@ async def test_a_slot_that_becomes_free_without_a_page(sites: Sites) -> None:
     result = await world.crawl()
     assert list(result.responses) == [world.first.url("/known"), world.second.url("/x")]
     assert list(result.failures) == [world.first.url("/slow")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "held"),
+    [(f"{RULES}Disallow: /x\n", 0), (in_turn(503, RULES), 1)],
+    ids=["forbidden", "unreachable"],
+)
+async def test_who_does_not_go_on_needs_no_slot(sites: Sites, answer: Any, held: int) -> None:
+    """It is dropped or held, and only then is the page there that has the slot."""
+
+    class Watching(OneSlot):
+        def in_line(self) -> None:
+            spider = self.record.spider
+            if self.record.deferred or (isinstance(spider, ListSpider) and spider.errors):
+                self.page.open()
+            else:
+                later(0.05, self.in_line)
+
+    world = Watching(sites, answer=answer)
+    result = await world.crawl()
+    assert len(world.record.deferred) == held
+    assert (world.second.url("/x") in result.responses) == bool(held)
+    assert world.first.url("/slow") in result.responses
 
 
 async def test_closing_with_somebody_in_line(sites: Sites) -> None:
