@@ -74,6 +74,11 @@ async def test_as_many_pages_at_a_time_as_without(sites: Sites, concurrency: int
     assert_clean(result)
 
 
+# Without a reactor Scrapy's download handler opens no more connections than CONCURRENT_REQUESTS: a
+# silent robots.txt has the one that the page would need.
+more_connections = pytest.mark.needs_reactor
+
+
 class OneSlot:
     """A crawl of one slot. While a page waits for the robots.txt of its site, a slow page of another
     site gets the slot, and then the robots.txt is there."""
@@ -131,6 +136,7 @@ class OneSlot:
         return result
 
 
+@more_connections
 async def test_who_is_in_line_goes_before_what_is_scheduled(sites: Sites) -> None:
     world = OneSlot(sites)
     last = world.first.url("/later")
@@ -138,6 +144,7 @@ async def test_who_is_in_line_goes_before_what_is_scheduled(sites: Sites) -> Non
     assert world.order[1:] == [world.first.url("/slow"), world.second.url("/x"), last]
 
 
+@more_connections
 async def test_a_slot_that_becomes_free_without_a_page(sites: Sites) -> None:
     """The page fails, and there is no other whose answer would tell."""
     world = OneSlot(sites, hang_up())
@@ -146,6 +153,7 @@ async def test_a_slot_that_becomes_free_without_a_page(sites: Sites) -> None:
     assert list(result.failures) == [world.first.url("/slow")]
 
 
+@more_connections
 @pytest.mark.parametrize(
     ("answer", "held"),
     [(f"{RULES}Disallow: /x\n", 0), (in_turn(503, RULES), 1)],
@@ -169,6 +177,7 @@ async def test_who_does_not_go_on_needs_no_slot(sites: Sites, answer: Any, held:
     assert world.first.url("/slow") in result.responses
 
 
+@more_connections
 async def test_closing_with_somebody_in_line(sites: Sites) -> None:
     """He goes on at once: the page that has the slot may be a long one."""
 
@@ -190,6 +199,7 @@ async def test_closing_with_somebody_in_line(sites: Sites) -> None:
     assert world.second.url("/x") in result.responses
 
 
+@more_connections
 async def test_a_page_is_taken_at_once_instead_of_who_waits(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
