@@ -28,8 +28,13 @@ from tests.held import (
 )
 from tests.servers import Connection, Hit, Site, Sites
 
-# All that a robots.txt is waited for here answers, sooner or later.
-SETTINGS = {**DEFER, "REP_DEFER_GRACE": NEVER, "REP_DOWNLOAD_TIMEOUT": NEVER}
+# All that is waited for here answers, if things go as they should.
+SETTINGS = {
+    **DEFER,
+    "REP_DEFER_GRACE": NEVER,
+    "REP_DOWNLOAD_TIMEOUT": NEVER,
+    "RETRY_ENABLED": False,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +128,6 @@ class OneSlot:
             {
                 **SETTINGS,
                 "CONCURRENT_REQUESTS": 1,
-                "RETRY_ENABLED": False,
                 "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
             },
             signal_handlers={

@@ -103,18 +103,24 @@ async def test_a_slot_more_is_made_use_of(sites: Sites, monkeypatch: pytest.Monk
     site = sites.add(pages={"/slow": page, "/other": "other"})
     full: list[bool] = []
 
-    def more(spider: Spider) -> None:
+    def opened(spider: Spider) -> None:
         engine = EngineAccess(spider.crawler)
-        full.append(engine.full)
-        engine._engine.downloader.total_concurrency += 1
-        full.append(engine.full)
-        engine.look_again()
+        # Lowered, as without a reactor Scrapy opens no more connections than it was set to.
+        engine._engine.downloader.total_concurrency = 1
+
+        def more() -> None:
+            full.append(engine.full)
+            engine._engine.downloader.total_concurrency = 2
+            full.append(engine.full)
+            engine.look_again()
+
+        later(0.3, more)
 
     result = await crawl(
         [site.url("/slow"), site.url("/other")],
-        {"CONCURRENT_REQUESTS": 1, "ROBOTSTXT_OBEY": False},
+        {"CONCURRENT_REQUESTS": 2, "ROBOTSTXT_OBEY": False, "RETRY_ENABLED": False},
         signal_handlers={
-            scrapy_signals.spider_opened: lambda spider: later(0.3, lambda: more(spider)),
+            scrapy_signals.spider_opened: opened,
             scrapy_signals.response_received: lambda: page.open(),
         },
     )
