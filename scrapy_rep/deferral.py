@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from scrapy_rep.engine import EngineAccess
     from scrapy_rep.flights import Flights
     from scrapy_rep.known import Known, KnownOrigins
-    from scrapy_rep.places import Places
     from scrapy_rep.settings import RepSettings
 
 
@@ -53,7 +52,6 @@ class Deferral:
         cache: RobotsCache,
         known: KnownOrigins,
         flights: Flights,
-        places: Places,
         clock: Callable[[], float],
     ) -> None:
         """:param clock: seconds since the epoch, as entries have them"""
@@ -65,7 +63,6 @@ class Deferral:
         self._cache = cache
         self._known = known
         self._flights = flights
-        self._places = places
         self._clock = clock
         self._hold: MemoryHold | DiskHold = MemoryHold()
         self._releases: Releases[Line] = Releases(
@@ -316,7 +313,6 @@ class Deferral:
         for line in self._lines.values():
             line.why = self._why(line, "the crawl ended")  # as long as its flight counts
         self._flights.end()
-        self._places.end()
         for failed in self._empty_memory():
             # Before the engine begins to close: an errback may still want to use it.
             self._engine.pause()

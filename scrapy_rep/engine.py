@@ -36,9 +36,8 @@ class EngineAccess:
         return self._crawler.engine
 
     @contextmanager
-    def extra_slot(self) -> Iterator[bool]:
-        """Give the pages one more slot while something of ours takes one of theirs. Whether there
-        was need of it, and it could be given, is what the context is of.
+    def extra_slot(self) -> Iterator[None]:
+        """Give the pages one more slot while something of ours takes one of theirs.
 
         Scrapy counts what `download_async` fetches, and a request that waits in a middleware,
         against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a crawl of 16.
@@ -46,24 +45,13 @@ class EngineAccess:
         """
         downloader = self._engine.downloader
         if not getattr(downloader, "total_concurrency", 0):
-            yield False
+            yield
             return
         downloader.total_concurrency += 1
         try:
-            yield True
+            yield
         finally:
             downloader.total_concurrency -= 1
-
-    @property
-    def full(self) -> bool:
-        """Whether Scrapy takes no more requests from the scheduler now."""
-        return bool(self._engine.needs_backout())
-
-    def look_again(self) -> None:
-        """Have Scrapy look, in the loop's next turn, whether it may take requests from the
-        scheduler. It does so when one is done with or comes in; that there is a slot more, nothing
-        tells it."""
-        self._engine._slot.nextcall.schedule()
 
     def before_closing(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Await *callback*, once, when the spider is to be closed: no signal tells before the

@@ -6,6 +6,7 @@ spot, else it returns a coroutine that waits for the origin's robots.txt and dec
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsE
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Answer, Fetcher
 from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
 from scrapy_rep.known import Known, KnownOrigins
-from scrapy_rep.places import Places
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
@@ -48,6 +48,9 @@ _ROBOTS_PATH = "/robots.txt"
 # What in a request's meta means something here, or to the seeding.
 _MARKS = frozenset({"dont_obey_robotstxt", RELEASED, FED, SITEMAP})
 
+# Half of the download slots (one in so many) may be taken by requests that wait for an answer.
+_SHARE = 2
+
 
 class RepMiddleware:
     """Drops what robots.txt forbids (REP.md). Replaces Scrapy's RobotsTxtMiddleware."""
@@ -61,6 +64,7 @@ class RepMiddleware:
         self._stats = crawler.stats
         self._policy = settings.unreachable
         self._obey_global = settings.obey_global_group
+        self._grace = settings.defer_grace
         self._agents = Agents(crawler, settings)
         self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
@@ -77,16 +81,8 @@ class RepMiddleware:
             open_storage(crawler, settings, self.clock),
         )
         self._flights = Flights(crawler, self._ask)
-        self._places = Places(crawler, settings, self._engine)
         self._deferral = Deferral(
-            crawler,
-            settings,
-            self._engine,
-            self._cache,
-            self._known,
-            self._flights,
-            self._places,
-            self.clock,
+            crawler, settings, self._engine, self._cache, self._known, self._flights, self.clock
         )
         self._discovery = Discovery(crawler)
         self._seeding = self._seeding_of(crawler, settings)
@@ -95,6 +91,12 @@ class RepMiddleware:
             self.process_response = self._seeding.reading.process_response
             self.process_exception = self._seeding.reading.process_exception
         self._catcher = self._deferral.catcher
+        self._waiting = 0
+        # 0 means no limit; so many that are silent are many all the same.
+        self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
+        if settings.dry_run:
+            # Who can't be held waits where it is, or there would be nothing to decide by.
+            self._max_waiting = sys.maxsize
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
@@ -233,10 +235,12 @@ class RepMiddleware:
             elif self._deferral.full:
                 # Not an extra slot: who floods the hold with new origins shall be slowed down.
                 known = await flight.wait()
-            elif self._places.any_for(flight):
-                return await self._places.wait(
-                    flight, lambda known: self._judge(request, known, path, direct)
-                )
+            elif self._waiting < self._max_waiting:
+                self._waiting += 1
+                try:
+                    known = await flight.wait(flight.left_of(self._grace))
+                finally:
+                    self._waiting -= 1
             else:
                 return self._hold(request, origin)
         except StillWaiting:

@@ -202,8 +202,7 @@ async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path, jobdir: b
     in place or held."""
     several = [sites.add(robots=silence()) for _ in range(30)]
     wanted = [site.url(path) for path in ("/a", "/b") for site in several]
-    # All but those that wait in place.
-    record = Record(on_deferred=lambda _, count: record.close() if count == 56 else None)
+    record = Record(on_deferred=lambda _, count: record.close() if count == 58 else None)
     settings = {**SLOW, "CONCURRENT_REQUESTS": 4, "REP_DEFER_GRACE": NEVER}
     if jobdir:
         settings["JOBDIR"] = str(tmp_path)

@@ -24,11 +24,11 @@ import scrapy_rep
 from scrapy_rep.engine import EngineAccess
 from tests.behaviours import after
 from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import a_while, later, silent_until_open, urls
+from tests.held import a_while, later, urls
 from tests.servers import Sites
 
 # What `EngineAccess` reaches through.
-PRIVATE = {"_slot", "nextcall", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}
+PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}
 
 
 async def in_a_crawl(
@@ -92,40 +92,8 @@ def test_a_downloader_without_a_total_concurrency_is_left_alone() -> None:
     class Crawler:
         engine = Engine()
 
-    with EngineAccess(Crawler()).extra_slot() as given:  # type: ignore[arg-type]
-        assert not given
-
-
-async def test_a_slot_more_is_made_use_of(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, not only when Scrapy looks next."""
-    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", 1000.0)
-    page = silent_until_open("page")
-    site = sites.add(pages={"/slow": page, "/other": "other"})
-    full: list[bool] = []
-
-    def opened(spider: Spider) -> None:
-        engine = EngineAccess(spider.crawler)
-        # Lowered, as without a reactor Scrapy opens no more connections than it was set to.
-        engine._engine.downloader.total_concurrency = 1
-
-        def more() -> None:
-            full.append(engine.full)
-            engine._engine.downloader.total_concurrency = 2
-            full.append(engine.full)
-            engine.look_again()
-
-        later(0.3, more)
-
-    result = await crawl(
-        [site.url("/slow"), site.url("/other")],
-        {"CONCURRENT_REQUESTS": 2, "ROBOTSTXT_OBEY": False, "RETRY_ENABLED": False},
-        signal_handlers={
-            scrapy_signals.spider_opened: opened,
-            scrapy_signals.response_received: lambda: page.open(),
-        },
-    )
-    assert full == [True, False]
-    assert set(result.responses) == {site.url("/slow"), site.url("/other")}
+    with EngineAccess(Crawler()).extra_slot():  # type: ignore[arg-type]
+        pass
 
 
 # The ways to close a spider, all of which have to pass `close_spider_async`
