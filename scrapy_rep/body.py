@@ -17,6 +17,8 @@ from scrapy_rep.listener import Listener
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -36,9 +38,13 @@ _OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
 class Transfer:
     """What is seen of one response while it arrives. Travels in the request's meta."""
 
-    __slots__ = ("cut", "encodings", "received")
+    __slots__ = ("cut", "encodings", "on_left", "received")
 
-    def __init__(self) -> None:
+    def __init__(self, on_left: Callable[[], object]) -> None:
+        """:param on_left: called when the response has left the downloader, before Scrapy looks for
+        another request
+        """
+        self.on_left = on_left
         self.received = 0
         self.cut = False
         self.encodings: list[str] = []
@@ -70,6 +76,7 @@ class TransferWatch:
             {
                 signals.bytes_received: self._bytes_received,
                 signals.response_downloaded: self._response_downloaded,
+                signals.response_received: self._response_received,
             },
         )
         self._watched = 0
@@ -104,6 +111,11 @@ class TransferWatch:
             response.headers.pop("Content-Encoding", None)
         else:
             request.meta["download_maxsize"] = _OTHER_ENCODINGS_MAX
+
+    def _response_received(self, request: Request, **_: Any) -> None:
+        transfer = request.meta.get(META_KEY)
+        if isinstance(transfer, Transfer):
+            transfer.on_left()
 
 
 # 47: zlib finds out whether it is gzip or zlib.

@@ -6,6 +6,7 @@ belongs to page requests does: no retries, redirects, HTTP cache, cookies, offsi
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -99,8 +100,9 @@ class Fetcher:
         seen = {url}
         for hops in range(MAX_HOPS + 1):
             try:
-                with self._engine.extra_slot(), self._watch:
-                    response, body = await self._get(url)
+                with ExitStack() as slot, self._watch:
+                    slot.enter_context(self._engine.extra_slot())
+                    response, body = await self._get(url, slot)
             except (*CONFIGURATION_ERRORS, CancelledError):
                 raise  # cancelled: nobody wants to know any more
             except Exception as error:  # noqa: BLE001
@@ -118,8 +120,11 @@ class Fetcher:
                 url = target
         return Answer(Outcome.MISSING, url, hops, status, headers)
 
-    async def _get(self, url: str) -> tuple[Response, bytes]:
-        transfer = Transfer()
+    async def _get(self, url: str, slot: ExitStack) -> tuple[Response, bytes]:
+        """:param slot: given back as soon as the response is there, or a page would take it before
+        we see the response
+        """
+        transfer = Transfer(slot.close)
         timeout = self._settings.download_timeout
         request = Request(
             url,

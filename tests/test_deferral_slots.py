@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 import scrapy
+from scrapy import Request
 from scrapy import signals as scrapy_signals
+from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.reactor import is_reactor_installed
 
 from tests import crawling
@@ -84,6 +86,36 @@ async def test_silent_sites_leave_the_slots_to_pages(
     assert len(result.responses) == 16 * 3 + 30
     assert all(site.count("/robots.txt") == 1 for site in silent)
     assert await record.concurrency() == [4, 4]
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("concurrency", [2, 4])
+async def test_no_more_pages_at_a_time_than_slots(sites: Sites, concurrency: int) -> None:
+    """Also while fetches end: the slot that one had is gone before Scrapy looks for a page."""
+    running = most = 0
+
+    def change(request: Request, number: int) -> None:
+        nonlocal running, most
+        if request.callback is not NO_CALLBACK:  # else it is a robots.txt
+            running += number
+            most = max(most, running)
+
+    several = [
+        sites.add(robots=after(0.02, RULES), pages={"/x": after(0.05, "x")}) for _ in range(40)
+    ]
+    record = Record()
+    result = await crawl(
+        [site.url("/x") for site in several],
+        {**DEFER, "CONCURRENT_REQUESTS": concurrency},
+        signal_handlers={
+            **record.handlers,
+            scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
+            scrapy_signals.request_left_downloader: lambda request: change(request, -1),
+        },
+    )
+    assert most == concurrency
+    assert len(result.responses) == 40
     assert_nothing_dropped(result, record)
     assert_clean(result)
 
