@@ -76,7 +76,7 @@ async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
 
 
 async def test_all_that_must_wait_for_an_answer_do(sites: Sites) -> None:
-    """In place, as none can be held: those of one origin, and those that take slots for it."""
+    """In place, as none can be held: also those beyond half of the slots."""
     several = [sites.add(robots=after(0.3, RULES)) for _ in range(4)]
     wanted = [url for site in several for url in urls(site, 4, "/private/")]
     result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": NEVER, "CONCURRENT_REQUESTS": 2})
