@@ -57,6 +57,11 @@ DEAD_HOST_ERRORS = (
 )
 
 
+def text_of(error: Exception) -> str:
+    """What to tell a person about *error*."""
+    return f"{type(error).__name__}: {error}"
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came of asking for a robots.txt."""

@@ -6,7 +6,6 @@ spot, else it returns a coroutine that waits for the origin's robots.txt and dec
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +14,16 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.agents import Agents
 from scrapy_rep.announce import Announcer
+from scrapy_rep.answers import Answers
 from scrapy_rep.cache import RobotsCache
 from scrapy_rep.decisions import Decisions
 from scrapy_rep.deferral import Deferral
 from scrapy_rep.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
-from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Answer, Fetcher
-from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
+from scrapy_rep.fetcher import Fetcher
+from scrapy_rep.flights import Flights
 from scrapy_rep.known import Known, KnownOrigins
-from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.release import MARK as RELEASED
@@ -33,6 +32,7 @@ from scrapy_rep.startup import StopAtStart
 from scrapy_rep.storages.access import open_storage
 from scrapy_rep.tally import Tally
 from scrapy_rep.urls import FOREIGN, SCHEME, USUAL, origin_of, path_in
+from scrapy_rep.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -48,9 +48,6 @@ _ROBOTS_PATH = "/robots.txt"
 # What in a request's meta means something here, or to the seeding.
 _MARKS = frozenset({"dont_obey_robotstxt", RELEASED, FED, SITEMAP})
 
-# Half of the download slots (one in so many) may be taken by requests that wait for an answer.
-_SHARE = 2
-
 
 class RepMiddleware:
     """Drops what robots.txt forbids (REP.md). Replaces Scrapy's RobotsTxtMiddleware."""
@@ -64,9 +61,7 @@ class RepMiddleware:
         self._stats = crawler.stats
         self._policy = settings.unreachable
         self._obey_global = settings.obey_global_group
-        self._grace = settings.defer_grace
         self._agents = Agents(crawler, settings)
-        self._announcer = Announcer(crawler, self.clock)
         self._engine = EngineAccess(crawler)
         self._hits = Tally(crawler, self._engine, "rep/cache/hit")
         self._known = KnownOrigins(settings.cache_max_origins, self.clock)
@@ -80,23 +75,28 @@ class RepMiddleware:
             self.clock,
             open_storage(crawler, settings, self.clock),
         )
-        self._flights = Flights(crawler, self._ask)
+        self._flights = Flights(crawler, lambda flight: self._answers.ask(flight))
         self._deferral = Deferral(
             crawler, settings, self._engine, self._cache, self._known, self._flights, self.clock
         )
+        self._waiting = Waiting(crawler, settings, self._engine, self._flights, self._deferral)
         self._discovery = Discovery(crawler)
         self._seeding = self._seeding_of(crawler, settings)
         if self._seeding is not None:
             # Only then: Scrapy spends as much on calling a middleware's method as a decision takes.
             self.process_response = self._seeding.reading.process_response
             self.process_exception = self._seeding.reading.process_exception
+        self._answers = Answers(
+            self._cache,
+            self._agents,
+            self._obey_global,
+            Announcer(crawler, self.clock),
+            self._decisions,
+            self._deferral,
+            self._discovery,
+            self._seeding,
+        )
         self._catcher = self._deferral.catcher
-        self._waiting = 0
-        # 0 means no limit; so many that are silent are many all the same.
-        self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
-        if settings.dry_run:
-            # Who can't be held waits where it is, or there would be nothing to decide by.
-            self._max_waiting = sys.maxsize
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
@@ -227,32 +227,13 @@ class RepMiddleware:
         """
         asked_before = self._known.get(origin) is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        flight = self._flights.to(origin, request)
         try:
-            if direct:
-                with self._engine.extra_slot():
-                    known = await flight.wait()
-            elif self._deferral.full:
-                # Not an extra slot: who floods the hold with new origins shall be slowed down.
-                known = await flight.wait()
-            elif self._waiting < self._max_waiting:
-                self._waiting += 1
-                try:
-                    known = await flight.wait(flight.left_of(self._grace))
-                finally:
-                    self._waiting -= 1
-            else:
-                return self._hold(request, origin)
-        except StillWaiting:
+            known = await self._waiting.answer(request, origin, direct)
+        except RobotsUnreachable as error:
+            self._drop(request, error)
+            return None
+        if known is None:
             return self._hold(request, origin)
-        except CrawlEnding:
-            if self._deferral.outlives and not direct:
-                return self._hold(request, origin)
-            self._drop(request, RobotsUnreachable(origin, "the crawl is ending"))
-            return None
-        except CONFIGURATION_ERRORS as error:
-            self._drop(request, RobotsUnreachable(origin, _text_of(error)))
-            return None
         return self._judge(request, known, path, direct)
 
     def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
@@ -310,39 +291,3 @@ class RepMiddleware:
         self._decisions.dropped(request, error, known)
         if not self._decisions.dry_run:
             raise error from None
-
-    async def _ask(self, flight: Flight) -> Known:
-        try:
-            known, answer = await self._cache.ask(flight.origin)
-        except CONFIGURATION_ERRORS as error:
-            self._announcer.cannot_ask(flight.origin, error)
-            self._deferral.cannot_ask(flight.origin, _text_of(error))
-            raise
-        flight.landing = True
-        await self._resolved(known, answer, flight.request or Request(flight.origin.robots_url))
-        return known
-
-    async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
-        """There is news of an origin: an answer, or (None) what the storage has."""
-        self._decisions.answered(known, answer)
-        outcome = known.entry.outcome if answer is None else answer.outcome
-        # At once: requests are decided by it from now on, and the crawl may end with them.
-        robots = known.robots if outcome is Outcome.RULES else None
-        if robots is not None and answer is not None:
-            # While the body is at hand: else it would be unpacked and read twice.
-            robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
-        origin = known.origin
-        url = known.entry.url or origin.robots_url
-        if robots is not None:
-            self._discovery.discovered(origin, url, robots)
-        if self._seeding is not None and (robots is not None or outcome is Outcome.MISSING):
-            self._seeding.discovered(origin, url, robots)
-        if answer is None:
-            await self._announcer.recalled(known, request)
-        else:
-            await self._announcer.resolved(known, answer, request)
-        self._deferral.resolved(known)
-
-
-def _text_of(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

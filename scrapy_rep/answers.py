@@ -1,0 +1,83 @@
+"""What a robots.txt that was asked for sets in motion, before those who wait for it go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+
+from scrapy_rep.fetcher import CONFIGURATION_ERRORS, text_of
+from scrapy_rep.protocol.availability import Outcome
+
+if TYPE_CHECKING:
+    from scrapy_rep.agents import Agents
+    from scrapy_rep.announce import Announcer
+    from scrapy_rep.cache import RobotsCache
+    from scrapy_rep.decisions import Decisions
+    from scrapy_rep.deferral import Deferral
+    from scrapy_rep.discovery import Discovery
+    from scrapy_rep.fetcher import Answer
+    from scrapy_rep.flights import Flight
+    from scrapy_rep.known import Known
+    from scrapy_rep.seeding import SitemapSeeding
+
+
+class Answers:
+    """Asks, takes in what comes of it, and tells all who have to know."""
+
+    def __init__(
+        self,
+        cache: RobotsCache,
+        agents: Agents,
+        obey_global: bool,
+        announcer: Announcer,
+        decisions: Decisions,
+        deferral: Deferral,
+        discovery: Discovery,
+        seeding: SitemapSeeding | None,
+    ) -> None:
+        """:param obey_global: whether the group ``*`` applies where no other does"""
+        self._cache = cache
+        self._agents = agents
+        self._obey_global = obey_global
+        self._announcer = announcer
+        self._decisions = decisions
+        self._deferral = deferral
+        self._discovery = discovery
+        self._seeding = seeding
+
+    async def ask(self, flight: Flight) -> Known:
+        """Have a flight's robots.txt fetched, or found in the storage.
+
+        :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
+        """
+        try:
+            known, answer = await self._cache.ask(flight.origin)
+        except CONFIGURATION_ERRORS as error:
+            self._announcer.cannot_ask(flight.origin, error)
+            self._deferral.cannot_ask(flight.origin, text_of(error))
+            raise
+        flight.landing = True
+        await self._resolved(known, answer, flight.request or Request(flight.origin.robots_url))
+        return known
+
+    async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
+        """There is news of an origin: an answer, or (None) what the storage has."""
+        self._decisions.answered(known, answer)
+        outcome = known.entry.outcome if answer is None else answer.outcome
+        # At once: requests are decided by it from now on, and the crawl may end with them.
+        robots = known.robots if outcome is Outcome.RULES else None
+        if robots is not None and answer is not None:
+            # While the body is at hand: else it would be unpacked and read twice.
+            robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
+        origin = known.origin
+        url = known.entry.url or origin.robots_url
+        if robots is not None:
+            self._discovery.discovered(origin, url, robots)
+        if self._seeding is not None and (robots is not None or outcome is Outcome.MISSING):
+            self._seeding.discovered(origin, url, robots)
+        if answer is None:
+            await self._announcer.recalled(known, request)
+        else:
+            await self._announcer.resolved(known, answer, request)
+        self._deferral.resolved(known)

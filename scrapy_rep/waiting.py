@@ -1,0 +1,79 @@
+"""How a request waits for its robots.txt in the downloader: not for long, and not with too many
+others (DESIGN.md, "Nothing waits while holding a download slot")."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.fetcher import CONFIGURATION_ERRORS, text_of
+from scrapy_rep.flights import CrawlEnding, StillWaiting
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.deferral import Deferral
+    from scrapy_rep.engine import EngineAccess
+    from scrapy_rep.flights import Flights
+    from scrapy_rep.known import Known
+    from scrapy_rep.protocol import Origin
+    from scrapy_rep.settings import RepSettings
+
+# Half of the download slots (one in so many) may be taken by requests that wait for an answer.
+_SHARE = 2
+
+
+class Waiting:
+    """Waits where a request is, as long as that is better than to have it held."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        engine: EngineAccess,
+        flights: Flights,
+        deferral: Deferral,
+    ) -> None:
+        self._engine = engine
+        self._flights = flights
+        self._deferral = deferral
+        self._grace = settings.defer_grace
+        self._waiting = 0
+        # 0 means no limit; so many that are silent are many all the same.
+        self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
+        if settings.dry_run:
+            # Who can't be held waits where it is, or there would be nothing to decide by.
+            self._max_waiting = sys.maxsize
+
+    async def answer(self, request: Request, origin: Origin, direct: bool) -> Known | None:
+        """Have the robots.txt of *origin* asked for, and wait for the answer. None: *request* is
+        to be held.
+
+        :param direct: a direct download, which can't be held
+        :raises RobotsUnreachable: if there will be no answer
+        """
+        flight = self._flights.to(origin, request)
+        try:
+            if direct:
+                with self._engine.extra_slot():
+                    return await flight.wait()
+            if self._deferral.full:
+                # Not an extra slot: who floods the hold with new origins shall be slowed down.
+                return await flight.wait()
+            if self._waiting >= self._max_waiting:
+                return None
+            self._waiting += 1
+            try:
+                return await flight.wait(flight.left_of(self._grace))
+            finally:
+                self._waiting -= 1
+        except StillWaiting:
+            return None
+        except CrawlEnding:
+            if self._deferral.outlives and not direct:
+                return None
+            raise RobotsUnreachable(origin, "the crawl is ending") from None
+        except CONFIGURATION_ERRORS as error:
+            raise RobotsUnreachable(origin, text_of(error)) from None
