@@ -1,6 +1,6 @@
 """What the robots.txt middleware costs a crawl, through Scrapy's real engine.
 
-    python benchmarks/engine.py [--links] [--rounds N] [--pages N]
+    python benchmarks/engine.py [--links] [--least] [--rounds N] [--pages N]
     python benchmarks/engine.py [--links] --instructions
 
 A download handler answers from memory, so nothing but Scrapy and the middleware takes time; after a
@@ -9,6 +9,10 @@ one, as from a network. Each crawl has a process of its own. A round is three cr
 package's middleware, with Scrapy's, and with none, that take turns (`turns.py`). CPU time and pages
 a second are counted from the first start request to the last page, with every robots.txt that is
 fetched meanwhile; the time of the others' turns is left out.
+
+With --least two more crawls are measured, with what no robots.txt middleware can do without
+(`least.py`): one that downloads each robots.txt and does nothing else, and one that reads it and asks
+its rules.
 
 All pages are asked for at the start. With --links each page names the next one, so that few
 requests wait: Scrapy spends more on such a page, and has a smaller heap.
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from multiprocessing.connection import Connection
 
-NONE = "none"
+NONE, FETCHING, LEAST = "none", "download only", "the least"
 ORIGINS = 200
 PAGES = 20_000
 """The goals are for so many: in a shorter crawl each robots.txt counts for more."""
@@ -160,11 +164,17 @@ def crawl(
     :param files: the robots.txt of each origin
     """
     FromMemory.files = files
+    middlewares: dict[Any, int] = {}
+    if middleware in (FETCHING, LEAST):
+        from least import Fetching, Least  # a crawl without it has nothing of it in memory
+
+        middlewares = {Fetching if middleware == FETCHING else Least: 100}
     process = CrawlerProcess(
         {
             "USER_AGENT": f"{TOKEN}/1.0",
-            "ROBOTSTXT_OBEY": middleware != NONE,
+            "ROBOTSTXT_OBEY": middleware in (OURS, BUILT_IN),
             "ADDONS": {"scrapy_rep.Addon": 300} if middleware == OURS else {},
+            "DOWNLOADER_MIDDLEWARES": middlewares,
             "DOWNLOAD_HANDLERS": {"http": FromMemory},
             "CONCURRENT_REQUESTS": 16,
             "LOG_ENABLED": False,
@@ -175,8 +185,8 @@ def crawl(
     process.start()
 
 
-def measure(rounds: int, pages: int, links: bool, files: list[bytes]) -> str:
-    crawls = [NONE, OURS, BUILT_IN]
+def measure(rounds: int, pages: int, links: bool, least: bool, files: list[bytes]) -> str:
+    crawls = [NONE, OURS, BUILT_IN, *[FETCHING, LEAST] * least]
     cpu: dict[str, list[float]] = {who: [] for who in crawls}
     working: dict[str, list[float]] = {who: [] for who in crawls}
     rate: dict[str, list[float]] = {who: [] for who in crawls}
@@ -187,7 +197,7 @@ def measure(rounds: int, pages: int, links: bool, files: list[bytes]) -> str:
             cpu[who].append(one.cpu / one.pages)
             working[who].append((one.cpu - one.collecting) / one.pages)
             rate[who].append(one.pages / turns.seconds(one.start, one.end))
-        crawls.append(crawls.pop(0))
+        random.shuffle(crawls)  # who has the turn after whom
     rows = []
     for who, peer in ((NONE, "no middleware"), (BUILT_IN, "built-in")):
         name = f"{peer}, Scrapy {version('scrapy')}"
@@ -201,9 +211,14 @@ def measure(rounds: int, pages: int, links: bool, files: list[bytes]) -> str:
         figures = [f"{statistics.median(rate[one]):,.0f} pages/s" for one in (OURS, who)]
         ratio = _ratio(rate[OURS], rate[who])
         rows.append(Row("pages a second", name, *figures, ratio, goals[1], exact=True))
-    return "\n".join(
-        [f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds", "", table(rows)]
-    )
+    lines = [f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds", "", table(rows)]
+    if least:
+        told = [
+            f"{who} {_ratio(cpu[who], cpu[NONE]):.3f} ({_ratio(working[who], working[NONE]):.3f})"
+            for who in (FETCHING, LEAST, OURS, BUILT_IN)
+        ]
+        lines += ["", f"CPU (collector left out) to no middleware: {', '.join(told)}"]
+    return "\n".join(lines)
 
 
 def _ratio(ours: list[float], theirs: list[float]) -> float:
@@ -257,6 +272,7 @@ def main() -> None:
     parser.add_argument("--rounds", metavar="N", type=int, choices=range(1, 100), default=7)
     parser.add_argument("--pages", metavar="N", type=int, default=PAGES)
     parser.add_argument("--links", action="store_true", help="each page names the next one")
+    parser.add_argument("--least", action="store_true", help="also what can't be done without")
     parser.add_argument("--instructions", action="store_true", help="count these, not seconds")
     parser.add_argument("--one", choices=(NONE, OURS, BUILT_IN), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -269,7 +285,7 @@ def main() -> None:
         return
     what, files = robots_files()
     print(f"A crawl through Scrapy's engine: {what}")
-    print(measure(options.rounds, options.pages, options.links, files))
+    print(measure(options.rounds, options.pages, options.links, options.least, files))
 
 
 if __name__ == "__main__":
