@@ -1,16 +1,12 @@
-"""Lines to groups, and the group that a crawler obeys (REP.md section 7)."""
+"""A robots.txt: the group that a crawler obeys, and what it says (REP.md section 7)."""
 
 from __future__ import annotations
 
-import math
 import re
-import sys
 from typing import TYPE_CHECKING, TypeAlias
 
-from scrapy_rep.protocol.agents import leading_token
 from scrapy_rep.protocol.matching import (
     ALLOW,
-    ALLOW_BIT,
     NO_RULES,
     SHORTEST,
     Decision,
@@ -20,146 +16,20 @@ from scrapy_rep.protocol.matching import (
     line_of,
     path_of,
 )
-from scrapy_rep.protocol.syntax import SPACE, Field, normalise, read, readable
+from scrapy_rep.protocol.stretches import GLOBAL, Groups, sitemaps_of
+from scrapy_rep.protocol.syntax import Field, normalise, read, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-GLOBAL = "*"
+    from collections.abc import Callable, Iterable, Sequence
 
 # A crawler has one agent or few; who asks for ever new ones shall not fill the memory.
 _AGENTS_REMEMBERED = 100
-
-
-def _agent_token(line: str) -> str | None:
-    """The token, in lower case, that a ``user-agent`` line names; ``*`` for the global group;
-    None if it is no such line."""
-    for _, _, value in read((line,)):
-        if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
-            return GLOBAL
-        return leading_token(value).lower()
-    return None
-
-
-def _seconds(value: str) -> float | None:
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-# A user-agent line: its token if it is spelled as most are (to read it at once is a twentieth of
-# the time), else what follows "user", which may be something else. To give no blank back ("*+",
-# from Python 3.11 on) is a third of the time for a page of HTML.
-_BLANKS = r"[ \t\v\f]*" + ("+" if sys.version_info >= (3, 11) else "")
-_LINES_OF_AGENTS = re.compile(
-    rf"\n{_BLANKS}[Uu][Ss][Ee][Rr]"
-    r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
-)
-_LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
-
-
-class Groups:
-    """A file, cut at its ``user-agent`` lines: what is between them is read when it is asked for.
-    In most files a crawler's groups are the smaller part: half of the time to be ready.
-    """
-
-    __slots__ = ("_stretches", "tokens")
-
-    def __init__(self, text: str) -> None:
-        """:param text: normalised, see :func:`~scrapy_rep.protocol.syntax.normalise`"""
-        # With a line end in front each line begins with one.
-        pieces = _LINES_OF_AGENTS.split("\n" + text)
-        self._stretches = pieces[::3]
-        self.tokens: list[str | None] = [
-            None,
-            *[
-                token.lower() if token else _agent_token("user" + rest)
-                for token, rest in zip(pieces[1::3], pieces[2::3], strict=True)
-            ],
-        ]
-        """The token before each stretch of lines. None: the start, or no user-agent line."""
-
-    def rules_of(self, token: str) -> tuple[list[str], list[int]]:
-        """Return value and number (see ``ALLOW_BIT``) of each rule of *token*'s groups."""
-        values: list[str] = []
-        numbers: list[int] = []
-        line = upto = 0
-        for at in [at for at, name in enumerate(self.tokens) if name == token]:
-            if at < upto:
-                continue  # within a group that is read already
-            line += at - upto + "".join(self._stretches[upto:at]).count("\n")
-            upto = at
-            before = len(values)
-            # A group goes on until a user-agent line after a rule.
-            while upto < len(self.tokens) and (len(values) == before or self.tokens[upto] is None):
-                line = 1 + _collect(self._stretches[upto], line, values, numbers)
-                upto += 1
-        return values, numbers
-
-    def delays_of(self, token: str) -> Iterator[float]:
-        """Yield the delays of *token*'s groups. One may stand between two agents of a group, and
-        is the delay of both."""
-        named, ended = False, True  # what stands before the first group is nobody's
-        delays: list[float] = []
-        for name, stretch in zip(self.tokens, self._stretches, strict=True):
-            if name is not None:
-                if ended:
-                    yield from delays if named else ()
-                    named = ended = False
-                    delays = []
-                named = named or name == token
-            for _, field, value in read(stretch.split("\n")):
-                if field <= Field.ALLOW:
-                    ended = True
-                elif field == Field.CRAWL_DELAY:
-                    seconds = _seconds(value)
-                    delays += [] if seconds is None else [seconds]
-        yield from delays if named else ()
-
-
-def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> int:
-    """Append value and number of each rule in the rest of line *line* and in the lines after it;
-    return the number of the last."""
-    if "#" in stretch:
-        stretch = _COMMENT.sub("", stretch)
-    # Nine of ten rules are spelled so: taken by the run, not by the line, a third of the time here.
-    pieces = stretch.split("\nDisallow: ")
-    start = 1
-    last = len(pieces) - 1
-    for at, piece in enumerate(pieces):
-        if "\n" in piece or at == last:
-            pieces[at], others, rest = piece.partition("\n")
-            run = pieces[start : at + 1]
-            start = at + 1
-            values += [value.strip(SPACE) for value in run]
-            numbers += range(ALLOW - 2 - line, ALLOW - 2 - line - len(run), -1)
-            line += len(run)
-            if not rest:
-                line += len(others)  # a blank line, or none
-            else:
-                rows = rest.split("\n")
-                for number, field, value in read(rows, line + 1):
-                    if field <= Field.ALLOW:
-                        values.append(value)
-                        numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
-                line += len(rows)
-    return line
-
-
-_COMMENT = re.compile(r"#[^\n]*")
 
 # Who asks: a token, or a chain of them. The answer: the token whose group applies, and its rules.
 _Agent: TypeAlias = "str | tuple[str, ...]"
 _Answer: TypeAlias = "tuple[str | None, Rules]"
 
 _SITE = re.compile(r"https?://[^/?;#]*(?=/)")
-
-
-def _sitemaps_of(text: str) -> tuple[str, ...]:
-    found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
-    return tuple([readable(value) for _, _, value in found if value])
 
 
 class RobotsTxt:
@@ -208,7 +78,7 @@ class RobotsTxt:
         """Have the rules for *agent* and the sitemaps at hand, both from one look at *body*: the
         one that the source would give, for who has it just now."""
         text = normalise(body)
-        self._sitemaps = _sitemaps_of(text)
+        self._sitemaps = sitemaps_of(text)
         self._turn_to(agent, obey_global, Groups(text))
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
@@ -264,7 +134,7 @@ class RobotsTxt:
     def sitemaps(self) -> tuple[str, ...]:
         """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
         if self._sitemaps is None:
-            self._sitemaps = _sitemaps_of(normalise(self._source()))
+            self._sitemaps = sitemaps_of(normalise(self._source()))
         return self._sitemaps
 
     def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
