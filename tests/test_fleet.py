@@ -15,6 +15,7 @@ from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
 from tests.behaviours import after, in_turn, silence
 from tests.crawling import crawl
+from tests.held import silent_until_open
 from tests.process import ONCE
 from tests.process.fleet import RULES, Fleet, asked, decided, wait_until
 from tests.redisserver import RedisServer, needs_server
@@ -133,7 +134,8 @@ def test_a_process_that_is_stopped_while_it_asks_delays_nobody(sites: Sites, fle
 
 def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -> None:
     """And leaves nothing behind that the others would have to wait for."""
-    site = sites.add(robots=after(2.0, RULES))
+    gate = silent_until_open(RULES)
+    site = sites.add(robots=gate)
     urls = list(map(site.url, PATHS))
     asks, stopped = fleet.add(urls, go="first"), fleet.add(urls, go="other")
     fleet.go("first")
@@ -142,6 +144,7 @@ def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -
     stopped.wait_for("deferred", len(PATHS))
     stopped.interrupt()
     assert stopped.join(10).reason == "shutdown"
+    gate.open()
     asks.join()
     late = fleet.add(urls).join()
     assert asked(site) == 1
