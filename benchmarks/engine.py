@@ -103,8 +103,7 @@ class FromMemory(BaseDownloadHandler):
     files: list[bytes] = []
 
     async def download_request(self, request: scrapy.Request) -> TextResponse:
-        # As many for the same page in each of the crawls. With random ones, 800 pages took up to
-        # 1 % more or fewer instructions in one crawl than in the other.
+        # As many for the same page in each of the crawls: chance would be counted with the rest.
         for _ in range(crc32(request.url.encode()) % TURNS):
             await asyncio.sleep(0)
         if request.url.endswith("/robots.txt"):
