@@ -46,7 +46,7 @@ from crawls import BUILT_IN, OURS
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import HtmlResponse, TextResponse
-from tables import Row, table
+from tables import Row, median_ratio, table
 from turns import take_turns
 
 if TYPE_CHECKING:
@@ -207,24 +207,20 @@ def measure(rounds: int, pages: int, links: bool, least: bool, files: list[bytes
         for what, found in (("CPU", cpu), ("  garbage collector left out", working)):
             figures = [f"{statistics.median(found[one]) * 1e6:,.0f} us/page" for one in (OURS, who)]
             goal = goals[0] if found is cpu else None
-            ratio = _ratio(found[OURS], found[who])
+            ratio = median_ratio(found[OURS], found[who])
             rows.append(Row(what, name, *figures, ratio, goal, at_most=True))
         figures = [f"{statistics.median(rate[one]):,.0f} pages/s" for one in (OURS, who)]
-        ratio = _ratio(rate[OURS], rate[who])
+        ratio = median_ratio(rate[OURS], rate[who])
         rows.append(Row("pages a second", name, *figures, ratio, goals[1], exact=True))
     lines = [f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds", "", table(rows)]
     if least:
         told = [
-            f"{who} {_ratio(cpu[who], cpu[NONE]):.3f} ({_ratio(working[who], working[NONE]):.3f})"
+            f"{who} {median_ratio(cpu[who], cpu[NONE]):.3f} "
+            f"({median_ratio(working[who], working[NONE]):.3f})"
             for who in (FETCHING, LEAST, OURS, BUILT_IN)
         ]
         lines += ["", f"CPU (collector left out) to no middleware: {', '.join(told)}"]
     return "\n".join(lines)
-
-
-def _ratio(ours: list[float], theirs: list[float]) -> float:
-    """The median of the rounds'."""
-    return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
 class Nobody:

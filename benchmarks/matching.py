@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.robotparser import RobotFileParser
 
 from corpus import MAX_BYTES, Site, site, sites
-from tables import Row, table
+from tables import Row, median_ratio, table
 
 from scrapy_rep.protocol import RobotsTxt
 
@@ -88,7 +88,7 @@ def _stdlib(body: bytes) -> RobotFileParser:
     return parser
 
 
-def take_turns(jobs: Sequence[Sequence[Job]], rounds: int) -> list[list[float]]:
+def seconds_in_turns(jobs: Sequence[Sequence[Job]], rounds: int) -> list[list[float]]:
     """Return the CPU seconds that each one's parts take together, for each round.
 
     :param jobs: the parts of each, as many for all
@@ -100,6 +100,9 @@ def take_turns(jobs: Sequence[Sequence[Job]], rounds: int) -> list[list[float]]:
             order = range(len(jobs))
             # The first one in turn too: whoever comes second finds a warm machine.
             for at in order if (number + part) % 2 else reversed(order):
+                # What the one before has left is not this one's. A full pass would take so much
+                # longer than a turn that it is made once a round.
+                gc.collect(1)
                 started = time.process_time()
                 turns[at]()
                 times[at][number] += time.process_time() - started
@@ -194,12 +197,14 @@ def measure(files: list[Site], rounds: int) -> str:
         files: Sequence[Site], count: int, unit: str, who: Sequence[Parser] = everyone,
     ) -> None:  # fmt: skip
         parts = [files[first::PARTS] for first in range(min(PARTS, len(files)))]
-        ours, *others = take_turns([[job(one, part) for part in parts] for one in who], rounds)
+        ours, *others = seconds_in_turns(
+            [[job(one, part) for part in parts] for one in who], rounds
+        )
         for parser, theirs in zip(who[1:], others, strict=True):
             is_goal = parser.name.startswith("Protego")
             middle = map(statistics.median, (ours, theirs))
             figures = [f"{seconds / count * 1e6:,.2f} us/{unit}" for seconds in middle]
-            ratio = statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
+            ratio = median_ratio(theirs, ours)
             rows.append(Row(what, parser.name, *figures, ratio, goal if is_goal else None))
 
     add("parse, ready for an agent", 4, ready, files, len(files), "file")
@@ -211,7 +216,9 @@ def measure(files: list[Site], rounds: int) -> str:
     kinds = len(HOSTILE)
     add("hostile files, a long URL", 3, match, hostile(), kinds, "URL", protego)
     add("  that lacks no character", None, match, hostile(tail=FULL), kinds, "URL", protego)
-    growth = take_turns([[match(everyone[0], hostile(share))] for share in (0.5, 1.0)], rounds)
+    growth = seconds_in_turns(
+        [[match(everyone[0], hostile(share))] for share in (0.5, 1.0)], rounds
+    )
     half, whole = map(statistics.median, growth)
     size = sum(len(file.body) for file in files)
     longest = held(largest) * 1000

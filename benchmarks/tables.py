@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class Row(NamedTuple):
             return ""
         met = self.ratio <= self.goal if self.at_most else self.ratio >= self.goal
         return f"{'<=' if self.at_most else '>='} {self.goal:g} {'met' if met else 'MISSED'}"
+
+
+def median_ratio(ones: Sequence[float], others: Sequence[float]) -> float:
+    """Return the median of the rounds' ratios."""
+    return statistics.median(one / other for one, other in zip(ones, others, strict=True))
 
 
 def table(rows: Sequence[Row]) -> str:
