@@ -1,8 +1,12 @@
-"""How the tests run: on which reactor, and against which servers.
+"""How the tests run: on which reactor, which of them, and against which servers.
 
-    pytest --reactor=asyncio    Scrapy's default, the asyncio reactor of Twisted
+    pytest                      Scrapy's default, the asyncio reactor of Twisted: all tests
     pytest --reactor=default    the default (non-asyncio) reactor of Twisted
     pytest -p no:twisted        no reactor: Scrapy's TWISTED_REACTOR_ENABLED = False
+
+The last two, and the oldest Scrapy, run only what can differ there: what is marked `loop`,
+`download`, `scrapy_api` or `python` (setup.cfg says what each means). `--everything` runs all tests wherever
+one is; `--quick` runs those that start no process and take little time.
 
 An `async def` test runs as Scrapy itself would run a coroutine there. Tests that cannot work
 without a Twisted reactor carry `@pytest.mark.needs_reactor` and are skipped in the last mode.
@@ -13,24 +17,43 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
 import socket
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+import scrapy
 from scrapy.core.engine import ExecutionEngine
 
-from tests import names
-from tests.servers import LoopThread, Sites
-from tests.tls import server_context
+from tests.helpers import names, redisserver
+from tests.helpers.redisserver import RedisServer
+from tests.helpers.servers import LoopThread, Sites
+from tests.helpers.tls import server_context
+from tests.helpers.turns import turn
+
+OLDEST = (2, 15)
+"""The oldest Scrapy that setup.cfg allows."""
+
+NOT_QUICK = {"process", "needs_redis", "alone", "slow"}
 
 
 def without_reactor(config: pytest.Config) -> bool:
     return not config.pluginmanager.hasplugin("twisted")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("scrapy-rep")
+    group.addoption(
+        "--everything", action="store_true", help="all tests, also where another mode runs them"
+    )
+    group.addoption(
+        "--quick", action="store_true", help="only tests that start no process and take little time"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs_reactor: cannot work without a Twisted reactor")
     # Twisted before 22.10, on Python 3.10.
     config.addinivalue_line(
         "filterwarnings", r"ignore:currentThread\(\) is deprecated:DeprecationWarning"
@@ -51,18 +74,77 @@ def _uninstaller(hook: Any) -> Any:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    import scrapy
-
     mode = "no reactor" if without_reactor(config) else f"{config.getoption('reactor')} reactor"
     return f"scrapy {scrapy.__version__}, {mode}"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Crawls wait more than they work."""
+    return 2 * (os.cpu_count() or 1)
+
+
+def oldest_scrapy() -> bool:
+    return scrapy.version_info[:2] <= OLDEST
+
+
+def wanted_marks(config: pytest.Config) -> set[str] | None:
+    """The marks of the tests that can have another result in this mode than in the main one; None
+    in the main one, which runs all tests."""
+    if config.getoption("everything"):
+        return None
     if without_reactor(config):
-        for item in items:
-            if marker := item.get_closest_marker("needs_reactor"):
-                why = marker.kwargs.get("reason", "cannot work without a Twisted reactor")
-                item.add_marker(pytest.mark.skip(reason=why))
+        return {"loop", "download"}
+    if config.getoption("reactor") == "default":
+        return {"loop"}
+    return {"scrapy_api", "python"} if oldest_scrapy() else None
+
+
+def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
+    """Why a test with these marks can't be run in this mode, or on this machine."""
+    if without_reactor(config) and (mark := marks.get("needs_reactor")):
+        return str(mark.kwargs.get("reason", "cannot work without a Twisted reactor"))
+    if "process" in marks and (without_reactor(config) or config.getoption("reactor") == "default"):
+        return "the process chooses its reactor itself: run with --reactor=asyncio"
+    if "needs_redis" in marks and not redisserver.available:
+        return redisserver.WHY_NOT
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = wanted_marks(config)
+    chosen, others = [], []
+    for item in items:
+        marks = {mark.name: mark for mark in item.iter_markers()}
+        too_slow = config.getoption("quick") and marks.keys() & NOT_QUICK
+        same_everywhere = wanted is not None and not marks.keys() & wanted
+        (others if too_slow or same_everywhere else chosen).append(item)
+        if why := why_not(marks, config):
+            item.add_marker(pytest.mark.skip(reason=why))
+    items[:] = chosen
+    config.hook.pytest_deselected(items=others)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Before pytest-timeout's own wrapper: the time that a test waits for its turn is not its."""
+    with turn(item.config.rootpath, alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[None]:
+    """A worker sends its reports as UTF-8, and logs of hostile input hold lone surrogates."""
+    return _encodable((yield))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list | tuple):
+        return type(value)(_encodable(one) for one in value)
+    if isinstance(value, dict):
+        return {key: _encodable(one) for key, one in value.items()}
+    return value
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,7 +174,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_engine() -> Iterator[None]:
     """The engine looks every 50 ms instead of every 5 s whether a crawl is over."""
-    # What is there by now stays: each crawl collects garbage, see tests.crawling.
+    # What is there by now stays: each crawl collects garbage, see tests.helpers.crawling.
     gc.collect()
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
@@ -104,8 +186,21 @@ def quick_engine() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def quick_is_quick(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that starts a process is not among the quick ones."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        pytest.fail("starts a process: mark it `process`")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("quick"):
+            patch.setattr(subprocess.Popen, "__init__", refuse)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def loopback_names(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No name is looked up outside this process, see `tests.names`."""
+    """No name is looked up outside this process, see `tests.helpers.names`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", names.getaddrinfo)
         if not without_reactor(request.config):
@@ -145,7 +240,21 @@ def tls_context(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def sites(sites_thread: LoopThread, tls_context: Any) -> Iterator[Sites]:
-    """`sites.add(robots=..., pages=...)` makes a site, see `tests.servers`."""
+    """`sites.add(robots=..., pages=...)` makes a site, see `tests.helpers.servers`."""
     some = Sites(sites_thread, tls_context)
     yield some
     some.close()
+
+
+@pytest.fixture(scope="session")
+def redis_of_this_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Use `redis_server`: this one is not empty."""
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def redis_server(redis_of_this_worker: RedisServer) -> RedisServer:
+    """A Redis server with nothing in it. Mark what asks for it with `needs_server`."""
+    redis_of_this_worker.flush()
+    return redis_of_this_worker

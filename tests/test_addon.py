@@ -14,12 +14,14 @@ from scrapy.utils.misc import load_object
 
 from scrapy_rep import Addon, RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.servers import Sites
+
+pytestmark = pytest.mark.scrapy_api
 
 BUILT_IN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 OURS = "scrapy_rep.RepMiddleware"
-RULES = "User-agent: *\nDisallow: /private\n"
 
 
 class Neighbour:

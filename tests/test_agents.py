@@ -9,10 +9,13 @@ from scrapy import Request
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.servers import Sites
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.servers import Sites
 
-pytestmark = pytest.mark.filterwarnings("ignore:The 'user_agent' spider attribute")
+pytestmark = [
+    pytest.mark.scrapy_api,
+    pytest.mark.filterwarnings("ignore:The 'user_agent' spider attribute"),
+]
 
 # Each agent is kept from a path of its own, so that what is dropped tells who one went by.
 # fmt: off

@@ -10,6 +10,8 @@ import pytest
 
 from scrapy_rep.alarm import Alarm
 
+pytestmark = pytest.mark.loop
+
 
 class Timer:
     """What `call_later` returns."""

@@ -12,10 +12,12 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.crawling import CrawlResult, crawl, run_settings
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import CrawlResult, crawl, run_settings
+from tests.helpers.servers import Site, Sites
 
-RULES = "User-agent: *\nDisallow: /private\n"
+pytestmark = pytest.mark.scrapy_api
+
 HUGE = "a" * 100_000
 
 

@@ -9,9 +9,11 @@ import zlib
 import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.behaviours import Behaviour, Stream, answer, gzip_bomb, gzipped, head, raw
-from tests.crawling import CrawlResult, crawl
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import Behaviour, Stream, answer, gzip_bomb, gzipped, head, raw
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.servers import Site, Sites
+
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 LIMIT = 512_000
 EARLY = b"User-agent: *\nDisallow: /early\n"

@@ -9,18 +9,11 @@ from typing import Any
 import pytest
 
 from scrapy_rep.protocol.availability import Outcome
-from tests.behaviours import after, answer, in_turn
-from tests.crawling import CrawlResult, crawl
-from tests.servers import Site, Sites
-from tests.steps import Clock, Step, StepSpider
-from tests.test_status_table import Resolved
-
-RULES = "User-agent: *\nDisallow: /private\n"
-DAY = 86400
-OK, NO, DOWN = "ok", "RobotsDisallowed", "RobotsUnreachable"
-
-# Back-off: 75 to 100 s after the first failure, 150 to 200, 300 to 400, then 600 to 800.
-SLOW = {"REP_RETRY_DELAY": 100, "REP_RETRY_MAX_DELAY": 800}
+from tests.helpers.behaviours import RULES, after, answer, in_turn
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.servers import Site, Sites
+from tests.helpers.signals import Resolved
+from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, Step, StepSpider
 
 
 @pytest.fixture

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import Entry, MemoryStorage, Storage
-from tests.crawling import crawl
-from tests.held import lines
-from tests.process import ONCE, Crawl
-from tests.servers import Sites
-from tests.storing import NOW, rules
-from tests.visits import make_impatient, some, visit, warning
+from tests.helpers.crawling import crawl
+from tests.helpers.log import lines
+from tests.helpers.process import Crawl
+from tests.helpers.servers import Sites
+from tests.helpers.storing import NOW, rules
+from tests.helpers.visits import make_impatient, some, visit, warning
+
+pytestmark = pytest.mark.loop
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 
@@ -31,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         {"REP_CACHE_REDIS_URL": "redis://localhost:port"},
         {"REP_CACHE_REDIS_URL": None},
         {"REP_CACHE_STORAGE": "scrapy_rep.storages.NoSuchStorage"},
-        {"REP_CACHE_STORAGE": "tests.storing.KINDS"},
+        {"REP_CACHE_STORAGE": "tests.helpers.storing.KINDS"},
         {"REP_CACHE_STORAGE": "nowhere.Storage"},
     ],
     ids=str,
@@ -53,7 +55,7 @@ async def test_wrong_settings(sites: Sites, settings: dict[str, Any]) -> None:
 WITHOUT_REDIS = """
 import sys
 sys.modules["redis"] = None
-from tests.process.pages_spider import PagesSpider
+from tests.helpers.process.pages_spider import PagesSpider
 __all__ = ["PagesSpider"]
 
 class Spider(PagesSpider):
@@ -61,7 +63,7 @@ class Spider(PagesSpider):
 """
 
 
-@ONCE
+@pytest.mark.process
 def test_without_the_package(sites: Sites, tmp_path: Path) -> None:
     [site] = some(sites, 1)
     spider = tmp_path / "without_redis.py"
@@ -114,7 +116,11 @@ async def test_a_class_that_raises(
         assert lines(result, "works again") == []
 
 
-@pytest.mark.parametrize("nonsense", ["text", 7, {"a": "dict"}, (), object()], ids=repr)
+@pytest.mark.parametrize(
+    "nonsense",
+    ["text", 7, {"a": "dict"}, (), object()],
+    ids=["str", "int", "dict", "tuple", "object"],
+)
 async def test_a_class_that_returns_nonsense(
     sites: Sites, nonsense: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import answer
-from tests.brokenfiles import aside, ask
-from tests.held import lines
-from tests.servers import Site, Sites
-from tests.storing import in_a_file
-from tests.test_cache import RULES
-from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning, warnings
+from tests.helpers.behaviours import RULES, answer
+from tests.helpers.brokenfiles import aside, ask
+from tests.helpers.log import lines, warnings
+from tests.helpers.servers import Site, Sites
+from tests.helpers.storing import in_a_file
+from tests.helpers.visits import EARNED, assert_quiet, make_impatient, nothing, some, visit, warning
+
+pytestmark = pytest.mark.loop
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 
@@ -86,6 +87,7 @@ def large(sites: Sites, count: int, size: int = 10_000) -> list[Site]:
     ]
 
 
+@pytest.mark.process
 async def test_a_full_disk(sites: Sites, disk: Disk) -> None:
     """What does not fit is not kept; what was kept is not lost."""
     settings = in_a_file(disk.folder)
@@ -95,7 +97,7 @@ async def test_a_full_disk(sites: Sites, disk: Disk) -> None:
     ballast = disk.folder / "ballast"
     ballast.write_bytes(bytes(150_000))
     result = await visit(large(sites, 12, 100_000), settings)
-    said = warnings(result)
+    said = warnings(result, without=EARNED)
     assert len(said) == len(lines(result, "works again")) + 1
     assert "database or disk is full" in said[0]
     assert "The crawl goes on" in said[0]
@@ -108,16 +110,18 @@ async def test_a_full_disk(sites: Sites, disk: Disk) -> None:
     assert ask(path, "PRAGMA integrity_check") == "ok"
 
 
+@pytest.mark.process
 async def test_there_is_room_again(sites: Sites, disk: Disk) -> None:
     settings = in_a_file(disk.folder)
     many = large(sites, 6)
     result = await visit(many, settings, disk.fill, nothing, nothing, disk.filler.unlink)
     # One for each time that there was none: SQLite makes some room itself when it cleans up.
-    told, again = len(warnings(result)), len(lines(result, "works again"))
+    told, again = len(warnings(result, without=EARNED)), len(lines(result, "works again"))
     assert told == again >= 1
     assert_quiet(await visit(many[-1:], settings, fetched=[0]))
 
 
+@pytest.mark.process
 async def test_read_only(sites: Sites, disk: Disk) -> None:
     """From the beginning, or from some moment on."""
     settings = in_a_file(disk.folder)
@@ -141,6 +145,7 @@ def immutable(path: Path, on: bool) -> bool:
     return chattr is not None and subprocess.run(line, check=False).returncode == 0
 
 
+@pytest.mark.process
 async def test_a_file_that_can_not_be_changed(
     sites: Sites, path: Path, in_file: dict[str, Any]
 ) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.held import lines, origin_of
-from tests.redisserver import RedisServer, needs_server
-from tests.servers import Sites
-from tests.visits import assert_quiet, make_impatient, nothing, some, visit, warning, warnings
+from tests.helpers.held import origin_of
+from tests.helpers.log import lines, warnings
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.servers import Sites
+from tests.helpers.visits import EARNED, assert_quiet, make_impatient, nothing, some, visit, warning
+
+pytestmark = pytest.mark.loop
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 
@@ -53,7 +56,7 @@ async def test_a_server_that_goes_twice(sites: Sites, server: RedisServer) -> No
     """Each outage is news."""
     between = (server.stop, nothing, server.start, nothing, server.stop, server.start)
     result = await visit(some(sites, 7), on(server), *between)
-    assert len(warnings(result)) == 2
+    assert len(warnings(result, without=EARNED)) == 2
     assert len(lines(result, "works again")) == 2
 
 
@@ -154,7 +157,7 @@ async def test_a_server_that_lost_the_bodies(sites: Sites, server: RedisServer) 
     client.close()
     # They had the same body.
     result = await visit(known, on(server), fetched=[1, 0])
-    assert len(warnings(result)) <= 1
+    assert len(warnings(result, without=EARNED)) <= 1
     assert_quiet(await visit(known, on(server), fetched=[0, 0]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,17 @@ import pytest
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep import RepMiddleware
-from tests.behaviours import after, in_turn
-from tests.crawling import crawl
-from tests.held import DEFER, NEVER, Record, assert_clean, later, origin_of
-from tests.redisserver import RedisServer, needs_server
-from tests.servers import Sites
-from tests.storing import in_a_file, on_a_server, open_, rules
-from tests.test_cache import RULES
+from tests.helpers.behaviours import RULES, after, in_turn
+from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER, NEVER, Record, assert_clean, later, origin_of
+from tests.helpers.redisserver import needs_server
+from tests.helpers.servers import Sites
+from tests.helpers.storing import in_a_file, on_a_server, open_, rules
+
+pytestmark = pytest.mark.loop
 
 # Seconds. Longer than these crawls take, and a lease that may well be.
 LEASE = 60.0
-
-
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server.url
 
 
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server)])
@@ -36,7 +30,7 @@ def stored(
     """Settings: each of the storages that several processes share."""
     monkeypatch.chdir(tmp_path)
     if request.param == "redis":
-        return on_a_server(request.getfixturevalue("redis_url"), tmp_path.name)
+        return on_a_server(request.getfixturevalue("redis_server").url, tmp_path.name)
     return in_a_file(tmp_path)
 
 

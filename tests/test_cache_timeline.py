@@ -3,7 +3,6 @@ which knows of the others only by what the storage keeps, on a clock that the te
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,16 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry
-from tests.behaviours import answer, in_turn, redirect
-from tests.crawling import CrawlResult, crawl
-from tests.held import Record, assert_clean, origin_of
-from tests.redisserver import RedisServer, needs_server
-from tests.servers import Site, Sites
-from tests.steps import Clock, StepSpider
-from tests.storing import FolderStorage, in_a_file, on_a_server, open_
-from tests.test_cache import DAY, DOWN, NO, OK, RULES, SLOW
-from tests.test_seeding import Discovered
+from tests.helpers.behaviours import RULES, answer, in_turn, redirect
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import Record, assert_clean, origin_of
+from tests.helpers.redisserver import needs_server
+from tests.helpers.servers import Site, Sites
+from tests.helpers.signals import Discovered
+from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, StepSpider
+from tests.helpers.storing import FolderStorage, in_a_file, on_a_server, open_
 
 NEWER = "User-agent: *\nDisallow: /x\n"
-
-
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server.url
 
 
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server), "users"])
@@ -38,7 +30,7 @@ def stored(
     """Settings: each of the storages that outlive a crawl."""
     monkeypatch.chdir(tmp_path)
     if request.param == "redis":
-        return on_a_server(request.getfixturevalue("redis_url"), tmp_path.name)
+        return on_a_server(request.getfixturevalue("redis_server").url, tmp_path.name)
     if request.param == "sqlite":
         return in_a_file(tmp_path)
     return {"REP_CACHE_STORAGE": FolderStorage}

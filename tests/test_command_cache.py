@@ -16,11 +16,11 @@ import pytest
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage
 from scrapy_rep.storages.entry import pack_body
-from tests.behaviours import silence
-from tests.process import ONCE, PATIENCE, command, environment
-from tests.servers import Sites
+from tests.helpers.behaviours import silence
+from tests.helpers.process import PATIENCE, command, environment
+from tests.helpers.servers import Sites
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 BODY = b"User-agent: *\nDisallow: /private\n# \xe9 \x1b[31m\n"
 HASH = hashlib.sha256(BODY).hexdigest()
@@ -200,7 +200,7 @@ def test_list(project: Project) -> None:
         (["down.example", "stale.example"], {DOWN, STALE}),
         (["*"], set(ALL)),
     ],
-    ids=str,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_filter_by_host(project: Project, hosts: list[str], found: set[Entry]) -> None:
     project.keep(*ALL)

@@ -16,12 +16,11 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands import explaining
 from scrapy_rep.commands.robots import RobotsCommand
-from tests.process import ONCE
+from tests.helpers.robots_command import robots
+from tests.protocol.golden import FOLDER, WHOLE_FILES, Record, whole_file
 from tests.protocol.make_golden_sample import SAMPLE
-from tests.protocol.test_golden import FOLDER, WHOLE_FILES, Record, whole_file
-from tests.robots_command import robots
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 
 class Command:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviours import Stream, answer, redirect
-from tests.process import ONCE, REACTORS, on_every_reactor
-from tests.robots_command import files_in, make_project, project, robots
-from tests.servers import Sites
+from tests.helpers.behaviours import Stream, answer, redirect
+from tests.helpers.process import REACTORS, on_every_reactor
+from tests.helpers.robots_command import files_in, make_project, project, robots
+from tests.helpers.servers import Sites
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 __all__ = ["project"]
 

@@ -9,15 +9,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.behaviours import Behaviour, answer
-from tests.process import ONCE
-from tests.robots_command import make_project, robots
-from tests.servers import Connection, Hit, Sites
-from tests.test_command_robots import FIELDS
-from tests.test_command_sitemaps import index, urlset
-from tests.test_readme import section
+from tests.helpers.behaviours import Behaviour, answer
+from tests.helpers.readme import section
+from tests.helpers.robots_command import FIELDS, make_project, robots
+from tests.helpers.servers import Connection, Hit, Sites
+from tests.helpers.sitemaps import index, urlset
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 TITLE = "Which line blocks this URL?"
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import answer, in_turn, redirect, silence
-from tests.process import ONCE, REACTORS, command, environment, on_every_reactor
-from tests.robots_command import ends, files_in, make_project, project, robots
-from tests.servers import Sites
+from tests.helpers.behaviours import answer, in_turn, redirect, silence
+from tests.helpers.process import REACTORS, command, environment, on_every_reactor
+from tests.helpers.robots_command import FIELDS, ends, files_in, make_project, project, robots
+from tests.helpers.servers import Sites
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 __all__ = ["project"]
 
@@ -31,12 +31,6 @@ Disallow: /private/
 Allow: /private
 Allow: /private/*.html$
 """
-
-FIELDS = [
-    *["url", "agent", "allowed", "line", "rule", "group", "reason", "path", "outcome", "origin"],
-    *["robots_url", "file", "status", "hops", "final_url", "fetched_at", "fresh_until"],
-    *["from_cache", "stale", "error", "sha256"],
-]
 
 
 def pick(lines: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:

@@ -6,30 +6,19 @@ import gzip
 import os
 import pty
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.behaviours import answer, redirect
-from tests.process import ONCE, REACTORS, command, environment, on_every_reactor
-from tests.robots_command import files_in, project, robots
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import answer, redirect
+from tests.helpers.process import REACTORS, command, environment, on_every_reactor
+from tests.helpers.robots_command import files_in, project, robots
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import index, urlset
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 __all__ = ["project"]
-
-XMLNS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
-
-
-def urlset(urls: Iterable[str]) -> str:
-    return f"<urlset {XMLNS}>{''.join(f'<url><loc>{url}</loc></url>' for url in urls)}</urlset>"
-
-
-def index(urls: Iterable[str]) -> str:
-    listed = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls)
-    return f"<sitemapindex {XMLNS}>{listed}</sitemapindex>"
 
 
 @pytest.fixture

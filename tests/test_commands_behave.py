@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import answer, in_turn, silence
-from tests.process import ONCE, PATIENCE, REACTORS, command, environment, on_every_reactor
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES, answer, in_turn, silence
+from tests.helpers.process import PATIENCE, REACTORS, command, environment, on_every_reactor
+from tests.helpers.servers import Sites
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
-RULES = "User-agent: *\nDisallow: /private\n"
 
 SETTINGS: dict[str, Any] = {
     "ADDONS": {"scrapy_rep.Addon": 300},

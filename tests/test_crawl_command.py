@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import in_turn
-from tests.process import ONCE, PATIENCE, REACTORS, command, environment, on_every_reactor
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES, in_turn
+from tests.helpers.process import PATIENCE, REACTORS, command, environment, on_every_reactor
+from tests.helpers.servers import Sites
 
-pytestmark = ONCE
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]
 
-RULES = "User-agent: *\nDisallow: /private\n"
 
 SPIDER = """
 import scrapy

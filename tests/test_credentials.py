@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 from scrapy import Request
 from scrapy.settings import default_settings
 
 from scrapy_rep.exceptions import RobotsDisallowed
-from tests.behaviours import answer, redirect
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES, answer, redirect
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.servers import Sites
 
-RULES = "User-agent: *\nDisallow: /private\n"
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 
 def disallowed(result: CrawlResult, url: str) -> bool:

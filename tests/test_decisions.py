@@ -10,24 +10,14 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep import decisions
-from tests.behaviours import in_turn, silence
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import DEFER, NEVER, Record, assert_clean, lines, origin_of, urls
-from tests.servers import Sites
-from tests.steps import StepSpider
+from tests.helpers.behaviours import in_turn, silence
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
+from tests.helpers.log import lines, summary
+from tests.helpers.servers import Sites
+from tests.helpers.steps import StepSpider
 
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
-
-
-def summary(result: CrawlResult) -> list[str]:
-    """The summary's lines."""
-    found = [one.getMessage() for one in result.records if one.name == "scrapy_rep.summary"]
-    assert len(found) <= 1
-    return found[0].splitlines() if found else []
-
-
-def warnings(result: CrawlResult) -> list[str]:
-    return lines(result, "every start request", level="WARNING")
 
 
 # -- the first of an origin ------------------------------------------------------------------
@@ -87,7 +77,7 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     url = f"{origin_of(site)}/private/it's"
     quoted = shlex.quote(url)
     assert quoted.startswith("'")
-    assert warnings(result) == [
+    assert lines(result, "every start request", level="WARNING") == [
         "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
         f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
         "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain " + quoted
@@ -99,7 +89,7 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
 async def test_every_start_request_has_no_robots(sites: Sites, settings: dict[str, Any]) -> None:
     down = sites.refused()
     result = await crawl([f"{down}/1", f"{down}/2"], settings)
-    [line] = warnings(result)
+    [line] = lines(result, "every start request", level="WARNING")
     assert "refused every start request (2)" in line
     assert "robots.txt unreachable" in line
     assert_clean(result)
@@ -119,14 +109,14 @@ async def test_what_is_fetched_later_is_no_start_request(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url("/page"))
     assert result.responses == {site.url("/page"): 200}
-    assert len(warnings(result)) == 1
+    assert len(lines(result, "every start request", level="WARNING")) == 1
 
 
 @pytest.mark.parametrize("path", ["/page", "/404"])
 async def test_one_start_request_got_through(sites: Sites, path: str) -> None:
     site = sites.add(robots=RULES, pages={"/404": 404})
     result = await crawl([site.url("/x"), site.url(path), site.url("/private")])
-    assert warnings(result) == []
+    assert lines(result, "every start request", level="WARNING") == []
 
 
 async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites) -> None:
@@ -135,14 +125,14 @@ async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites) 
         [site.url("/x"), site.url("/page")], {"DOWNLOAD_TIMEOUT": 0.3, "RETRY_ENABLED": False}
     )
     assert len(result.failures) == 2
-    assert warnings(result) == []
+    assert lines(result, "every start request", level="WARNING") == []
 
 
 async def test_a_start_request_was_held_and_released(sites: Sites) -> None:
     site = sites.add(robots=in_turn(503, 503, RULES))
     result = await crawl([site.url("/x"), site.url("/page")], DEFER)
     assert result.stat("rep/released") >= 2
-    assert warnings(result) == []
+    assert lines(result, "every start request", level="WARNING") == []
     assert_clean(result)
 
 
@@ -154,7 +144,7 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
     record = Record(on_deferred=lambda _, count: record.close() if count == 2 else None)
     result = await crawl(urls(site, 2), settings, signal_handlers=record.handlers)
     assert result.reason == "enough"
-    assert warnings(result) == []
+    assert lines(result, "every start request", level="WARNING") == []
     assert (
         summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held (2 kept for the next run)"
     )
@@ -162,7 +152,7 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
 
 async def test_no_start_requests(sites: Sites) -> None:
     result = await crawl([])
-    assert warnings(result) == []
+    assert lines(result, "every start request", level="WARNING") == []
     assert summary(result) == []
     assert_clean(result)
 

@@ -10,23 +10,24 @@ import pytest
 from scrapy.signals import response_received
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.behaviours import after, answer, in_turn
-from tests.crawling import crawl
-from tests.held import (
+from tests.helpers.behaviours import RULES, after, answer, in_turn
+from tests.helpers.crawling import crawl
+from tests.helpers.held import (
     DEFER,
     NEVER,
-    RULES,
     Gate,
     Record,
     assert_clean,
     assert_nothing_dropped,
-    lines,
     origin_of,
     silent_until_open,
     urls,
 )
-from tests.servers import Sites
-from tests.steps import Clock, StepSpider
+from tests.helpers.log import lines
+from tests.helpers.servers import Sites
+from tests.helpers.steps import Clock, StepSpider
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 async def test_unreachable_for_a_while(sites: Sites) -> None:

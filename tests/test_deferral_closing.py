@@ -12,35 +12,23 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.behaviours import silence
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import (
+from tests.helpers.behaviours import RULES, silence
+from tests.helpers.closing import SECONDS, SLOW, closing_took
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.held import (
     DEFER,
     NEVER,
-    RULES,
     Gate,
     Record,
     assert_clean,
     assert_no_errors,
-    lines,
     urls,
     when_open,
 )
-from tests.servers import Site, Sites
+from tests.helpers.log import lines
+from tests.helpers.servers import Site, Sites
 
-# The requirement is "about 2 seconds, whatever is in flight"; what is in flight takes 30.
-SECONDS = 6.0
-SLOW: dict[str, Any] = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 30.0, "DOWNLOAD_TIMEOUT": 30.0}
-
-
-def closing_took(result: CrawlResult) -> float:
-    """Seconds between Scrapy's own two lines in the log."""
-    at = {
-        record.getMessage().split(" (")[0]: record.created
-        for record in result.records
-        if record.name == "scrapy.core.engine"
-    }
-    return at["Spider closed"] - at["Closing spider"]
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 class Pipeline:

@@ -11,17 +11,18 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.behaviours import after, answer, in_turn, silence
-from tests.crawling import ListSpider, crawl
-from tests.held import (
+from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import (
     NEVER,
-    RULES,
     Record,
     assert_clean,
     urls,
 )
-from tests.passed import counting, passed
-from tests.servers import Sites
+from tests.helpers.passed import counting, passed
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 class InlineSpider(ListSpider):

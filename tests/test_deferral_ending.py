@@ -10,12 +10,15 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests import crawling
-from tests.behaviours import silence
-from tests.crawling import ListSpider, crawl
-from tests.held import NEVER, RULES, Record, a_while, assert_clean, assert_no_errors, lines, urls
-from tests.servers import Sites
-from tests.test_deferral_closing import SECONDS, SLOW, closing_took
+from tests.helpers import crawling
+from tests.helpers.behaviours import RULES, silence
+from tests.helpers.closing import SECONDS, SLOW, closing_took
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import NEVER, Record, a_while, assert_clean, assert_no_errors, urls
+from tests.helpers.log import lines
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,14 @@ import pytest
 from scrapy import signals as scrapy_signals
 from scrapy.http import Response
 
-from tests.behaviours import after, answer
-from tests.crawling import ListSpider, crawl
-from tests.held import NEVER, RULES, Record, lines, silent_until_open, urls
-from tests.passed import counting, passed
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES, after, answer
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import NEVER, Record, silent_until_open, urls
+from tests.helpers.log import lines
+from tests.helpers.passed import counting, passed
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 PIPELINE = {"scrapy.pipelines.files.FilesPipeline": 1}
 

@@ -10,11 +10,12 @@ import pytest
 from scrapy import Request
 from scrapy.http import Response
 
-from tests.behaviours import in_turn, redirect
-from tests.crawling import crawl
-from tests.held import DEFER, RULES, Gate, Record, assert_clean, urls
-from tests.servers import Sites
-from tests.test_deferral_requests import KeepingSpider
+from tests.helpers.behaviours import RULES, in_turn, redirect
+from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 class DuplicatesSpider(KeepingSpider):

@@ -11,23 +11,24 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider
 
-from tests import crawling
-from tests.behaviours import silence
-from tests.crawling import ListSpider, crawl
-from tests.held import (
+from tests.helpers import crawling
+from tests.helpers.behaviours import RULES, silence
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import (
     DEFER,
     NEVER,
-    RULES,
     Gate,
     Record,
     assert_clean,
     assert_no_errors,
     assert_nothing_dropped,
     later,
-    lines,
     urls,
 )
-from tests.servers import Sites
+from tests.helpers.log import lines
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 @pytest.fixture(autouse=True)

@@ -11,21 +11,22 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.behaviours import after, answer, in_turn, silence
-from tests.crawling import ListSpider, crawl
-from tests.held import (
+from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import (
     DEFER,
     NEVER,
-    RULES,
     Gate,
     Record,
     assert_clean,
-    lines,
     origin_of,
     urls,
 )
-from tests.servers import Sites
-from tests.steps import Clock
+from tests.helpers.log import lines
+from tests.helpers.servers import Sites
+from tests.helpers.steps import Clock
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 @pytest.mark.parametrize("jobdir", [False, True])

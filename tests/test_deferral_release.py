@@ -8,12 +8,12 @@ import pytest
 from scrapy import Request
 from scrapy.core.scheduler import Scheduler
 
-from tests.behaviours import in_turn
-from tests.crawling import crawl
-from tests.held import DEFER, urls
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES, in_turn
+from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER, urls
+from tests.helpers.servers import Sites
 
-RULES = "User-agent: *\nDisallow: /private"
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 class Stumbling(Scheduler):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import FormRequest, Request
 from scrapy import signals as scrapy_signals
-from scrapy.http import JsonRequest, Response
+from scrapy.http import JsonRequest
 
 from scrapy_rep.exceptions import RobotsDisallowed
-from tests.behaviours import in_turn
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import DEFER, RULES, Gate, Record, assert_clean, urls
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import RULES, in_turn
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
+from tests.helpers.servers import Site, Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 MARK = "_rep_held"
 # What Scrapy itself adds on the way; not the same in any two crawls.
@@ -32,27 +33,6 @@ class Thing:
         return isinstance(other, Thing) and other.name == self.name
 
     __hash__ = None  # type: ignore[assignment]
-
-
-class KeepingSpider(ListSpider):
-    """Sends its requests as they are, and has an errback of its own."""
-
-    async def start(self) -> AsyncIterator[Any]:
-        for request in self.requests:
-            yield request.replace(callback=self.parse_one, errback=self.failed_one)
-
-    def parse_one(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        yield from self.more(response)
-
-    def more(self, response: Response) -> list[Any]:
-        return []
-
-    def ask(self, url: str, meta: dict[str, Any]) -> Request:
-        return Request(url, callback=self.parse_one, errback=self.failed_one, meta=meta)
-
-    def failed_one(self, failure: Any) -> None:
-        self.errors.append((failure.request, failure.value))
 
 
 def full_of_everything(site: Site, dont_filter: bool) -> list[Request]:

@@ -13,12 +13,14 @@ from scrapy.crawler import Crawler
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests import crawling
-from tests.behaviours import silence
-from tests.crawling import ListSpider, crawl
-from tests.held import RULES, Gate, Record, assert_clean, assert_no_errors, later, urls
-from tests.servers import Sites
-from tests.test_deferral_closing import SECONDS, SLOW, closing_took
+from tests.helpers import crawling
+from tests.helpers.behaviours import RULES, silence
+from tests.helpers.closing import SECONDS, SLOW, closing_took
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import Gate, Record, assert_clean, assert_no_errors, later, urls
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 class SharedScheduler(BaseScheduler):

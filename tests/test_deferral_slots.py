@@ -11,13 +11,12 @@ from scrapy import signals as scrapy_signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.reactor import is_reactor_installed
 
-from tests import crawling
-from tests.behaviours import after, in_turn
-from tests.crawling import crawl
-from tests.held import (
+from tests.helpers import crawling
+from tests.helpers.behaviours import RULES, after, in_turn
+from tests.helpers.crawling import crawl
+from tests.helpers.held import (
     DEFER,
     NEVER,
-    RULES,
     Record,
     assert_clean,
     assert_nothing_dropped,
@@ -25,7 +24,9 @@ from tests.held import (
     urls,
     when_open,
 )
-from tests.servers import Connection, Hit, Sites
+from tests.helpers.servers import Connection, Hit, Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 UNLIMITED = tuple(map(int, scrapy.__version__.split(".")[:2])) >= (2, 19)
 """Whether CONCURRENT_REQUESTS = 0 means no limit; before, nothing was downloaded."""

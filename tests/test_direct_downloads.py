@@ -15,11 +15,11 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.behaviours import after, redirect
-from tests.crawling import ONE_ATTEMPT, ListSpider, crawl
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES, after, redirect
+from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.servers import Sites
 
-RULES = "User-agent: *\nDisallow: /private\n"
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
 class InlineSpider(ListSpider):

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import after, in_turn, silence
-from tests.crawling import CrawlResult, crawl
-from tests.held import DEFER, NEVER, Record, assert_clean, lines, origin_of, urls
-from tests.servers import Sites
-from tests.steps import StepSpider
-from tests.test_decisions import summary, warnings
+from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
+from tests.helpers.log import lines, summary
+from tests.helpers.servers import Sites
+from tests.helpers.steps import StepSpider
 
-RULES = "User-agent: *\nDisallow: /private\n"
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
 DRY: dict[str, Any] = {**DEFER, "REP_DRY_RUN": True}
 
 
@@ -111,7 +112,7 @@ async def test_every_start_request_would_be_refused(sites: Sites) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /")
     result = await crawl(urls(site, 3), DRY)
     assert len(result.responses) == 3
-    [line] = warnings(result)
+    [line] = lines(result, "every start request", level="WARNING")
     assert line.startswith(
         "robots.txt would have refused every start request (3): a crawl that obeys it may "
         "find nothing."

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import SCHEMA, pack_body, squeeze, unsqueeze
-from tests.storing import KINDS, NOW, A, B, missing, rules
+from tests.helpers.storing import KINDS, NOW, A, B, missing, rules
 
 times = st.floats(allow_nan=False, allow_infinity=False)
 optional_times = st.none() | times

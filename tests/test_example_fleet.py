@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.process import ONCE, environment
-from tests.redisserver import needs_server
+from tests.helpers.process import environment
+from tests.helpers.redisserver import needs_server
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "example_project"
 
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture

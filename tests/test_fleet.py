@@ -13,28 +13,20 @@ import pytest
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
-from tests.behaviours import after, in_turn, silence
-from tests.crawling import crawl
-from tests.held import silent_until_open
-from tests.process import ONCE
-from tests.process.fleet import RULES, Fleet, asked, decided, wait_until
-from tests.redisserver import RedisServer, needs_server
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.crawling import crawl
+from tests.helpers.held import silent_until_open
+from tests.helpers.process.fleet import Fleet, decided, wait_until
+from tests.helpers.redisserver import needs_server
+from tests.helpers.servers import Site, Sites
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 PROCESSES = 3
 PATHS = ("/", "/private", "/public", "/private/x")
 
 SQLITE = "scrapy_rep.storages.SqliteStorage"
 REDIS = "scrapy_rep.storages.RedisStorage"
-
-
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Redis server."""
-    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
-        yield running.url
 
 
 @pytest.fixture(
@@ -49,7 +41,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
         return {"REP_CACHE_STORAGE": SQLITE, "REP_CACHE_PATH": tmp_path / "robots.sqlite"}
     return {
         "REP_CACHE_STORAGE": REDIS,
-        "REP_CACHE_REDIS_URL": request.getfixturevalue("redis_server"),
+        "REP_CACHE_REDIS_URL": request.getfixturevalue("redis_server").url,
         "REP_CACHE_REDIS_PREFIX": tmp_path.name,
     }
 
@@ -81,7 +73,7 @@ def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -
     fleet.go()
     fleet.join()
 
-    assert [asked(site) for site in (*with_rules, missing)] == [1, 1, 1, 1]
+    assert [site.robots_fetches for site in (*with_rules, missing)] == [1, 1, 1, 1]
     assert fleet.sum("robotstxt/request_count") == 4
     assert fleet.sum("rep/cache/recalled") == 4 * (len(fleet.crawls) - 1)
     for one in fleet.crawls:
@@ -100,16 +92,16 @@ def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than
     killed = fleet.add(urls, go="first", REP_DOWNLOAD_TIMEOUT=timeout)
     others = [fleet.add(urls, go="others", REP_DOWNLOAD_TIMEOUT=timeout) for _ in range(2)]
     fleet.go("first")
-    wait_until(lambda: asked(site) == 1, "the first to ask")
+    wait_until(lambda: site.robots_fetches == 1, "the first to ask")
     fleet.go("others")
     for one in others:
         one.wait_for("deferred", len(PATHS))
     killed.kill()
     at = time.monotonic()
-    assert asked(site) == 1
+    assert site.robots_fetches == 1
     fleet.crawls.remove(killed)
     fleet.join()
-    assert asked(site) == 2, "one takes its place"
+    assert site.robots_fetches == 2, "one takes its place"
     assert site.hits("/robots.txt")[1].time - at < timeout + 3.5
     for one in others:
         assert decided(one, site) == by_rules(site)
@@ -120,14 +112,14 @@ def test_a_process_that_is_stopped_while_it_asks_delays_nobody(sites: Sites, fle
     urls = list(map(site.url, PATHS))
     stopped, other = fleet.add(urls, go="first"), fleet.add(urls, go="other")
     fleet.go("first")
-    wait_until(lambda: asked(site) == 1, "the first to ask")
+    wait_until(lambda: site.robots_fetches == 1, "the first to ask")
     fleet.go("other")
     other.wait_for("deferred", len(PATHS))
     stopped.interrupt()
     at = time.monotonic()
     assert stopped.join().reason == "shutdown"
     other.join()
-    assert asked(site) == 2
+    assert site.robots_fetches == 2
     assert site.hits("/robots.txt")[1].time - at < 15, "REP_DOWNLOAD_TIMEOUT is 30"
     assert decided(other, site) == by_rules(site)
 
@@ -139,7 +131,7 @@ def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -
     urls = list(map(site.url, PATHS))
     asks, stopped = fleet.add(urls, go="first"), fleet.add(urls, go="other")
     fleet.go("first")
-    wait_until(lambda: asked(site) == 1, "the first to ask")
+    wait_until(lambda: site.robots_fetches == 1, "the first to ask")
     fleet.go("other")
     stopped.wait_for("deferred", len(PATHS))
     stopped.interrupt()
@@ -147,7 +139,7 @@ def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -
     gate.open()
     asks.join()
     late = fleet.add(urls).join()
-    assert asked(site) == 1
+    assert site.robots_fetches == 1
     for one in (asks, late):
         assert one.reason == "finished"
         assert decided(one, site) == by_rules(site)
@@ -164,7 +156,7 @@ def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet)
     for _ in range(PROCESSES):
         fleet.add(urls, go="go", **clock)
     fleet.go()
-    wait_until(lambda: min(map(asked, seconds)) >= ticks, f"{ticks} attempts")
+    wait_until(lambda: min(site.robots_fetches for site in seconds) >= ticks, f"{ticks} attempts")
     for site in seconds:
         site.set("/robots.txt", RULES)
     fleet.join()
@@ -176,7 +168,7 @@ def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet)
         assert min(pauses) > needed + 0.75 * delay - 0.05, pauses
         # Whose turn it is may need a moment to notice.
         assert sum(pauses) < len(pauses) * (needed + delay + 1), pauses
-    assert fleet.sum("robotstxt/request_count") == sum(map(asked, seconds))
+    assert fleet.sum("robotstxt/request_count") == sum(site.robots_fetches for site in seconds)
     for one in fleet.crawls:
         assert decided(one, *seconds) == by_rules(*seconds)
         assert sorted(one.urls("released")) == sorted(urls)
@@ -191,10 +183,10 @@ def test_one_that_comes_later_goes_by_the_same_clock(sites: Sites, fleet: Fleet)
     first.wait_for("refused")
     fleet.go("second")
     second.wait_for("deferred", len(PATHS))
-    assert asked(site) == 1
+    assert site.robots_fetches == 1
     site.set("/robots.txt", RULES)
     fleet.join()
-    assert asked(site) == 2
+    assert site.robots_fetches == 2
     for one in fleet.crawls:
         assert decided(one, site) == by_rules(site)
 
@@ -216,4 +208,4 @@ async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(
     )
     result.assert_clean()
     assert result.responses == {site.url(): 200}
-    assert asked(site) == 2
+    assert site.robots_fetches == 2

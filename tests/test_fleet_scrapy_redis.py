@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import after
-from tests.held import silent_until_open
-from tests.process import ONCE, Crawl
-from tests.process.fleet import RULES, Fleet, asked, wait_until
-from tests.process.recorder import PAGE_AS_EVER
-from tests.redisserver import RedisServer, needs_server
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import RULES, after
+from tests.helpers.held import silent_until_open
+from tests.helpers.process import Crawl
+from tests.helpers.process.fleet import Fleet, wait_until
+from tests.helpers.process.recorder import PAGE_AS_EVER
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.servers import Site, Sites
 
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 
-pytestmark = [ONCE, needs_server]
+pytestmark = [pytest.mark.process, needs_server]
 
 PROCESSES = 3
 PAGES = 20
@@ -27,17 +27,16 @@ CLOSED = 5
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[dict[str, Any]]:
+def settings(redis_server: RedisServer) -> dict[str, Any]:
     """As README.md has them, but for the timeout: who is killed may be asking at that moment."""
-    with RedisServer(tmp_path) as server:
-        yield {
-            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-            "SCHEDULER_PERSIST": True,
-            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-            "REDIS_URL": server.url,
-            "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
-            "REP_DOWNLOAD_TIMEOUT": 2,
-        }
+    return {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "SCHEDULER_PERSIST": True,
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "REDIS_URL": redis_server.url,
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+        "REP_DOWNLOAD_TIMEOUT": 2,
+    }
 
 
 @pytest.fixture
@@ -86,13 +85,13 @@ def test_each_robots_txt_is_fetched_once_for_all(
     fleet.go()
     held = {*pages(slow, down), *closed(slow, down)}
     wait_until(lambda: {*all_of(fleet.crawls, "deferred")} >= held, "all to be held")
-    wait_until(lambda: asked(down) >= 3, "three attempts")
+    wait_until(lambda: down.robots_fetches >= 3, "three attempts")
     silent.open()
     down.set("/robots.txt", RULES)
     fleet.join()
 
-    assert [asked(site) for site in (quick, slow, missing)] == [1, 1, 1]
-    assert fleet.sum("robotstxt/request_count") == 3 + asked(down)
+    assert [site.robots_fetches for site in (quick, slow, missing)] == [1, 1, 1]
+    assert fleet.sum("robotstxt/request_count") == 3 + down.robots_fetches
     assert fetched(*every) == sorted(pages(*every) + closed(missing))
     assert all_of(fleet.crawls, "failed") == closed(quick, slow, down)
     for crawl in fleet.crawls:
@@ -115,7 +114,7 @@ def test_what_is_held_outlives_the_process(sites: Sites, fleet: Fleet, tmp_path:
     fleet.crawls.remove(killed)
 
     site.set("/robots.txt", RULES)
-    before = asked(site)
+    before = site.robots_fetches
     fleet.join()
     others = sorted(set(urls) - set(held))
     assert fetched(site) == [url for url in others if "/private" not in url]
@@ -125,7 +124,7 @@ def test_what_is_held_outlives_the_process(sites: Sites, fleet: Fleet, tmp_path:
     assert all_of(fleet.crawls, "failed") == closed(site)
     assert sorted(again.urls("released")) == held
     # The answer that the others got is there.
-    assert asked(site) <= before + 1
+    assert site.robots_fetches <= before + 1
     assert again.stats.get("robotstxt/request_count") is None
 
 

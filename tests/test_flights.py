@@ -14,8 +14,10 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS
 from scrapy_rep.flights import CrawlEnding, Flight, Flights, StillWaiting
 from scrapy_rep.protocol import Origin
-from tests.crawling import captured_log
-from tests.held import a_while
+from tests.helpers.crawling import captured_log
+from tests.helpers.held import a_while
+
+pytestmark = pytest.mark.loop
 
 
 class World:

@@ -9,12 +9,17 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.crawling import crawl
-from tests.ftp import FtpSite
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import crawl
+from tests.helpers.ftp import FtpSite
 
-pytestmark = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor")
+pytestmark = [
+    pytest.mark.download,
+    pytest.mark.scrapy_api,
+    pytest.mark.loop,
+    pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
+]
 
-RULES = "User-agent: *\nDisallow: /private\n"
 Ftp = Callable[..., FtpSite]
 
 

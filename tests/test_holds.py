@@ -5,46 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 
 from scrapy_rep.holds import FILE_NAME, DiskHold, Held, MemoryHold
-
-INF = float("inf")
-A, B = "http://a.example", "http://b.example"
-
-
-class HoldSpider(Spider):
-    name = "hold"
-
-    def parse(self, response: Any) -> None: ...
-
-    def failed(self, failure: Any) -> None: ...
-
-
-SPIDER = HoldSpider()
-
-
-def held(number: int, since: float = 0.0, row: int | None = None, **kwargs: Any) -> Held:
-    """The request's URL says its number; it looks as it does while held."""
-    request = Request(f"{A}/{number}", dont_filter=True, **kwargs)
-    return Held(number, since, False, request, row)
-
-
-def unserialisable(number: int, since: float = 0.0) -> Held:
-    return held(number, since, callback=lambda response: None)
-
-
-def numbers(taken: list[Held]) -> list[int]:
-    """In their order; each has the URL that it was held with."""
-    assert [one.request.url for one in taken] == [f"{A}/{one.number}" for one in taken]
-    return [one.number for one in taken]
-
-
-def take_all(hold: Any, origin: str = A) -> list[int]:
-    return numbers(hold.take(origin, 1000, 10**9, INF))
+from tests.helpers.holds import INF, SPIDER, A, B, held, numbers, take_all, unserialisable
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.holds import FILE_NAME, DiskHold, MemoryHold, open_hold
-from tests.crawling import captured_log
-from tests.test_holds import INF, SPIDER, A, held, take_all, unserialisable
-from tests.test_holds_on_disk import in_slices, run
+from tests.helpers.crawling import captured_log
+from tests.helpers.holds import INF, SPIDER, A, held, in_slices, run, take_all, unserialisable
 
 
 @pytest.fixture

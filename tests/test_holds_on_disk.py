@@ -10,8 +10,18 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.holds import FILE_NAME, DiskHold, Held, MemoryHold, open_hold
-from tests.crawling import captured_log
-from tests.test_holds import INF, SPIDER, A, B, held, numbers, take_all, unserialisable
+from tests.helpers.crawling import captured_log
+from tests.helpers.holds import (
+    INF,
+    SPIDER,
+    A,
+    B,
+    held,
+    in_slices,
+    run,
+    take_all,
+    unserialisable,
+)
 
 
 @pytest.fixture
@@ -22,21 +32,6 @@ def path(tmp_path: Path) -> Path:
 def killed(hold: DiskHold) -> None:
     """What a kill leaves: nothing is closed in order."""
     hold._db.close()
-
-
-def in_slices(hold: DiskHold, limit: int) -> list[int]:
-    """All of them, some at a time."""
-    taken = []
-    while some := hold.take(A, limit, 100, INF):
-        assert len(some) <= limit
-        taken += numbers(some)
-    return taken
-
-
-def run(path: Path, now: float = 0.0) -> tuple[DiskHold, dict[str, int]]:
-    """The next run."""
-    hold = DiskHold(path, SPIDER)
-    return hold, {origin: count for origin, count, _ in hold.recover(now)}
 
 
 def test_no_jobdir() -> None:

@@ -15,9 +15,11 @@ from scrapy import Request
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
-from tests.crawling import ListSpider, crawl
-from tests.servers import Sites
-from tests.steps import Clock, Step, StepSpider
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.servers import Sites
+from tests.helpers.steps import Clock, Step, StepSpider
+
+pytestmark = pytest.mark.scrapy_api
 
 if TYPE_CHECKING:
     from pathlib import Path

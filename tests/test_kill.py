@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.process import ONCE, Crawl, on_every_reactor
-from tests.process.town import Town
-from tests.servers import Sites
+from tests.helpers.process import Crawl, on_every_reactor
+from tests.helpers.process.town import Town
+from tests.helpers.servers import Sites
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 SEED = 9309
 CHAINS = 3

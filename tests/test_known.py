@@ -18,7 +18,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, MemoryStorage
-from tests.storing import NOW, missing, rules
+from tests.helpers.storing import NOW, missing, rules
 
 
 def origin(number: int) -> Origin:

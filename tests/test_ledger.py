@@ -14,7 +14,7 @@ from scrapy_rep.ledger import Ledger, RuleCount
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.timeline import Timeline
-from tests.crawling import captured_log
+from tests.helpers.crawling import captured_log
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
@@ -12,9 +13,11 @@ from scrapy.signalmanager import SignalManager
 
 from scrapy_rep.catch import Catcher
 from scrapy_rep.listener import Listener
-from tests.crawling import ListSpider, crawl
-from tests.held import a_while
-from tests.servers import Sites
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import a_while
+from tests.helpers.servers import Sites
+
+pytestmark = pytest.mark.loop
 
 SIGNAL, OTHER = object(), object()
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.behaviours import Behaviour, answer, lying_length, redirect, reset
-from tests.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import RULES, Behaviour, answer, lying_length, redirect, reset
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
+from tests.helpers.servers import Site, Sites
 
-RULES = "User-agent: *\nDisallow: /private\n"
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 
 def disallowed(result: CrawlResult, url: str) -> bool:

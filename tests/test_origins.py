@@ -6,11 +6,12 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.exceptions import RobotsDisallowed
-from tests.behaviours import after
-from tests.crawling import ONE_ATTEMPT, CrawlResult, crawl
-from tests.servers import Sites
+from tests.helpers.behaviours import RULES, after
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
+from tests.helpers.servers import Sites
 
-RULES = "User-agent: *\nDisallow: /private\n"
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+
 NO_RULES = "User-agent: *\nDisallow:\n"
 
 

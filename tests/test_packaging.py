@@ -12,6 +12,8 @@ import pytest
 
 import scrapy_rep
 
+pytestmark = pytest.mark.scrapy_api
+
 PACKAGE = Path(scrapy_rep.__file__).parent
 ROOT = PACKAGE.parent
 
@@ -27,7 +29,7 @@ def setup_cfg() -> configparser.ConfigParser:
     return config
 
 
-def lines(value: str) -> list[str]:
+def stripped_lines(value: str) -> list[str]:
     return [line.strip() for line in value.strip().splitlines()]
 
 
@@ -37,7 +39,7 @@ def test_setup_cfg(setup_cfg: configparser.ConfigParser) -> None:
     assert about["version"] == "attr: scrapy_rep.__version__"
     assert about["license"] == "BSD-3-Clause"
     assert options["python_requires"] == ">=3.10"
-    assert lines(options["install_requires"]) == ["scrapy>=2.15"]
+    assert stripped_lines(options["install_requires"]) == ["scrapy>=2.15"]
     assert {*setup_cfg["options.extras_require"]} >= {"redis", "test"}
     # setuptools takes the dashes of old for an error.
     assert not [key for part in setup_cfg.values() for key in part if "-" in key]
@@ -77,7 +79,7 @@ def test_license() -> None:
 
 def test_is_typed(setup_cfg: configparser.ConfigParser) -> None:
     assert (PACKAGE / "py.typed").exists()
-    assert "py.typed" in lines(setup_cfg["options.package_data"]["scrapy_rep"])
+    assert "py.typed" in stripped_lines(setup_cfg["options.package_data"]["scrapy_rep"])
 
 
 def test_every_file_is_installed(setup_cfg: configparser.ConfigParser) -> None:
@@ -120,6 +122,7 @@ print(*sorted(roots & {"scrapy", "twisted", "w3lib", "redis"}))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "imports",
     [
@@ -135,6 +138,7 @@ def test_import_is_light(imports: str) -> None:
     assert python(f"import sys\n{imports}\n{LOADED}") == ""
 
 
+@pytest.mark.process
 def test_import_installs_no_reactor() -> None:
     """Scrapy does that when it knows which."""
     code = (

@@ -12,18 +12,9 @@ from scrapy.settings import Settings
 
 from scrapy_rep import signals
 from scrapy_rep.settings import RepSettings, setting_name
-
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+from tests.helpers.readme import section
 
 SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}
-
-
-def section(title: str) -> str:
-    match = re.search(
-        rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL
-    )
-    assert match, title
-    return match[1]
 
 
 def test_the_settings_table_is_that_of_the_code() -> None:

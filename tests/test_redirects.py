@@ -6,12 +6,12 @@ import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol.availability import Outcome
-from tests.behaviours import answer, redirect
-from tests.crawling import CrawlResult, crawl
-from tests.servers import Site, Sites
-from tests.test_status_table import Resolved
+from tests.helpers.behaviours import RULES, answer, redirect
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.servers import Site, Sites
+from tests.helpers.signals import Resolved
 
-RULES = "User-agent: *\nDisallow: /private\n"
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 
 def disallowed(result: CrawlResult, site: Site, path: str = "/private") -> bool:

@@ -11,8 +11,10 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.robotstxt import RobotParser as ScrapyRobotParser
 
 from scrapy_rep import RobotParser
-from tests.crawling import crawl
-from tests.servers import Sites
+from tests.helpers.crawling import crawl
+from tests.helpers.servers import Sites
+
+pytestmark = pytest.mark.scrapy_api
 
 SETTINGS: dict[str, Any] = {
     "ADDONS": {},

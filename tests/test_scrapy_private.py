@@ -22,10 +22,12 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
 from scrapy_rep.engine import EngineAccess
-from tests.behaviours import after
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import a_while, later, urls
-from tests.servers import Sites
+from tests.helpers.behaviours import after
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.held import a_while, later, urls
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 # What `EngineAccess` reaches through.
 PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}

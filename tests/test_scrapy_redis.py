@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests.process import ONCE, Crawl, on_every_reactor
-from tests.process.recorder import PAGE_AS_EVER
-from tests.redisserver import RedisServer, needs_server
-from tests.servers import Site, Sites
+from tests.helpers.process import Crawl, on_every_reactor
+from tests.helpers.process.recorder import PAGE_AS_EVER
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.servers import Site, Sites
 
 redis = pytest.importorskip("redis", reason="needs scrapy-redis, from PyPI")
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 
-pytestmark = [ONCE, needs_server]
+pytestmark = [pytest.mark.process, needs_server]
 
 PAGES = 30
 UP = "User-agent: *\nDisallow: /private\n"
 
 START_URLS_SPIDER = """
 from scrapy_redis.spiders import RedisSpider
-from tests.process.recorder import record_page
+from tests.helpers.process.recorder import record_page
 
 class StartUrlsSpider(RedisSpider):
     name = "pages"
@@ -40,24 +40,16 @@ class StartUrlsSpider(RedisSpider):
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Redis server that keeps nothing on disk."""
-    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
-        yield running.url
-
-
 @pytest.fixture
-def queue(server: str) -> Iterator[Any]:
-    """A client of the server, which is empty."""
-    client = redis.Redis.from_url(server)
-    client.flushall()
+def queue(redis_server: RedisServer) -> Iterator[Any]:
+    """A client of the server, whose queue is empty."""
+    client = redis.Redis.from_url(redis_server.url)
     yield client
     client.close()
 
 
 @pytest.fixture
-def crawl(server: str, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
+def crawl(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
     """`Crawl` with scrapy-redis; none outlives the test."""
     crawls: list[Crawl] = []
 
@@ -68,7 +60,7 @@ def crawl(server: str, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
             "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
             "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
             "SCHEDULER_PERSIST": persist,
-            "REDIS_URL": server,
+            "REDIS_URL": redis_server.url,
             **(settings or {}),
         }
         crawls.append(Crawl(tmp_path / "runs", urls, with_redis, **kwargs))
@@ -83,8 +75,8 @@ def urls_of(site: Site) -> list[str]:
     return sorted(site.url(f"/page-{number}") for number in range(PAGES))
 
 
-def asked(site: Site) -> list[str]:
-    return sorted(site.url(hit.target) for hit in site.requests if hit.path != "/robots.txt")
+def pages_asked(site: Site) -> list[str]:
+    return sorted(map(site.url, site.pages_asked))
 
 
 def hold_all_and_stop(run: Crawl, count: int = PAGES) -> None:
@@ -105,14 +97,14 @@ def test_another_process_fetches_what_was_held(
     assert first.urls("failed") == []
     assert first.stats["rep/held"] == "0"
     assert queue.zcard("pages:requests") == PAGES
-    assert asked(site) == []
+    assert pages_asked(site) == []
 
     site.set("/robots.txt", UP)
     # It requests the same pages once more: the dupe filter knows each of them, once.
     assert queue.scard("pages:dupefilter") == PAGES
     second = crawl(urls, reactor=reactor).join()
     assert second.reason == "finished"
-    assert asked(site) == urls
+    assert pages_asked(site) == urls
     assert sorted(second.urls("dropped")) == urls
     assert {page.detail for page in second.of("page")} == {PAGE_AS_EVER}
     assert queue.zcard("pages:requests") == 0
@@ -144,7 +136,7 @@ def test_what_was_held_can_be_held_again(
     second.join()
     assert second.reason == "finished"
     assert sorted(second.urls("failed")) == urls
-    assert asked(site) == []
+    assert pages_asked(site) == []
     first.assert_clean()
     second.assert_clean()
 
@@ -183,13 +175,13 @@ def test_start_urls_are_read_while_something_is_held(
     assert run.reason is None, "closed while something was held"
     push(*urls_of(up))
     run.wait_for("page", PAGES)
-    assert asked(up) == urls_of(up)
+    assert pages_asked(up) == urls_of(up)
     assert run.reason is None, "closed while something was held"
 
     down.set("/robots.txt", UP)
     run.join()
     assert run.reason == "finished"
-    assert asked(down) == urls_of(down)
+    assert pages_asked(down) == urls_of(down)
     # scrapy-redis makes start requests so itself.
     assert {page.detail for page in run.of("page")} == {"dont_filter=True marks=[]"}
     run.assert_clean()
@@ -213,13 +205,15 @@ def test_what_two_jobdirs_hold_is_told_apart(
     assert queue.zcard("pages:requests") > 0, "it has fetched everything itself"
 
     runs.append(crawl([], settings=this))
-    runs[2].wait_until(lambda: asked(mended) == urls_of(mended), "all pages of the mended site")
+    runs[2].wait_until(
+        lambda: pages_asked(mended) == urls_of(mended), "all pages of the mended site"
+    )
     runs[2].wait_for("refused", 2)
     runs[2].kill()
 
     down.set("/robots.txt", UP)
     runs.append(crawl([], settings=this).join())
     assert runs[3].reason == "finished"
-    assert asked(down) == urls_of(down)
+    assert pages_asked(down) == urls_of(down)
     for run in runs:
         run.assert_clean()

@@ -9,8 +9,10 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.engine import EngineAccess
-from tests.crawling import ListSpider, crawl
-from tests.servers import Sites
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.servers import Sites
+
+pytestmark = pytest.mark.scrapy_api
 
 
 class QueuingSpider(ListSpider):

@@ -3,56 +3,21 @@ requested if REP_SITEMAPS is on."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.protocol import Origin
-from tests.behaviours import answer
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.servers import Site, Sites
-from tests.steps import Clock, StepSpider
+from tests.helpers.behaviours import answer
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.log import warnings
+from tests.helpers.servers import Sites
+from tests.helpers.signals import Discovered
+from tests.helpers.sitemaps import listing
+from tests.helpers.steps import Clock, StepSpider
+
+pytestmark = pytest.mark.scrapy_api
 
 DAY = 86400
-
-
-class Discovered:
-    """Collects the signal `sitemap_discovered`."""
-
-    def __init__(self) -> None:
-        self.all: list[dict[str, Any]] = []
-
-    def __call__(self, **kwargs: Any) -> None:
-        self.all.append(kwargs)
-
-    @property
-    def urls(self) -> list[str]:
-        return [one["url"] for one in self.all]
-
-    @property
-    def handlers(self) -> dict[Any, Any]:
-        return {signals.sitemap_discovered: self}
-
-
-def listing(*sitemaps: str, rules: str = "") -> str:
-    return "".join(f"Sitemap: {url}\n" for url in sitemaps) + rules
-
-
-def warnings(result: CrawlResult) -> list[str]:
-    """About robots.txt files; those about sitemaps, which are HTML pages here, apart."""
-    return [
-        record.getMessage()
-        for record in result.records
-        if record.name.startswith("scrapy_rep")
-        and record.levelname == "WARNING"
-        and " was not read: " not in record.getMessage()
-    ]
-
-
-def fetched(site: Site) -> list[str]:
-    return [hit.target for hit in site.requests if hit.path != "/robots.txt"]
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -64,14 +29,14 @@ async def test_found_and_requested(sites: Sites, on: bool) -> None:
     result = await crawl(
         site.url("/page"), {"REP_SITEMAPS": on}, signal_handlers=discovered.handlers
     )
-    assert sorted(fetched(site)) == sorted(["/page", *(["/a.xml", "/b.xml?x=1"] if on else [])])
+    assert sorted(site.pages_asked) == sorted(["/page", *(["/a.xml", "/b.xml?x=1"] if on else [])])
     assert discovered.urls == urls  # in any case, in the file's order
     for one in discovered.all:
         assert one["origin"] == Origin.from_url(site.url())
         assert one["spider"] is result.spider
         assert {*one} - {"signal", "sender"} == {"origin", "url", "spider"}
     assert result.stat("rep/sitemaps/found") == 2
-    assert warnings(result) == []
+    assert warnings(result, without=" was not read: ") == []
     result.assert_clean()
 
 
@@ -79,7 +44,7 @@ async def test_off_is_the_default(sites: Sites) -> None:
     site = sites.add()
     site.set("/robots.txt", listing(site.url("/a.xml")))
     await crawl(site.url("/page"))
-    assert fetched(site) == ["/page"]
+    assert site.pages_asked == ["/page"]
 
 
 async def test_once_each_though_many_sites_list_it(sites: Sites) -> None:
@@ -94,9 +59,9 @@ async def test_once_each_though_many_sites_list_it(sites: Sites) -> None:
         {"REP_SITEMAPS": True},
         signal_handlers=discovered.handlers,
     )
-    assert fetched(shared) == ["/shared.xml"]
+    assert shared.pages_asked == ["/shared.xml"]
     assert len(discovered.all) == result.stat("rep/sitemaps/found") == 1
-    assert warnings(result) == []
+    assert warnings(result, without=" was not read: ") == []
     result.assert_clean()
 
 
@@ -134,7 +99,7 @@ async def test_sitemap_outside_allowed_domains(sites: Sites) -> None:
     pages = sites.add(name="pages.test", robots=listing(elsewhere.url("/map.xml")))
     urls = [pages.url("/page"), elsewhere.url("/page")]
     result = await crawl(OnsiteSpider, {"REP_SITEMAPS": True}, requests=urls)
-    assert fetched(elsewhere) == ["/map.xml"]
+    assert elsewhere.pages_asked == ["/map.xml"]
     assert result.stat("offsite/filtered") == 1
     result.assert_clean()
 
@@ -146,9 +111,9 @@ async def test_robots_txt_of_the_sitemaps_own_host_decides(sites: Sites) -> None
     site = sites.add(robots=listing(*private, rules=rules))
     site.set("/robots.txt", listing(*private, site.url("/private/own.xml"), rules=rules))
     result = await crawl(site.url("/page"), {"REP_SITEMAPS": True})
-    assert fetched(allowing) == ["/private.xml"]
-    assert fetched(forbidding) == fetched(busy) == []
-    assert fetched(site) == ["/page"]
+    assert allowing.pages_asked == ["/private.xml"]
+    assert forbidding.pages_asked == busy.pages_asked == []
+    assert site.pages_asked == ["/page"]
     assert result.stat("robotstxt/forbidden") == 2
     assert result.stat("rep/sitemaps/found") == 4
     result.assert_clean()
@@ -161,7 +126,7 @@ async def test_more_than_500(sites: Sites) -> None:
     site.set("/robots.txt", listing(*urls[:1], *urls))
     result = await crawl(site.url("/page"), signal_handlers=discovered.handlers)
     assert discovered.urls == urls[:500]
-    [message] = warnings(result)
+    [message] = warnings(result, without=" was not read: ")
     assert message.endswith("lists 600 sitemaps; those after the first 500 are ignored")
     result.assert_clean()
 

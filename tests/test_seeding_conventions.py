@@ -14,10 +14,13 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
 from scrapy_rep.pause import pause
-from tests.behaviours import redirect
-from tests.crawling import ListSpider, crawl
-from tests.servers import Site, Sites
-from tests.sitemaps import SeededSpider, index, lines, pages, urlset
+from tests.helpers.behaviours import redirect
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.log import lines
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
+
+pytestmark = pytest.mark.scrapy_api
 
 ON = {"REP_SITEMAPS": True}
 
@@ -125,7 +128,7 @@ async def test_filter(sites: Sites) -> None:
     assert pages(result) == sorted(site.url(path) for path in wanted)
     assert result.stat("rep/sitemaps/rejected/filtered") == 2
     assert result.stat("rep/sitemaps/rejected/filter_error") == 2
-    assert len(lines(result, "sitemap_filter() raised", "ERROR")) == 2
+    assert len(lines(result, "sitemap_filter() raised", level="ERROR")) == 2
     assert result.reason == "finished"
 
 
@@ -192,7 +195,7 @@ async def test_guess(sites: Sites, on: bool, robots: Any) -> None:
     assert listed.count("/sitemap.xml") == 0
     assert missing.count("/sitemap.xml") == int(on)
     # To be expected: not worth a warning.
-    assert len(lines(result, "was not read: HTTP status 404", "INFO")) == int(on)
+    assert len(lines(result, "was not read: HTTP status 404")) == int(on)
     result.assert_clean()
 
 

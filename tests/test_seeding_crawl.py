@@ -11,21 +11,22 @@ from scrapy import Request, signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.utils.asyncio import call_later
 
-from tests.behaviours import after, answer, gzipped
-from tests.crawling import crawl
-from tests.servers import Site, Sites
-from tests.sitemaps import (
+from tests.helpers.behaviours import RULES, after, answer, gzipped
+from tests.helpers.crawling import crawl
+from tests.helpers.log import lines
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import (
     SeededSpider,
     atom,
     index,
-    lines,
     pages,
     rss,
     urlset,
 )
 
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
 ON = {"REP_SITEMAPS": True}
-RULES = "User-agent: *\nDisallow: /private\n"
 
 
 def some(site: Site, name: str, count: int = 5) -> list[str]:
@@ -89,7 +90,7 @@ async def test_what_is_fetched_is_what_is_listed(sites: Sites) -> None:
     assert result.stat("rep/sitemaps/failed") == 1
     assert result.stat("rep/sitemaps/waiting") == 0
     assert result.stat("rep/sitemaps/urls") == len(wanted) + len(forbidden) + 3 + 7
-    assert len(lines(result, "accepted", "INFO")) == 8
+    assert len(lines(result, "accepted")) == 8
     for site in (one, two, maps):
         assert site.count("/robots.txt") == 1
         assert max([site.count(path) for path in files[site]] or [0]) <= 1
@@ -184,7 +185,7 @@ async def test_a_scheduler_that_raises(sites: Sites, monkeypatch: pytest.MonkeyP
     )
     assert pages(result) == sorted(wanted)
     assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [1, 1, 1]
-    assert lines(result, "can't be requested now", "ERROR")
+    assert lines(result, "can't be requested now", level="ERROR")
     assert result.reason == "finished"
 
 
@@ -208,7 +209,7 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
             result = await crawl(SeededSpider, ON, requests=[site.url("/start")])
         assert result.reason == "finished"
         assert result.status(site.url("/start")) == 200
-        assert len(lines(result, words, "ERROR")) == 1
+        assert len(lines(result, words, level="ERROR")) == 1
 
 
 async def test_one_step_at_a_time(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:

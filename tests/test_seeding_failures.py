@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import answer, gzip_bomb, redirect, reset
-from tests.crawling import CrawlResult, crawl
-from tests.servers import Hit, Site, Sites
-from tests.sitemaps import SeededSpider, index, lines, pages, urlset
+from tests.helpers.behaviours import answer, gzip_bomb, redirect, reset
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.log import lines
+from tests.helpers.servers import Hit, Site, Sites
+from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
+
+pytestmark = pytest.mark.scrapy_api
 
 ON = {"REP_SITEMAPS": True, "RETRY_TIMES": 1}
 
@@ -59,10 +62,10 @@ async def test_one_that_fails(sites: Sites, name: str) -> None:
     assert result.stat("rep/sitemaps/failed") == 1
     assert result.stat("rep/sitemaps/fetched") == 1
     level = "INFO" if name == "forbidden" else "WARNING"
-    [message] = lines(result, "was not read: ", level)
+    [message] = lines(result, "was not read: ", level=level)
     assert message.startswith(f"Sitemap {site.url('/map.xml')} was not read: ")
     assert why in message
-    assert lines(result, "", "ERROR") == []
+    assert lines(result, "", level="ERROR") == []
 
 
 async def test_broken_xml(sites: Sites) -> None:
@@ -73,7 +76,7 @@ async def test_broken_xml(sites: Sites) -> None:
     listing(site, "/map.xml")
     result = await seeded(site)
     assert pages(result) == sorted(wanted)
-    [message] = lines(result, "broken XML", "WARNING")
+    [message] = lines(result, "broken XML", level="WARNING")
     assert message.startswith(f"Sitemap {site.url('/map.xml')}: broken XML, line 2")
 
 
@@ -89,7 +92,7 @@ async def test_gzip_bomb(sites: Sites) -> None:
     # A site that ends the transfer of what is too long says nothing of the sort.
     result = await seeded(site, {"REP_SITEMAP_MAX_BYTES": 100_000})
     assert pages(result) == [site.url("/page")]
-    assert len(lines(result, "longer than 100000 bytes", "WARNING")) == 3
+    assert len(lines(result, "longer than 100000 bytes", level="WARNING")) == 3
     assert result.stat("rep/sitemaps/fetched") == 3
 
 
@@ -109,7 +112,7 @@ async def test_entities(sites: Sites) -> None:
     listing(site, "/laughs.xml", "/file.xml")
     result = await seeded(site)
     assert pages(result) == []
-    assert len(lines(result, "was not read: it declares XML entities", "WARNING")) == 2
+    assert len(lines(result, "was not read: it declares XML entities", level="WARNING")) == 2
 
 
 async def test_an_index_that_lists_itself_and_its_parent(sites: Sites) -> None:
@@ -139,7 +142,10 @@ async def test_indexes_nested_without_end(sites: Sites) -> None:
     result = await seeded(site)
     assert site.count("/index") == 5
     assert result.stat("rep/sitemaps/rejected/depth") == 1
-    assert "1 nested deeper than REP_SITEMAP_MAX_DEPTH" in lines(result, "?5 (sitemapindex)")[0]
+    assert (
+        "1 nested deeper than REP_SITEMAP_MAX_DEPTH"
+        in lines(result, "?5 (sitemapindex)", level=None)[0]
+    )
     result = await seeded(site, {"REP_SITEMAP_MAX_DEPTH": 50})
     assert result.stat("rep/sitemaps/fetched") == 50
 
@@ -203,7 +209,7 @@ async def test_locs(sites: Sites) -> None:
     result = await seeded(site)
     assert pages(result) == sorted(site.url(path) for path in LOCS.values())
     assert result.stat("rep/sitemaps/rejected/invalid") == len(NO_LOCS) + 1
-    [message] = lines(result, "accepted", "INFO")
+    [message] = lines(result, "accepted")
     assert message.endswith(f"; not accepted: {len(NO_LOCS) + 1} no absolute http(s) URL")
 
 
@@ -224,13 +230,13 @@ async def test_limits_of_urls(sites: Sites) -> None:
     listing(site, "/a.xml", "/b.xml")
     result = await seeded(site, {"REP_SITEMAP_MAX_URLS": 10})
     assert len(pages(result)) == 20
-    assert len(lines(result, "more than 10 entries: the rest is ignored", "WARNING")) == 2
+    assert len(lines(result, "more than 10 entries: the rest is ignored", level="WARNING")) == 2
     result = await seeded(site, {"REP_SITEMAP_MAX_ORIGIN_URLS": 40})
     assert len(pages(result)) == 40
     assert result.stat("rep/sitemaps/rejected/limit") == 20
     result = await seeded(site, {"REP_SITEMAP_MAX_FILES": 1})
     assert len(pages(result)) == 30
-    assert len(lines(result, "as many as REP_SITEMAP_MAX_FILES allows", "WARNING")) == 1
+    assert len(lines(result, "as many as REP_SITEMAP_MAX_FILES allows", level="WARNING")) == 1
 
 
 async def test_several_name_the_same_sitemap(sites: Sites) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import in_turn, redirect, silence
-from tests.crawling import CrawlResult, crawl
-from tests.servers import Site, Sites
-from tests.sitemaps import SeededSpider, index, lines, pages, urlset
+from tests.helpers.behaviours import in_turn, redirect, silence
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.log import lines
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
+
+pytestmark = pytest.mark.scrapy_api
 
 ON = {"REP_SITEMAPS": True}
 DEFER = {
@@ -48,7 +51,7 @@ async def test_urls_of_other_hosts(sites: Sites, policy: str) -> None:
     assert result.stat("rep/sitemaps/rejected/cross_host") == (0 if policy == "any" else 60)
     if policy == "strict":
         # maps is known by then, the others are not.
-        assert "(60 wait for robots.txt of their hosts)" in lines(result, "accepted", "INFO")[0]
+        assert "(60 wait for robots.txt of their hosts)" in lines(result, "accepted")[0]
         assert [one.count("/robots.txt") for one in all_hosts] == [1] * 5
     result.assert_clean()
 

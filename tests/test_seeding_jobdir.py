@@ -3,75 +3,23 @@ fetched once, after `kill -9` at least once (DESIGN.md, "on disk the moment it i
 
 from __future__ import annotations
 
-import gzip
 import sqlite3
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import scrapy
 
 from scrapy_rep.sitemaps.spool import FILE_NAME
-from tests.behaviours import after, answer
-from tests.crawling import crawl
-from tests.process import ONCE, Crawl, on_every_reactor
-from tests.process.recorder import PAGE_AS_EVER
-from tests.servers import Site, Sites
-from tests.sitemaps import SeededSpider, index, lines, pages, urlset
+from tests.helpers.crawling import crawl
+from tests.helpers.log import lines
+from tests.helpers.process import on_every_reactor
+from tests.helpers.process.seeded import SETTINGS, Listed
+from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import SeededSpider, pages
 
-SPIDER = Path(__file__).parent / "process" / "seeded_spider.py"
+pytestmark = pytest.mark.loop
+
 OLD = scrapy.version_info < (2, 18)
-# Enough for those that are downloaded between a signal and the end: Scrapy hands a response to its
-# callback 0.1 s after it came, and meanwhile come others, 60 and more.
-COUNT = 150
-MAPS = 4
-SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
-
-
-class Listed:
-    """A site whose pages are listed in an index of sitemaps; some are listed twice."""
-
-    def __init__(self, sites: Sites, seconds: float = 0.01, robots_seconds: float = 0) -> None:
-        self.site: Site = sites.add()
-        self.wanted: list[str] = []
-        site = self.site
-        names = [f"/{number}.xml" for number in range(MAPS)]
-        robots = f"Sitemap: {site.url('/index.xml')}\nCrawl-delay: 0\n"
-        site.set("/robots.txt", after(robots_seconds, robots))
-        site.set("/index.xml", index([site.url(name) for name in names]))
-        for name in names:
-            urls = [site.url(f"/page{name}/{n}") for n in range(COUNT)]
-            twice = self.wanted[-5:]
-            self.wanted += urls
-            for url in urls:
-                site.set(url.removeprefix(site.url("")), after(seconds, f"page {url}"))
-            site.set(name, answer(gzip.compress(urlset([*twice, *urls]).encode())))
-
-    @property
-    def asked(self) -> Counter[str]:
-        """How often each page was asked for."""
-        return Counter(
-            self.site.url(hit.target)
-            for hit in list(self.site.requests)
-            if hit.path.startswith("/page")
-        )
-
-    def start(self, folder: Path, ends: str = "", reactor: str = "asyncio", **more: Any) -> Crawl:
-        settings = {**SETTINGS, **more, "JOBDIR": folder / "job"}
-        urls = [self.site.url("/start")]
-        return Crawl(folder, urls, settings, spider=SPIDER, ends=ends, reactor=reactor)
-
-    def check(self, runs: list[Crawl], *, again: int = 0) -> None:
-        """Nothing is missing; no more than *again* pages were asked for twice."""
-        asked = self.asked
-        got = {url for run in runs for url in run.urls("page")}
-        assert set(self.wanted) - set(asked) == set()
-        assert set(self.wanted) - got == set()
-        assert asked.total() - len(asked) <= again
-        for run in runs:
-            run.assert_clean()
-            assert {event.detail for event in run.of("page")} <= {PAGE_AS_EVER}
 
 
 def left(folder: Path) -> int:
@@ -96,20 +44,20 @@ def stopped_and_resumed(listed: Listed, tmp_path: Path, reactor: str) -> None:
     assert {run.stats["rep/sitemaps/waiting"] for run in runs[-1:]} == {"0"}
 
 
-@ONCE
+@pytest.mark.process
 @on_every_reactor
 def test_stops_and_resumes(sites: Sites, tmp_path: Path, reactor: str) -> None:
     stopped_and_resumed(Listed(sites), tmp_path, reactor)
 
 
-@ONCE
+@pytest.mark.process
 @pytest.mark.parametrize("seconds", [0.04, 0.1, 0.5])
 def test_stops_where_pages_are_held_first(sites: Sites, tmp_path: Path, seconds: float) -> None:
     """Each run begins with pages that wait for robots.txt, of which most are held."""
     stopped_and_resumed(Listed(sites, robots_seconds=seconds), tmp_path, "asyncio")
 
 
-@ONCE
+@pytest.mark.process
 @pytest.mark.parametrize(
     "moments",
     [
@@ -132,7 +80,7 @@ def test_kills(sites: Sites, tmp_path: Path, moments: list[str]) -> None:
     assert left(tmp_path) == 0
 
 
-@ONCE
+@pytest.mark.process
 def test_a_kill_and_a_stop(sites: Sites, tmp_path: Path) -> None:
     listed = Listed(sites)
     runs = [
@@ -164,7 +112,7 @@ async def test_a_file_that_can_not_be_read(sites: Sites, tmp_path: Path) -> None
     settings = {**SETTINGS, "JOBDIR": str(job)}
     result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
     assert pages(result) == sorted(listed.wanted)
-    assert len(lines(result, "was set aside as", "WARNING")) == 1
+    assert len(lines(result, "was set aside as", level="WARNING")) == 1
     result.assert_clean()
 
 
@@ -176,7 +124,7 @@ async def test_a_file_that_can_not_be_written(sites: Sites, tmp_path: Path) -> N
     settings = {**SETTINGS, "JOBDIR": str(job)}
     result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
     assert pages(result) == sorted(listed.wanted)
-    assert len(lines(result, "can't be used", "WARNING")) == 1
+    assert len(lines(result, "can't be used", level="WARNING")) == 1
     result.assert_clean()
 
 
@@ -188,4 +136,4 @@ async def test_without_jobdir_nothing_is_left(sites: Sites, tmp_path: Path) -> N
         requests=[listed.site.url("/start")],
     )
     assert result.reason == "closespider_pagecount"
-    assert len(lines(result, "were not requested: the crawl ends", "INFO")) == 1
+    assert len(lines(result, "were not requested: the crawl ends")) == 1

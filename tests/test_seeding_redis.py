@@ -8,24 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import ONCE, Crawl
-from tests.redisserver import RedisServer, needs_server
-from tests.servers import Sites
-from tests.test_seeding_jobdir import SETTINGS, SPIDER, Listed
+from tests.helpers.process import Crawl
+from tests.helpers.process.seeded import SETTINGS, SPIDER, Listed
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.servers import Sites
 
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 
-pytestmark = [ONCE, needs_server]
+pytestmark = [pytest.mark.process, needs_server]
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    with RedisServer(tmp_path) as running:
-        yield running.url
-
-
-@pytest.fixture
-def start(server: str, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
+def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
     crawls: list[Crawl] = []
 
     def one(listed: Listed, ends: str = "") -> Crawl:
@@ -34,7 +28,7 @@ def start(server: str, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
             "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
             "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
             "SCHEDULER_PERSIST": True,
-            "REDIS_URL": server,
+            "REDIS_URL": redis_server.url,
         }
         folder = tmp_path / "runs"
         urls = [listed.site.url("/start")]

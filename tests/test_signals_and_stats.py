@@ -13,12 +13,14 @@ from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
-from tests.behaviours import redirect
-from tests.crawling import CrawlResult, ListSpider, crawl
-from tests.held import Record, a_while
-from tests.servers import Sites
-from tests.steps import StepSpider
-from tests.test_status_table import Resolved
+from tests.helpers.behaviours import redirect
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.held import Record, a_while
+from tests.helpers.servers import Sites
+from tests.helpers.signals import Resolved
+from tests.helpers.steps import StepSpider
+
+pytestmark = pytest.mark.scrapy_api
 
 RULES = "User-agent: *\nDisallow: /private\nCrawl-delay: 3\n"
 

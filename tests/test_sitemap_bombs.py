@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from scrapy_rep.sitemaps import SitemapReader
-from tests.test_sitemap_reader import BEFORE, GOOD, read
+from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 # Run in a process of its own: the peak of memory is that of all that was before.
 MEASURE = """
@@ -66,6 +66,7 @@ def pieces():
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("setup", "limits", "most_bytes", "entries", "problem"),
     [

@@ -8,6 +8,8 @@ import pytest
 
 from scrapy_rep.dates import latest
 
+pytestmark = pytest.mark.python
+
 UTC = timezone.utc
 
 

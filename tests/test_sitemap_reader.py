@@ -6,20 +6,13 @@ import gzip
 import random
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
-from scrapy_rep.sitemaps import Kind, SitemapReader
-from tests.sitemaps import NAMESPACE, atom, index, rss, urlset
+from scrapy_rep.sitemaps import Kind
+from tests.helpers.sitemaps import BEFORE, GOOD, NAMESPACE, atom, index, read, rss, urlset
 
 URLS = ["http://a.test/1", "http://a.test/2?x=1&y=2", "http://a.test/käse"]
-
-
-def read(*pieces: bytes | str, **limits: int) -> tuple[SitemapReader, list[dict[str, Any]]]:
-    reader = SitemapReader(**limits)
-    some = [piece.encode() if isinstance(piece, str) else piece for piece in pieces]
-    return reader, [entry for entries in reader.read(some) for entry in entries]
 
 
 def locs(*pieces: bytes | str, **limits: int) -> list[str]:
@@ -131,10 +124,6 @@ def test_loc(text: str, loc: str | None) -> None:
         else:
             assert first == {"loc": loc}
             assert reader.problem is None
-
-
-BEFORE = "".join(f"<url><loc>http://a.test/{n}</loc></url>\n" for n in range(20))
-GOOD = [f"http://a.test/{n}" for n in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -262,6 +251,7 @@ def test_limits() -> None:
         assert read(body, max_bytes=len(body))[0].problem is None
 
 
+@pytest.mark.process
 def test_nothing_but_lxml_is_needed() -> None:
     """The reader is of use without a crawl, and without Scrapy."""
     code = "import sys; from scrapy_rep.sitemaps import SitemapReader; print(*sys.modules)"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.protocol import Origin
-from tests.behaviours import redirect
-from tests.crawling import crawl
-from tests.servers import Sites
-from tests.test_seeding import Discovered, fetched, listing, warnings
+from tests.helpers.behaviours import redirect
+from tests.helpers.crawling import crawl
+from tests.helpers.log import warnings
+from tests.helpers.servers import Sites
+from tests.helpers.signals import Discovered
+from tests.helpers.sitemaps import listing
+
+pytestmark = pytest.mark.scrapy_api
 
 RELATIVE = {
     "/map.xml": "/map.xml",
@@ -30,7 +34,7 @@ async def test_relative(sites: Sites, value: str, path: str) -> None:
         site.url("/page"), {"REP_SITEMAPS": True}, signal_handlers=discovered.handlers
     )
     assert discovered.urls == [site.url(path)]
-    [message] = warnings(result)
+    [message] = warnings(result, without=" was not read: ")
     assert message.endswith(f"lists a sitemap by a relative URL: {value}")
     assert site.url("") in message
     result.assert_clean()
@@ -74,8 +78,8 @@ async def test_nonsense_is_a_warning(sites: Sites, value: str) -> None:
         site.url("/page"), {"REP_SITEMAPS": True}, signal_handlers=discovered.handlers
     )
     assert discovered.urls == [good]
-    assert sorted(fetched(site)) == ["/good.xml", "/page"]
-    [message] = warnings(result)
+    assert sorted(site.pages_asked) == ["/good.xml", "/page"]
+    [message] = warnings(result, without=" was not read: ")
     assert message.endswith(f"lists a sitemap that is no URL: {value[:200]}")
     assert result.stat("rep/sitemaps/found") == 1
     result.assert_clean()
@@ -88,7 +92,7 @@ async def test_empty_is_nothing(sites: Sites, value: str) -> None:
     site.set("/robots.txt", listing(value))
     result = await crawl(site.url("/page"), signal_handlers=discovered.handlers)
     assert discovered.all == []
-    assert warnings(result) == []
+    assert warnings(result, without=" was not read: ") == []
     result.assert_clean()
 
 
@@ -105,6 +109,6 @@ async def test_not_percent_encoded(sites: Sites, value: str, path: str) -> None:
     site = sites.add()
     site.set("/robots.txt", listing(site.url(value)))
     result = await crawl(site.url("/page"), {"REP_SITEMAPS": True})
-    assert sorted(fetched(site)) == sorted(["/page", path])
-    assert warnings(result) == []
+    assert sorted(site.pages_asked) == sorted(["/page", path])
+    assert warnings(result, without=" was not read: ") == []
     result.assert_clean()

@@ -1,6 +1,6 @@
 """REP.md section 3, row by row: what the answer to the request for robots.txt means.
 
-Each row is a site that answers so; a real crawl asks it for /private, which RULES forbid,
+Each row is a site that answers so; a real crawl asks it for /private, which RULES_BYTES forbid,
 and for /public.
 """
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from tests.behaviours import (
+from tests.helpers.behaviours import (
+    RULES_BYTES,
     Behaviour,
     after,
     answer,
@@ -28,12 +28,14 @@ from tests.behaviours import (
     reset,
     silence,
 )
-from tests.crawling import ONE_ATTEMPT, crawl
-from tests.servers import Sites
+from tests.helpers.crawling import ONE_ATTEMPT, crawl
+from tests.helpers.servers import Sites
+from tests.helpers.signals import Resolved
 
-RULES = b"User-agent: *\nDisallow: /private\n"
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+
 # Longer than what any behaviour below needs to be cut in.
-SIZED = [("Content-Length", str(len(RULES)))]
+SIZED = [("Content-Length", str(len(RULES_BYTES)))]
 CHUNKED = [("Transfer-Encoding", "chunked")]
 # So that silence is short; all other rows answer at once.
 IMPATIENT = {**ONE_ATTEMPT, "REP_DOWNLOAD_TIMEOUT": 0.5}
@@ -41,7 +43,7 @@ IMPATIENT = {**ONE_ATTEMPT, "REP_DOWNLOAD_TIMEOUT": 0.5}
 
 def status(code: int, *headers: tuple[str, str]) -> Behaviour:
     """Each has rules in its body, so that a test sees whether they are wrongly applied."""
-    return answer(b"" if code == 204 else RULES, code, headers)
+    return answer(b"" if code == 204 else RULES_BYTES, code, headers)
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ class Row:
 
 RULES_ROWS = [
     *[Row(f"{code}", status(code), code) for code in (200, 201, 202, 203, 206, 226)],
-    Row("200 chunked", chunked(RULES[:9], RULES[9:]), 200),
-    Row("200 of unknown length", raw(head(200) + RULES), 200),
-    Row("200 in HTTP/1.0", raw(b"HTTP/1.0 200 OK\r\n\r\n" + RULES), 200),
-    Row("200 image/png", answer(RULES, type="image/png"), 200),
+    Row("200 chunked", chunked(RULES_BYTES[:9], RULES_BYTES[9:]), 200),
+    Row("200 of unknown length", raw(head(200) + RULES_BYTES), 200),
+    Row("200 in HTTP/1.0", raw(b"HTTP/1.0 200 OK\r\n\r\n" + RULES_BYTES), 200),
+    Row("200 image/png", answer(RULES_BYTES, type="image/png"), 200),
 ]
 
 MISSING_ROWS = [
@@ -90,32 +92,18 @@ UNREACHABLE_ROWS = [
     Row("closed without an answer", hang_up()),
     Row("silence", silence()),
     Row("silence after the headers", silence(head(200, SIZED))),
-    Row("silence within the body", silence(head(200, SIZED) + RULES[:9])),
+    Row("silence within the body", silence(head(200, SIZED) + RULES_BYTES[:9])),
     Row("not HTTP", raw(b"220 smtp.example.com ESMTP\r\n")),
     Row("bytes that are no text", raw(bytes(range(256)))),
-    Row("a bad status line", raw(b"HTTP/1.1 abc OK\r\n\r\n" + RULES)),
-    Row("a bad Content-Length", raw(head(200, [("Content-Length", "many")]) + RULES)),
+    Row("a bad status line", raw(b"HTTP/1.1 abc OK\r\n\r\n" + RULES_BYTES)),
+    Row("a bad Content-Length", raw(head(200, [("Content-Length", "many")]) + RULES_BYTES)),
     Row("cut within the headers", raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/pl")),
-    Row("cut within the body", lying_length(RULES, len(RULES) + 100)),
-    Row("reset within the body", raw(head(200, SIZED) + RULES[:9], reset=True)),
-    Row("chunks that do not end", chunked(RULES, end=b"")),
-    Row("a chunk cut short", raw(head(200, CHUNKED) + b"ff\r\n" + RULES)),
-    Row("a bad chunk size", chunked(RULES, end=b"xyz\r\nabc\r\n0\r\n\r\n")),
+    Row("cut within the body", lying_length(RULES_BYTES, len(RULES_BYTES) + 100)),
+    Row("reset within the body", raw(head(200, SIZED) + RULES_BYTES[:9], reset=True)),
+    Row("chunks that do not end", chunked(RULES_BYTES, end=b"")),
+    Row("a chunk cut short", raw(head(200, CHUNKED) + b"ff\r\n" + RULES_BYTES)),
+    Row("a bad chunk size", chunked(RULES_BYTES, end=b"xyz\r\nabc\r\n0\r\n\r\n")),
 ]
-
-
-class Resolved:
-    """Collects the signal `robots_resolved`."""
-
-    def __init__(self) -> None:
-        self.all: list[dict[str, Any]] = []
-
-    def __call__(self, **kwargs: Any) -> None:
-        self.all.append(kwargs)
-
-    @property
-    def handlers(self) -> dict[Any, Any]:
-        return {signals.robots_resolved: self}
 
 
 def by_id(rows: list[Row]) -> Any:
@@ -144,7 +132,7 @@ async def test_2xx_is_parsed(sites: Sites, row: Row) -> None:
 
 @pytest.mark.needs_reactor(reason="aiohttp takes such an answer for invalid HTTP")
 async def test_more_bytes_than_announced(sites: Sites) -> None:
-    site = sites.add(robots=lying_length(RULES + b"Disallow: /public\n", len(RULES)))
+    site = sites.add(robots=lying_length(RULES_BYTES + b"Disallow: /public\n", len(RULES_BYTES)))
     result = await crawl([site.url("/private"), site.url("/public")])
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     assert result.responses == {site.url("/public"): 200}
@@ -215,7 +203,7 @@ async def test_unreachable_is_let_pass(sites: Sites, row: Row) -> None:
 
 async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     """REP_DOWNLOAD_TIMEOUT, whatever DOWNLOAD_TIMEOUT says, longer or shorter."""
-    silent, slow = sites.add(robots=silence()), sites.add(robots=after(2.0, RULES))
+    silent, slow = sites.add(robots=silence()), sites.add(robots=after(2.0, RULES_BYTES))
     began = time.monotonic()
     result = await crawl(silent.url("/public"), IMPATIENT)
     assert isinstance(result.failure(silent.url("/public")), RobotsUnreachable)

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours import silence
-from tests.process import ONCE, Crawl, on_every_reactor
-from tests.process.recorder import PAGE_AS_EVER
-from tests.process.town import Town
-from tests.servers import Sites
+from tests.helpers.behaviours import silence
+from tests.helpers.process import Crawl, on_every_reactor
+from tests.helpers.process.recorder import PAGE_AS_EVER
+from tests.helpers.process.town import Town
+from tests.helpers.servers import Sites
 
-pytestmark = ONCE
+pytestmark = pytest.mark.process
 
 PAGES = 60
 SEED = 9309

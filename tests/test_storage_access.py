@@ -10,9 +10,11 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.storages import Entry, MemoryStorage
 from scrapy_rep.storages.access import Claim
-from tests.held import a_while
-from tests.storing import NOW, A, B, missing, rules
-from tests.watched import LEASE, World, always, never
+from tests.helpers.held import a_while
+from tests.helpers.storing import NOW, A, B, missing, rules
+from tests.helpers.watched import LEASE, World, always, never
+
+pytestmark = pytest.mark.loop
 
 
 @pytest.fixture

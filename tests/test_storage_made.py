@@ -12,7 +12,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import MemoryStorage, Storage
 from scrapy_rep.storages.access import StorageAccess, open_storage
-from tests.storing import NOW, A, rules, users_class
+from tests.helpers.storing import NOW, A, rules, users_class
 
 HOUR = 3600.0
 

@@ -6,9 +6,12 @@ import pytest
 
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.access import Claim
-from tests.crawling import captured_log
-from tests.storing import NOW, A, B, rules
-from tests.watched import World, always, lines, never
+from tests.helpers.crawling import captured_log
+from tests.helpers.log import lines
+from tests.helpers.storing import NOW, A, B, rules
+from tests.helpers.watched import World, always, never
+
+pytestmark = pytest.mark.loop
 
 
 @pytest.fixture
@@ -35,11 +38,11 @@ async def test_one_warning_and_everybody_may_ask(world: World) -> None:
         for number in range(20):
             assert await use(world, f"http://{number}:80") == Claim(None, granted=True)
             world.now += 3.7
-    [warning] = lines(records)
+    [warning] = lines(records, level="WARNING")
     assert "Watched" in warning
     assert "No space left on device" in warning
     assert "The crawl goes on" in warning
-    assert lines(records, "INFO") == lines(records, "ERROR") == []
+    assert lines(records) == lines(records, level="ERROR") == []
 
 
 async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
@@ -67,13 +70,13 @@ async def test_it_works_again(world: World) -> None:
         world.now += 10.1
         await use(world)
         assert [world.storage.load(A), world.storage.leases] == [rules(), {}]
-        assert len(lines(records)) == 1
-        [info] = lines(records, "INFO")
+        assert len(lines(records, level="WARNING")) == 1
+        [info] = lines(records)
         assert "works again" in info
         # The next outage is news.
         world.storage.fails = dict.fromkeys(ALL, FULL)
         await use(world)
-        assert len(lines(records)) == 2
+        assert len(lines(records, level="WARNING")) == 2
 
 
 @pytest.mark.parametrize("method", ["load", "save", "lease", "release"])
@@ -85,14 +88,14 @@ async def test_one_method_fails(world: World, method: str) -> None:
         for number in range(20):
             await use(world, f"http://{number}:80")
             world.now += 3.7
-        assert len(lines(records)) == 1
-        assert lines(records, "INFO") == []
+        assert len(lines(records, level="WARNING")) == 1
+        assert lines(records) == []
         world.storage.fails = {}
         for number in range(20):
             await use(world, f"http://{number}:80")
             world.now += 3.7
+        assert len(lines(records, level="WARNING")) == 1
         assert len(lines(records)) == 1
-        assert len(lines(records, "INFO")) == 1
 
 
 async def test_a_purge_that_fails_does_not_hide_what_comes_later(world: World) -> None:
@@ -104,7 +107,7 @@ async def test_a_purge_that_fails_does_not_hide_what_comes_later(world: World) -
         await use(world)
         world.storage.fails = dict.fromkeys(ALL, FULL)
         await use(world, B)
-    assert len(lines(records)) == 1
+    assert len(lines(records, level="WARNING")) == 1
 
 
 async def test_what_can_not_be_written_is_read(world: World) -> None:
@@ -133,8 +136,8 @@ async def test_whatever_is_raised(world: World, error: Exception) -> None:
         world.access.give_back(A)
         world.access.purge(NOW)
         await world.access.close()
-    assert len(lines(records)) == 1
-    assert type(error).__name__ in lines(records)[0]
+    assert len(lines(records, level="WARNING")) == 1
+    assert type(error).__name__ in lines(records, level="WARNING")[0]
 
 
 async def test_what_is_returned_may_be_nonsense(world: World) -> None:
@@ -142,7 +145,7 @@ async def test_what_is_returned_may_be_nonsense(world: World) -> None:
         for nonsense in ("text", 7, b"bytes", object()):
             world.storage.load = lambda origin, one=nonsense: one  # type: ignore
             assert (await world.access.claim(A, always)).granted
-    assert len(lines(records)) == 1
+    assert len(lines(records, level="WARNING")) == 1
 
 
 # Entries that can't be read
@@ -154,7 +157,7 @@ async def test_what_can_not_be_read_counts_as_nothing(world: World) -> None:
     with captured_log() as records:
         for origin in (A, B):
             assert await world.access.claim(origin, always) == Claim(None, granted=True)
-    [warning] = lines(records)
+    [warning] = lines(records, level="WARNING")
     assert A in warning
     assert "of the form 7" in warning
     world.storage.fails = {}
@@ -177,4 +180,4 @@ async def test_what_is_not_whole_counts_as_nothing(world: World, entry: Entry) -
     world.storage.load = lambda origin: entry  # type: ignore
     with captured_log() as records:
         assert await world.access.claim(A, always) == Claim(None, granted=True)
-    assert len(lines(records)) == 1
+    assert len(lines(records, level="WARNING")) == 1

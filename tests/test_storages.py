@@ -10,17 +10,11 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import Entry, MemoryStorage, SqliteStorage, Storage
-from tests.redisserver import RedisServer, needs_server
-from tests.storing import KINDS, NOW, A, B, FolderStorage, missing, rules
+from tests.helpers.redisserver import needs_server
+from tests.helpers.storing import KINDS, NOW, A, B, FolderStorage, missing, rules
 
 # An hour: no test takes that long.
 HOUR = 3600.0
-
-
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server.url
 
 
 class Kind:
@@ -56,7 +50,7 @@ def kind(
     if request.param == "redis":
         from scrapy_rep.storages import RedisStorage
 
-        url = request.getfixturevalue("redis_url")
+        url = request.getfixturevalue("redis_server").url
         # A prefix of its own for each test; it is not meant as a pattern.
         makers["redis"] = lambda: RedisStorage(url, f"*[{tmp_path.name}]?", HOUR)
     monkeypatch.chdir(tmp_path)

@@ -17,38 +17,32 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.storages import Entry, UnreadableEntry
-from tests.process import environment
-from tests.redisserver import RedisServer, needs_server
-from tests.storing import NOW, RULES, A, B, missing, rules
+from tests.helpers.process import environment
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.storing import NOW, A, B, missing, rules
 
 redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
 
 from scrapy_rep.storages import RedisStorage
 from scrapy_rep.storages import redis as module
+from tests.helpers.behaviours import RULES_BYTES
 
 pytestmark = needs_server
 
 HOUR = 3600.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
-        yield running
-
-
 @pytest.fixture
-def client(server: RedisServer) -> Iterator[Any]:
+def client(redis_server: RedisServer) -> Iterator[Any]:
     """A client of the server, which is empty."""
-    made = redis.Redis(port=server.port)
-    made.flushall()
+    made = redis.Redis(port=redis_server.port)
     yield made
     made.close()
 
 
 @pytest.fixture
-def storage(server: RedisServer, client: Any) -> Iterator[RedisStorage]:
-    made = RedisStorage(server.url, "rep", HOUR)
+def storage(redis_server: RedisServer, client: Any) -> Iterator[RedisStorage]:
+    made = RedisStorage(redis_server.url, "rep", HOUR)
     yield made
     made.close()
 
@@ -86,9 +80,9 @@ def test_everything_expires(storage: RedisStorage, client: Any) -> None:
 
 
 @pytest.mark.parametrize(("expiry", "seconds"), [(0.2, 1), (7776000.0, 7776000), (1e9, 10**9)])
-def test_any_expiry(server: RedisServer, client: Any, expiry: float, seconds: int) -> None:
+def test_any_expiry(redis_server: RedisServer, client: Any, expiry: float, seconds: int) -> None:
     """Redis counts whole seconds here, and knows no expiry of none."""
-    storage = RedisStorage(server.url, "rep", expiry)
+    storage = RedisStorage(redis_server.url, "rep", expiry)
     storage.save(missing())
     assert seconds - 60 < client.ttl(f"rep:entry:{A}") <= seconds
     storage.close()
@@ -108,10 +102,10 @@ def test_leases_lapse(storage: RedisStorage, client: Any) -> None:
     assert storage.lease(B, "me", 1e6)
 
 
-def test_prefixes_are_apart(server: RedisServer, client: Any) -> None:
+def test_prefixes_are_apart(redis_server: RedisServer, client: Any) -> None:
     """One that is a pattern, or begins as another does, too."""
     prefixes = ["a", "a:b", "a*", "*", "a?", "[a-z]", "\\", "\u30c4"]
-    storages = [RedisStorage(server.url, prefix, HOUR) for prefix in prefixes]
+    storages = [RedisStorage(redis_server.url, prefix, HOUR) for prefix in prefixes]
     for number, one in enumerate(storages):
         one.save(missing(f"http://{number}:80"))
         assert one.lease(A, str(number), HOUR)
@@ -157,7 +151,7 @@ def test_bodies_that_are_gone_or_damaged(
     storage.save(rules())
     entry = storage.load(A)
     assert entry is not None
-    assert entry.check(A).body == RULES
+    assert entry.check(A).body == RULES_BYTES
 
 
 def test_dropped_while_going_through(storage: RedisStorage, client: Any) -> None:
@@ -262,15 +256,15 @@ def from_settings(**settings: Any) -> RedisStorage:
     return RedisStorage.from_crawler(get_crawler(settings_dict=settings))
 
 
-def test_settings(server: RedisServer, client: Any) -> None:
+def test_settings(redis_server: RedisServer, client: Any) -> None:
     storage = from_settings(
-        REP_CACHE_REDIS_URL=f"{server.url}/3",
+        REP_CACHE_REDIS_URL=f"{redis_server.url}/3",
         REP_CACHE_REDIS_PREFIX="mine",
         REP_CACHE_EXPIRY=100,
         REDIS_URL="redis://nowhere.invalid",
     )
     storage.save(missing())
-    other = redis.Redis(port=server.port, db=3)
+    other = redis.Redis(port=redis_server.port, db=3)
     assert other.keys() == [f"mine:entry:{A}".encode()]
     assert 50 < other.ttl(f"mine:entry:{A}") <= 100
     assert client.keys() == []
@@ -278,8 +272,8 @@ def test_settings(server: RedisServer, client: Any) -> None:
     storage.close()
 
 
-def test_the_url_of_scrapy_redis(server: RedisServer, client: Any) -> None:
-    storage = from_settings(REDIS_URL=server.url)
+def test_the_url_of_scrapy_redis(redis_server: RedisServer, client: Any) -> None:
+    storage = from_settings(REDIS_URL=redis_server.url)
     storage.save(missing())
     assert client.keys() == [f"scrapy-rep:entry:{A}".encode()]
     storage.close()

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import SqliteStorage, sqlite
-from tests.brokenfiles import BROKEN, aside, ask, change, warnings
-from tests.crawling import captured_log
-from tests.process import environment
-from tests.storing import NOW, A, B, missing, rules
+from tests.helpers.brokenfiles import BROKEN, aside, ask, change
+from tests.helpers.crawling import captured_log
+from tests.helpers.log import warnings
+from tests.helpers.process import environment
+from tests.helpers.storing import NOW, A, B, missing, rules
 
 HOUR = 3600.0
 
@@ -131,13 +132,14 @@ def test_garbage_of_a_killed_process(
     assert warnings(records) == aside(path) == []
 
 
+@pytest.mark.process
 def test_what_a_killed_process_wrote_is_there(path: Path, tmp_path: Path) -> None:
     """Its write-ahead log and all."""
     code = """if True:
         import os, sys
         from pathlib import Path
         from scrapy_rep.storages import SqliteStorage
-        from tests.storing import rules
+        from tests.helpers.storing import rules
         storage = SqliteStorage(Path(sys.argv[1]))
         for number in range(50):
             storage.save(rules(f"http://{number}:80"))

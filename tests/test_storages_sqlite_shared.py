@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import Entry, SqliteStorage
-from tests.brokenfiles import aside, warnings
-from tests.crawling import captured_log
-from tests.process import environment
-from tests.storing import A, B, missing, rules
+from tests.helpers.brokenfiles import aside
+from tests.helpers.crawling import captured_log
+from tests.helpers.log import warnings
+from tests.helpers.process import environment
+from tests.helpers.storing import A, B, missing, rules
 
 HOUR = 3600.0
 
@@ -147,6 +148,7 @@ def test_many_find_a_broken_one_at_once(tmp_path: Path) -> None:
         assert kept(path) == [f"http://{number}:80" for number in range(8)]
 
 
+@pytest.mark.process
 def test_processes_find_a_broken_one_at_once(path: Path) -> None:
     """The same with processes: locks are theirs, not threads'. One sets it aside."""
     path.write_bytes(b"broken" * 1000)
@@ -154,7 +156,7 @@ def test_processes_find_a_broken_one_at_once(path: Path) -> None:
         import sys, time
         from pathlib import Path
         from scrapy_rep.storages import SqliteStorage
-        from tests.storing import rules
+        from tests.helpers.storing import rules
         storage = SqliteStorage(Path(sys.argv[1]))
         print(flush=True)
         sys.stdin.readline()

@@ -5,14 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from scrapy import signals as scrapy_signals
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.tally import Tally
-from tests.crawling import ListSpider, crawl
-from tests.servers import Sites
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.servers import Sites
+
+pytestmark = pytest.mark.scrapy_api
 
 NOW = 1_800_000_000.0
 

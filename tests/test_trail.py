@@ -21,13 +21,15 @@ from scrapy.extensions.feedexport import BlockingFeedStorage
 
 from scrapy_rep import trail
 from scrapy_rep.storages import SqliteStorage
-from tests.behaviours import in_turn
-from tests.crawling import CrawlResult, crawl
-from tests.held import DEFER, a_while, assert_clean, lines, origin_of, urls
-from tests.process import ONCE, Crawl
-from tests.servers import Sites
-from tests.steps import Clock, StepSpider
-from tests.test_wrong_settings import assert_ended_at_start
+from tests.helpers.behaviours import in_turn
+from tests.helpers.crawling import CrawlResult, assert_ended_at_start, crawl
+from tests.helpers.held import DEFER, a_while, assert_clean, origin_of, urls
+from tests.helpers.log import lines
+from tests.helpers.process import Crawl
+from tests.helpers.servers import Sites
+from tests.helpers.steps import Clock, StepSpider
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 RULES = "# ours\nUser-agent: *\nDisallow: /private\nAllow: /private/open\n"
 HASH = sha256(RULES.encode()).hexdigest()
@@ -249,7 +251,7 @@ def ftp_url(tmp_path: Path) -> Iterator[str]:
         warnings.simplefilter("ignore", DeprecationWarning)
         from pyftpdlib.authorizers import DummyAuthorizer
 
-    from tests.ftp import FtpSite
+    from tests.helpers.ftp import FtpSite
 
     folder = tmp_path / "ftp"
     folder.mkdir()
@@ -323,7 +325,7 @@ async def test_written_as_the_crawl_goes(
     assert seen == [1, 2]
 
 
-@ONCE
+@pytest.mark.process
 def test_a_kill_loses_little(sites: Sites, tmp_path: Path) -> None:
     """A second's lines at most, and no half line is left behind."""
     site, path = sites.add(robots="User-agent: *\nDisallow: /private"), tmp_path / "d.jsonl"

@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
@@ -14,6 +15,8 @@ from scrapy_rep.discovery import Discovery
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.urls import as_it_stands
+
+pytestmark = pytest.mark.scrapy_api
 
 PARTS = [
     *["http://", "https://", "example.com", "/", "/", "s.xml"] * 3, "ftp://", "HTTP://", "//",

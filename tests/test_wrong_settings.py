@@ -12,19 +12,15 @@ from typing import Any
 import pytest
 
 import scrapy_rep
-from tests.crawling import CrawlResult, ListSpider, crawl, run_settings
-from tests.servers import Site, Sites
+from tests.helpers.crawling import (
+    ListSpider,
+    assert_ended_at_start,
+    crawl,
+    run_settings,
+)
+from tests.helpers.servers import Sites
 
-
-def assert_ended_at_start(result: CrawlResult, site: Site, sentence: str) -> None:
-    assert result.reason == result.stats["finish_reason"] == "rep_settings_error"
-    assert site.requests == []
-    assert result.responses == {}
-    [error] = [record for record in result.records if record.levelname in ("ERROR", "CRITICAL")]
-    assert error.getMessage() == f"{sentence} The crawl ends."
-    assert all(record.exc_info is None for record in result.records)
-    assert "Traceback" not in result.log
-    assert [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))] == []
+pytestmark = pytest.mark.scrapy_api
 
 
 @pytest.mark.parametrize(
@@ -97,6 +93,7 @@ def runspider(folder: Path, url: str, *options: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.process
 def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
     site = sites.add()
     done = runspider(tmp_path, site.url("/"), "REP_RETRY_DELAY=often")
@@ -110,6 +107,7 @@ def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
     assert site.requests == []
 
 
+@pytest.mark.process
 def test_runspider_with_settings_of_the_command_line(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: second\nDisallow: /\n\nUser-agent: *\nAllow: /")
     done = runspider(tmp_path, site.url("/"), "REP_USER_AGENT=first,second", "REP_CACHE_TTL=5.5")

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scrapy_rep.protocol import RobotsTxt
+from tests.protocol.golden import FOLDER, WHOLE_FILES, Record, whole_file
 from tests.protocol.leniencies import OCCURS, WITHOUT
 from tests.protocol.make_golden_sample import SAMPLE
 from tests.protocol.reference import Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-DEFAULT_FOLDER = Path(__file__).parents[2].parent / "shared" / "golden"
-FOLDER = Path(os.environ.get("REP_GOLDEN") or DEFAULT_FOLDER)
-WHOLE_FILES = {"synthetic.jsonl.gz": 32_000, "corpus.jsonl.gz": 44_349}
-
-Record = dict[str, Any]
+    from collections.abc import Iterable
 
 
 @pytest.fixture(scope="module")
 def sample() -> list[Record]:
     return [json.loads(line) for line in SAMPLE.read_text(encoding="ascii").splitlines()]
-
-
-def whole_file(name: str) -> Iterator[Record]:
-    with gzip.open(FOLDER / name, "rt", encoding="utf-8") as file:
-        yield from map(json.loads, file)
 
 
 def check(records: Iterable[Record]) -> int:

@@ -23,6 +23,7 @@ print(*sorted({"scrapy", "twisted"} & {name.partition(".")[0] for name in sys.mo
 """
 
 
+@pytest.mark.process
 def test_imports_neither_scrapy_nor_twisted() -> None:
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL],

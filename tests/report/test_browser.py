@@ -13,15 +13,14 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from scrapy_rep.report.page import render
-from tests.held import origin_of
-from tests.process import ONCE
-from tests.report.browser import Browser, needs_chromium
-from tests.report.many import many
-from tests.report.town import ReportTown
-from tests.servers import Sites
+from tests.helpers.held import origin_of
+from tests.helpers.report_browser import Browser, needs_chromium
+from tests.helpers.report_many import many
+from tests.helpers.report_town import ReportTown
+from tests.helpers.servers import Sites
 
 # The page is the same on every reactor.
-pytestmark = [needs_chromium, ONCE]
+pytestmark = [needs_chromium, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")

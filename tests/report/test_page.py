@@ -13,12 +13,12 @@ from lxml import etree, html
 import scrapy_rep.report
 from scrapy_rep.report.data import gather
 from scrapy_rep.report.page import duration, render
-from tests.crawling import crawl
-from tests.held import Record, assert_clean, lines, origin_of
-from tests.report.many import many
-from tests.report.town import ReportTown
-from tests.servers import Sites
-from tests.test_wrong_settings import assert_ended_at_start
+from tests.helpers.crawling import assert_ended_at_start, crawl
+from tests.helpers.held import Record, assert_clean, origin_of
+from tests.helpers.log import lines
+from tests.helpers.report_many import many
+from tests.helpers.report_town import ReportTown
+from tests.helpers.servers import Sites
 
 
 def parse(path: Path) -> Any:

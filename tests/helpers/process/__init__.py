@@ -4,9 +4,9 @@
     crawl.wait_for("deferred", 60)
     crawl.kill()
 
-What happens in the crawl is written to a file by `tests.process.recorder`; `crawl.urls("page")`
-are the URLs of those events. The reactor is the child's, so these tests are run in one mode of
-the test run only: mark them with `ONCE`.
+What happens in the crawl is written to a file by `tests.helpers.process.recorder`; `crawl.urls("page")`
+are the URLs of those events. The reactor is the child's, so these tests run in one mode of the test
+run: mark them `process`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 import scrapy_rep
 
 HERE = Path(__file__).resolve().parent
 SPIDER = HERE / "pages_spider.py"
-
-ONCE = pytest.mark.skipif(
-    not (is_reactor_installed() and is_asyncio_reactor_installed()),
-    reason="crawls in processes of their own choose the reactor: run with --reactor=asyncio",
-)
 
 REACTORS: dict[str, dict[str, Any]] = {
     "asyncio": {},
@@ -63,7 +57,7 @@ on_every_reactor = pytest.mark.parametrize(
 
 SETTINGS: dict[str, Any] = {
     "ADDONS": {"scrapy_rep.Addon": 300},
-    "EXTENSIONS": {"tests.process.recorder.Recorder": 0},
+    "EXTENSIONS": {"tests.helpers.process.recorder.Recorder": 0},
     "USER_AGENT": "testbot/1.0",
     "REP_DEFER_GRACE": 0.05,
     "REP_RETRY_DELAY": 0.1,
@@ -93,7 +87,7 @@ def command(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[
 
 def environment(**variables: str) -> dict[str, str]:
     """The child imports the same scrapy_rep as this process, and `tests`."""
-    paths = [str(HERE.parent.parent), str(Path(scrapy_rep.__file__).parent.parent)]
+    paths = [str(HERE.parents[2]), str(Path(scrapy_rep.__file__).parent.parent)]
     if inherited := os.environ.get("PYTHONPATH"):
         paths.append(inherited)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
@@ -114,7 +108,7 @@ class Crawl:
         **arguments: str,
     ) -> None:
         """:param folder: made if it isn't there; the run's files are put there, under new names
-        :param ends: see `tests.process.recorder`
+        :param ends: see `tests.helpers.process.recorder`
         :param arguments: the spider's
         """
         folder.mkdir(exist_ok=True)

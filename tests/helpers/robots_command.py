@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.process import PATIENCE, command, environment
+from tests.helpers.process import PATIENCE, command, environment
 
 NOT_FOUND_FAST: dict[str, Any] = {"REP_DOWNLOAD_TIMEOUT": 10}
 
@@ -98,3 +98,10 @@ def ends(process: subprocess.Popen[bytes]) -> int:
 
 
 __all__ = ["Done", "ends", "files_in", "make_project", "os", "project", "robots"]
+
+
+FIELDS = [
+    *["url", "agent", "allowed", "line", "rule", "group", "reason", "path", "outcome", "origin"],
+    *["robots_url", "file", "status", "hops", "final_url", "fetched_at", "fresh_until"],
+    *["from_cache", "stale", "error", "sha256"],
+]

@@ -5,7 +5,8 @@
         server.stop()               # it is gone ...
         server.start()              # ... and back at the same port, with nothing in it
 
-Mark what needs one with `needs_server`.
+Mark what needs one with `needs_server`. What needs no server of its own asks for the fixture
+`redis_server`, one for each worker of the test run.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import pytest
 
 SERVER = shutil.which("redis-server")
 
-needs_server = pytest.mark.skipif(
-    SERVER is None or find_spec("redis") is None,
-    reason="needs redis-server, Debian's package redis-server, and redis, from PyPI",
-)
+available = SERVER is not None and find_spec("redis") is not None
+WHY_NOT = "needs redis-server, Debian's package redis-server, and redis, from PyPI"
+
+needs_server = pytest.mark.needs_redis
 
 # For what takes a tenth of a second: other tests may run on the same machine.
 PATIENCE = 60.0
@@ -68,6 +69,12 @@ class RedisServer:
                 return sock.recv(100).startswith((b"+PONG", b"-NOAUTH"))
         except OSError:
             return False
+
+    def flush(self) -> None:
+        import redis
+
+        with redis.Redis.from_url(self.url) as client:
+            client.flushall()
 
     def stop(self) -> None:
         if self._process is not None:

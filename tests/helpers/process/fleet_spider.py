@@ -10,7 +10,7 @@ from typing import Any
 
 from scrapy.core.engine import ExecutionEngine
 
-from tests.process.pages_spider import PagesSpider
+from tests.helpers.process.pages_spider import PagesSpider
 
 # What others put into a shared queue is looked for so often, in seconds.
 ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1

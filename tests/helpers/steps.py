@@ -10,7 +10,7 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep import RepMiddleware
-from tests.crawling import ListSpider
+from tests.helpers.crawling import ListSpider
 
 Step = str | Request | float | Callable[[], object]
 
@@ -68,3 +68,13 @@ class StepSpider(ListSpider):
         super().failed(failure)
         self.outcomes.append(type(failure.value).__name__)
         return self.following()
+
+
+DAY = 86400
+
+
+OK, NO, DOWN = "ok", "RobotsDisallowed", "RobotsUnreachable"
+
+
+# Back-off: 75 to 100 s after the first failure, 150 to 200, 300 to 400, then 600 to 800.
+SLOW = {"REP_RETRY_DELAY": 100, "REP_RETRY_MAX_DELAY": 800}

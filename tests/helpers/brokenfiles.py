@@ -7,11 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_rep.storages import SqliteStorage
-from tests.storing import rules
-
-
-def warnings(records: list[Any]) -> list[str]:
-    return [one.getMessage() for one in records if one.levelno >= 30]
+from tests.helpers.storing import rules
 
 
 def aside(path: Path) -> list[Path]:

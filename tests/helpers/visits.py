@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import access, sqlite
-from tests.crawling import CrawlResult, crawl
-from tests.held import assert_clean, lines
-from tests.servers import Site, Sites
-from tests.steps import Step, StepSpider
-from tests.test_cache import NO, OK, RULES
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import assert_clean
+from tests.helpers.log import lines, warnings
+from tests.helpers.servers import Site, Sites
+from tests.helpers.steps import NO, OK, Step, StepSpider
+
+EARNED = "refused every start"
+"""Words of the one warning that such a crawl earns: its only start request is a forbidden one."""
 
 
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,17 +55,12 @@ async def visit(
 
 def warning(result: CrawlResult) -> str:
     """The only one there is of the storage."""
-    [found] = warnings(result)
+    [found] = warnings(result, without=EARNED)
     return found
 
 
-def warnings(result: CrawlResult) -> list[str]:
-    """All but one that a crawl like these earns: its only start request is a forbidden one."""
-    return [line for line in lines(result, level="WARNING") if "refused every start" not in line]
-
-
 def assert_quiet(result: CrawlResult) -> None:
-    assert warnings(result) == []
+    assert warnings(result, without=EARNED) == []
     assert lines(result, "works again") == []
 
 

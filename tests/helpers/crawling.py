@@ -17,6 +17,8 @@ from scrapy.http import Response
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
+from tests.helpers.servers import Site
+
 AGENT = "testbot"
 
 # Nothing here changes what robots.txt means; it makes crawls quick, quiet and local.
@@ -215,3 +217,14 @@ __all__ = [
     "crawl",
     "run_settings",
 ]
+
+
+def assert_ended_at_start(result: CrawlResult, site: Site, sentence: str) -> None:
+    assert result.reason == result.stats["finish_reason"] == "rep_settings_error"
+    assert site.requests == []
+    assert result.responses == {}
+    [error] = [record for record in result.records if record.levelname in ("ERROR", "CRITICAL")]
+    assert error.getMessage() == f"{sentence} The crawl ends."
+    assert all(record.exc_info is None for record in result.records)
+    assert "Traceback" not in result.log
+    assert [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))] == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.behaviours import in_turn
-from tests.crawling import CrawlResult, crawl
-from tests.held import DEFER
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import in_turn
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import DEFER
+from tests.helpers.servers import Site, Sites
 
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /search\nSitemap: /map.xml\n"
 

@@ -6,7 +6,7 @@ import threading
 import warnings
 from pathlib import Path
 
-from tests.servers import Sites
+from tests.helpers.servers import Sites
 
 with warnings.catch_warnings():
     # pyftpdlib stands on asyncore and asynchat, deprecated in Python 3.10 and 3.11.

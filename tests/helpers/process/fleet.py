@@ -13,10 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.process import HERE, PATIENCE, Crawl
-from tests.servers import Site
-
-RULES = "User-agent: *\nDisallow: /private\n"
+from tests.helpers.process import HERE, PATIENCE, Crawl
+from tests.helpers.servers import Site
 
 
 class Fleet:
@@ -37,7 +35,7 @@ class Fleet:
         **settings: Any,
     ) -> Crawl:
         """:param go: the name of the signal that it waits for, see :meth:`go`
-        :param ends: see `tests.process.recorder`
+        :param ends: see `tests.helpers.process.recorder`
         """
         arguments = {"go": str(self._folder / go)} if go else {}
         crawl = Crawl(
@@ -77,10 +75,6 @@ def wait_until(happened: Callable[[], bool], what: str) -> None:
     while not happened():
         assert time.monotonic() < until, f"waited {PATIENCE} s for {what}"
         time.sleep(0.01)
-
-
-def asked(site: Site) -> int:
-    return site.count("/robots.txt")
 
 
 def decided(crawl: Crawl, *sites: Site) -> dict[str, list[str]]:

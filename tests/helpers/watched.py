@@ -103,7 +103,3 @@ def never(entry: Entry) -> bool:
 
 def always(entry: Entry) -> bool:
     return True
-
-
-def lines(records: list[Any], level: str = "WARNING") -> list[str]:
-    return [one.getMessage() for one in records if one.levelname == level]

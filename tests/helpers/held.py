@@ -4,21 +4,20 @@ record of what a crawl does with held requests."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
+from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals
-from tests.behaviours import Behaviour, as_behaviour
-from tests.crawling import CrawlResult
-from tests.servers import Connection, Hit, Site
-
-RULES = "User-agent: *\nDisallow: /private\n"
+from tests.helpers.behaviours import RULES, Behaviour, as_behaviour
+from tests.helpers.crawling import CrawlResult, ListSpider
+from tests.helpers.servers import Connection, Hit, Site
 
 DEFER: dict[str, Any] = {
     "REP_UNREACHABLE": "defer",
@@ -147,18 +146,6 @@ def origin_of(site: Site) -> str:
     return site.url("").rstrip("/")
 
 
-def lines(result: CrawlResult, *words: str, level: str = "INFO") -> list[str]:
-    """Our lines of the log of that level with all of these words, the summary at the end apart."""
-    return [
-        record.getMessage()
-        for record in result.records
-        if record.levelname == level
-        and record.name.startswith("scrapy_rep")
-        and record.name != "scrapy_rep.summary"
-        and all(word in record.getMessage() for word in words)
-    ]
-
-
 def assert_clean(result: CrawlResult) -> None:
     """It ended by itself, and nothing went wrong on the way, in the test's spider neither."""
     result.assert_clean()
@@ -184,3 +171,24 @@ def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
         "robotstxt/forbidden",
     ):
         assert stat not in result.stats, stat
+
+
+class KeepingSpider(ListSpider):
+    """Sends its requests as they are, and has an errback of its own."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        for request in self.requests:
+            yield request.replace(callback=self.parse_one, errback=self.failed_one)
+
+    def parse_one(self, response: Response, **kwargs: Any) -> Any:
+        self.responses.append(response)
+        yield from self.more(response)
+
+    def more(self, response: Response) -> list[Any]:
+        return []
+
+    def ask(self, url: str, meta: dict[str, Any]) -> Request:
+        return Request(url, callback=self.parse_one, errback=self.failed_one, meta=meta)
+
+    def failed_one(self, failure: Any) -> None:
+        self.errors.append((failure.request, failure.value))

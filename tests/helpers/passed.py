@@ -7,8 +7,8 @@ from typing import Any
 from scrapy import Request
 from scrapy.crawler import Crawler
 
-from tests.crawling import CrawlResult
-from tests.held import DEFER
+from tests.helpers.crawling import CrawlResult
+from tests.helpers.held import DEFER
 
 STAT = "passed "
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.behaviours import after, reset, silence
-from tests.servers import Site, Sites
+from tests.helpers.behaviours import after, reset, silence
+from tests.helpers.servers import Site, Sites
 
 DOWN = (503, silence(), 503, reset())
 UP = "User-agent: *\nDisallow: /private\n"
@@ -42,9 +42,4 @@ class Town:
     @property
     def asked(self) -> Counter[str]:
         """How often each page was asked for."""
-        return Counter(
-            site.url(hit.target)
-            for site in self.sites
-            for hit in list(site.requests)
-            if hit.path != "/robots.txt"
-        )
+        return Counter(site.url(target) for site in self.sites for target in site.pages_asked)

@@ -9,7 +9,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.http import Response
 
-from tests.process.recorder import record, record_page
+from tests.helpers.process.recorder import record, record_page
 
 
 class PagesSpider(Spider):

@@ -2,7 +2,7 @@
 
 All sites live in one thread with one asyncio event loop, apart from the crawl under test, so
 that the crawl may run on any reactor, or on none. What a site does with a request is a
-behaviour from `tests.behaviours`; what it was asked is recorded in `Site.requests`.
+behaviour from `tests.helpers.behaviours`; what it was asked is recorded in `Site.requests`.
 
     a = sites.add(robots="User-agent: *\\nDisallow: /x", pages={"/old": redirect("/new")})
     a.url("/x")              # http://127.20.0.1:40123/x
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import socket
 import ssl
 import struct
@@ -27,8 +28,11 @@ from urllib.parse import urlsplit
 
 from scrapy.utils.reactor import is_reactor_installed
 
-from tests import names
-from tests.behaviours import Behaviour, answer, as_behaviour
+from tests.helpers import names
+from tests.helpers.behaviours import Behaviour, answer, as_behaviour
+
+# Each worker of pytest-xdist has addresses of its own: 127.20.0.0/16, 127.21.0.0/16, ...
+NETWORK = 20 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,15 @@ class Site:
     def count(self, path: str) -> int:
         return len(self.hits(path))
 
+    @property
+    def robots_fetches(self) -> int:
+        return self.count("/robots.txt")
+
+    @property
+    def pages_asked(self) -> list[str]:
+        """The targets of all requests but those for robots.txt, in the order of their arrival."""
+        return [hit.target for hit in list(self.requests) if hit.path != "/robots.txt"]
+
     def asked_once(self, path: str) -> bool:
         """Whether Scrapy sent one request for it. Without a reactor Scrapy downloads through
         aiohttp, which repeats a GET once by itself if the connection ends without an answer."""
@@ -181,7 +194,7 @@ class Sites:
     @classmethod
     def new_host(cls) -> str:
         number = next(cls._numbers)
-        return f"127.20.{number // 256}.{number % 256}"
+        return f"127.{NETWORK}.{number // 256}.{number % 256}"
 
     def add(
         self,
@@ -194,7 +207,7 @@ class Sites:
         tls: bool = False,
     ) -> Site:
         """A new site. `host`: an IP address to share with another site; `name`: a host name
-        that resolves to it for the crawl (see `tests.names`)."""
+        that resolves to it for the crawl (see `tests.helpers.names`)."""
         site = Site(host or self.new_host(), name, "https" if tls else "http")
         if name is not None:
             self._names.append(name.lower())

@@ -15,11 +15,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.servers import Connection, Hit
+    from tests.helpers.servers import Connection, Hit
 
     Behaviour = Callable[[Hit, Connection], Awaitable[None]]
 else:
     Behaviour = Callable
+
+RULES = "User-agent: *\nDisallow: /private\n"
+"""The robots.txt of most sites here: line 2 forbids /private."""
+
+RULES_BYTES = RULES.encode()
 
 Pairs = Iterable[tuple[str, str]]
 

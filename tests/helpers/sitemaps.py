@@ -8,8 +8,9 @@ from xml.sax.saxutils import escape
 
 from scrapy.http import Response
 
-from tests.crawling import CrawlResult, ListSpider
-from tests.servers import Hit
+from scrapy_rep.sitemaps import SitemapReader
+from tests.helpers.crawling import CrawlResult, ListSpider
+from tests.helpers.servers import Hit
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 
@@ -70,16 +71,21 @@ def pages(result: CrawlResult) -> list[str]:
     return [url for url in urls if not url.endswith("/start")]
 
 
-def lines(result: CrawlResult, part: str, level: str = "") -> list[str]:
-    """What the package logged that has *part* in it."""
-    return [
-        record.getMessage()
-        for record in result.records
-        if record.name.startswith("scrapy_rep")
-        and part in record.getMessage()
-        and level in ("", record.levelname)
-    ]
-
-
 def targets(hits: list[Hit]) -> list[str]:
     return [hit.target for hit in hits if hit.path != "/robots.txt"]
+
+
+def listing(*sitemaps: str, rules: str = "") -> str:
+    return "".join(f"Sitemap: {url}\n" for url in sitemaps) + rules
+
+
+def read(*pieces: bytes | str, **limits: int) -> tuple[SitemapReader, list[dict[str, Any]]]:
+    reader = SitemapReader(**limits)
+    some = [piece.encode() if isinstance(piece, str) else piece for piece in pieces]
+    return reader, [entry for entries in reader.read(some) for entry in entries]
+
+
+BEFORE = "".join(f"<url><loc>http://a.test/{n}</loc></url>\n" for n in range(20))
+
+
+GOOD = [f"http://a.test/{n}" for n in range(20)]

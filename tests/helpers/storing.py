@@ -11,13 +11,13 @@ from typing import Any
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry
 from scrapy_rep.storages.entry import pack_body
+from tests.helpers.behaviours import RULES_BYTES
 
-RULES = b"User-agent: *\nDisallow: /private\n"
 NOW = 1_800_000_000.0
 A, B = "http://a.example:80", "https://b.example:443"
 
 
-def rules(origin: str = A, body: bytes = RULES, at: float = NOW, **values: Any) -> Entry:
+def rules(origin: str = A, body: bytes = RULES_BYTES, at: float = NOW, **values: Any) -> Entry:
     """The entry of an origin that has a robots.txt."""
     packed, sha256 = pack_body(body)
     whole: dict[str, Any] = {
@@ -67,7 +67,7 @@ KINDS: dict[str, Entry] = {
     "nothing": Entry(A),
 }
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def users_class() -> type[Storage]:

@@ -1,0 +1,44 @@
+"""What the package said in its log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from tests.helpers.crawling import CrawlResult
+
+Source = CrawlResult | Iterable[logging.LogRecord]
+
+
+def _ours(source: Source) -> Iterable[logging.LogRecord]:
+    records = source.records if isinstance(source, CrawlResult) else source
+    return (record for record in records if record.name.startswith("scrapy_rep"))
+
+
+def lines(source: Source, *words: str, level: str | None = "INFO") -> list[str]:
+    """Our lines of that level (of any, if None) with all of these words; the summary at the end
+    of a crawl is left out."""
+    return [
+        record.getMessage()
+        for record in _ours(source)
+        if level in (None, record.levelname)
+        and record.name != "scrapy_rep.summary"
+        and all(word in record.getMessage() for word in words)
+    ]
+
+
+def warnings(source: Source, *, without: str | None = None) -> list[str]:
+    """Our warnings and errors but those with the words *without*, which the crawl has earned."""
+    return [
+        record.getMessage()
+        for record in _ours(source)
+        if record.levelno >= logging.WARNING
+        and (without is None or without not in record.getMessage())
+    ]
+
+
+def summary(result: CrawlResult) -> list[str]:
+    """The summary's lines."""
+    found = [one.getMessage() for one in result.records if one.name == "scrapy_rep.summary"]
+    assert len(found) <= 1
+    return found[0].splitlines() if found else []

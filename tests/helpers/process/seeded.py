@@ -1,0 +1,72 @@
+"""Sites whose pages are found through their sitemaps, for crawls in processes of their own."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.behaviours import after, answer
+from tests.helpers.process import HERE, Crawl
+from tests.helpers.process.recorder import PAGE_AS_EVER
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import index, urlset
+
+SPIDER = HERE / "seeded_spider.py"
+
+
+# Enough for those that are downloaded between a signal and the end: Scrapy hands a response to its
+# callback 0.1 s after it came, and meanwhile come others, 60 and more.
+COUNT = 150
+
+
+MAPS = 4
+
+
+SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
+
+
+class Listed:
+    """A site whose pages are listed in an index of sitemaps; some are listed twice."""
+
+    def __init__(self, sites: Sites, seconds: float = 0.01, robots_seconds: float = 0) -> None:
+        self.site: Site = sites.add()
+        self.wanted: list[str] = []
+        site = self.site
+        names = [f"/{number}.xml" for number in range(MAPS)]
+        robots = f"Sitemap: {site.url('/index.xml')}\nCrawl-delay: 0\n"
+        site.set("/robots.txt", after(robots_seconds, robots))
+        site.set("/index.xml", index([site.url(name) for name in names]))
+        for name in names:
+            urls = [site.url(f"/page{name}/{n}") for n in range(COUNT)]
+            twice = self.wanted[-5:]
+            self.wanted += urls
+            for url in urls:
+                site.set(url.removeprefix(site.url("")), after(seconds, f"page {url}"))
+            site.set(name, answer(gzip.compress(urlset([*twice, *urls]).encode())))
+
+    @property
+    def asked(self) -> Counter[str]:
+        """How often each page was asked for."""
+        return Counter(
+            self.site.url(hit.target)
+            for hit in list(self.site.requests)
+            if hit.path.startswith("/page")
+        )
+
+    def start(self, folder: Path, ends: str = "", reactor: str = "asyncio", **more: Any) -> Crawl:
+        settings = {**SETTINGS, **more, "JOBDIR": folder / "job"}
+        urls = [self.site.url("/start")]
+        return Crawl(folder, urls, settings, spider=SPIDER, ends=ends, reactor=reactor)
+
+    def check(self, runs: list[Crawl], *, again: int = 0) -> None:
+        """Nothing is missing; no more than *again* pages were asked for twice."""
+        asked = self.asked
+        got = {url for run in runs for url in run.urls("page")}
+        assert set(self.wanted) - set(asked) == set()
+        assert set(self.wanted) - got == set()
+        assert asked.total() - len(asked) <= again
+        for run in runs:
+            run.assert_clean()
+            assert {event.detail for event in run.of("page")} <= {PAGE_AS_EVER}

@@ -1,0 +1,29 @@
+"""The answers of Google's own matcher."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+DEFAULT_FOLDER = Path(__file__).parents[2].parent / "shared" / "golden"
+
+
+FOLDER = Path(os.environ.get("REP_GOLDEN") or DEFAULT_FOLDER)
+
+
+WHOLE_FILES = {"synthetic.jsonl.gz": 32_000, "corpus.jsonl.gz": 44_349}
+
+
+Record = dict[str, Any]
+
+
+def whole_file(name: str) -> Iterator[Record]:
+    with gzip.open(FOLDER / name, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
