@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import multiprocessing.util
 import os
 import socket
 import subprocess
@@ -195,6 +196,7 @@ def quick_is_quick(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.config.getoption("quick"):
             patch.setattr(subprocess.Popen, "__init__", refuse)
+            patch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
         yield
 
 

@@ -118,4 +118,4 @@ def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
 def test_wrong(tmp_path: Path, arguments: list[str], error: str) -> None:
     done = robots(tmp_path, "--lint", *arguments)
     assert (done.status, done.out) == (2, "")
-    assert done.errors[-1].removeprefix("__main__.py: ") == error
+    assert done.errors[-1].removeprefix("scrapy: ") == error

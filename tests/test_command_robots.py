@@ -342,7 +342,7 @@ def test_wrong(tmp_path: Path, name: str) -> None:
     arguments, error = WRONG[name]
     done = robots(tmp_path, *arguments)
     assert done.status == 2
-    assert done.errors[-1].removeprefix("__main__.py: ") == error
+    assert done.errors[-1].removeprefix("scrapy: ") == error
     assert done.out == ""
 
 

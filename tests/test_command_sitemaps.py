@@ -215,7 +215,7 @@ def test_no_sitemaps_and_no_answer(sites: Sites, project: Path) -> None:
 def test_wrong(tmp_path: Path, arguments: list[str], error: str) -> None:
     done = robots(tmp_path, "--sitemaps", *arguments)
     assert (done.status, done.out) == (2, "")
-    assert done.errors[-1].removeprefix("__main__.py: ") == error
+    assert done.errors[-1].removeprefix("scrapy: ") == error
 
 
 def test_progress_on_a_terminal_alone(site: Site, project: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -11,47 +10,24 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.process import PATIENCE, command, environment
+from tests.helpers.process import PATIENCE, arguments_of, environment
+from tests.helpers.process.forked import Done, run_scrapy
 
 NOT_FOUND_FAST: dict[str, Any] = {"REP_DOWNLOAD_TIMEOUT": 10}
-
-
-class Done:
-    """What a run of the command left behind."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-    @property
-    def json(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-    @property
-    def errors(self) -> list[str]:
-        return self.err.splitlines()
 
 
 def robots(
     folder: Path,
     *arguments: str,
     settings: dict[str, Any] | None = None,
-    stdin: str | bytes | None = None,
+    stdin: str | bytes = b"",
     variables: dict[str, str] | None = None,
 ) -> Done:
     """Run `scrapy robots` in `folder`."""
-    given = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(
-        command("robots", *arguments, settings={**NOT_FOUND_FAST, **(settings or {})}),
-        cwd=folder,
-        env=environment(**(variables or {})),
-        input=b"" if given is None else given,
-        capture_output=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    result = Done(done.returncode, done.stdout.decode(), done.stderr.decode())
-    assert "Traceback" not in result.err, result.err
-    return result
+    line = arguments_of("robots", *arguments, settings={**NOT_FOUND_FAST, **(settings or {})})
+    done = run_scrapy(line, cwd=folder, variables=environment(**(variables or {})), given=stdin)
+    assert "Traceback" not in done.err, done.err
+    return done
 
 
 def make_project(folder: Path, settings: Sequence[str] = ()) -> Path:

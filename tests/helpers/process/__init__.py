@@ -15,7 +15,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import scrapy_rep
+from tests.helpers.process.forked import PATIENCE, ScrapyProcess
 
 HERE = Path(__file__).resolve().parent
 SPIDER = HERE / "pages_spider.py"
@@ -67,9 +67,6 @@ SETTINGS: dict[str, Any] = {
     "REMOTE_CONTROL_ENABLED": False,
 }
 
-# For whatever should take a second: other tests may run on the same machine.
-PATIENCE = 60.0
-
 
 class Event(NamedTuple):
     kind: str
@@ -77,12 +74,17 @@ class Event(NamedTuple):
     detail: str
 
 
-def command(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[str]:
-    """`scrapy ...` in this Python, with settings as `-s` gives them."""
-    line = [sys.executable, "-m", "scrapy", *arguments]
+def arguments_of(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[str]:
+    """Those of `scrapy`, with settings as `-s` gives them."""
+    line = [*arguments]
     for name, value in (settings or {}).items():
         line += ["-s", f"{name}={json.dumps(value) if isinstance(value, dict) else value}"]
     return line
+
+
+def command(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[str]:
+    """`scrapy ...` in this Python."""
+    return [sys.executable, "-m", "scrapy", *arguments_of(*arguments, settings=settings)]
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -119,22 +121,20 @@ class Crawl:
         self._seen: list[Event] = []
         wanted = folder / f"{number}.urls"
         wanted.write_text("\n".join(urls))
-        line = command(
+        line = arguments_of(
             "runspider",
             str(spider),
             *("-a", f"urls={wanted}"),
             *(part for item in arguments.items() for part in ("-a", "=".join(item))),
             settings={**SETTINGS, **REACTORS[reactor], **(settings or {})},
         )
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                line,
-                cwd=folder,
-                env=environment(CRAWL_EVENTS=str(self._events), CRAWL_ENDS=ends),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self._log.touch()
+        self._process = ScrapyProcess(
+            line,
+            cwd=folder,
+            variables=environment(CRAWL_EVENTS=str(self._events), CRAWL_ENDS=ends),
+            output=self._log,
+        )
 
     # What happened
 
@@ -209,7 +209,7 @@ class Crawl:
         """Wait until it has ended."""
         try:
             self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             self.kill()
             pytest.fail(f"did not end within {timeout} s:\n{self.log}")
         return self
