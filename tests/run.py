@@ -1,7 +1,15 @@
-"""All tests, on a machine that has Python and nothing else: ``python3 tests/run.py``.
+"""The tests, on a machine that has Python and nothing else.
+
+    python3 tests/run.py                what a change has to pass: some minutes
+    python3 tests/run.py quick          while you write it: no processes, under a minute
+    python3 tests/run.py everything     before a release: all tests in every mode
 
 Makes a virtual environment with tox in it and runs tox: newest and oldest Scrapy, three kinds of
-reactor, types, lint. Arguments go to tox: ``python3 tests/run.py -e newest -- -k sitemap``.
+reactor, types, lint. Other arguments go to tox, and what follows `--` to pytest; these two can
+follow the words above, too:
+
+    python3 tests/run.py -e newest -- tests/test_bodies.py -k gzip
+    python3 tests/run.py quick -- tests/protocol
 """
 
 from __future__ import annotations
@@ -14,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv-tests"
+INSTALLED = "tox-is-installed"
 
 
 def make_environment(path: Path) -> Path:
@@ -35,11 +44,29 @@ def make_environment(path: Path) -> Path:
     return python
 
 
+def tox_arguments(arguments: list[str]) -> list[str]:
+    """What tox gets instead of *arguments*, the command's own."""
+    match arguments:
+        case ["quick", *others]:
+            environments, option = ["-e", "newest"], "--quick"
+        case ["everything", *others]:
+            environments, option = [], "--everything"
+        case _:
+            return arguments
+    for_tox, for_pytest = others, []
+    if "--" in others:
+        at = others.index("--")
+        for_tox, for_pytest = others[:at], others[at + 1 :]
+    return [*environments, *for_tox, "--", option, *for_pytest]
+
+
 def main(arguments: list[str]) -> int:
     python = make_environment(ENVIRONMENT)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, "tox>=4.24"], check=True)
-    tox = [str(python), "-m", "tox", "run", *arguments]
+    if not (ENVIRONMENT / INSTALLED).exists():
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, "tox>=4.24"], check=True)
+        (ENVIRONMENT / INSTALLED).touch()
+    tox = [str(python), "-m", "tox", "run", *tox_arguments(arguments)]
     return subprocess.run(tox, cwd=ROOT, check=False).returncode
 
 

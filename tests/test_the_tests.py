@@ -1,0 +1,102 @@
+"""Rules that the tests themselves keep."""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.helpers.turns import turn
+
+TESTS = Path(__file__).resolve().parent
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(TESTS.rglob("*.py")):
+        yield str(path.relative_to(TESTS)), ast.parse(path.read_text("utf-8"))
+
+
+def test_nothing_imports_from_a_test_module() -> None:
+    """What two of them need is in tests/helpers."""
+    found = [
+        f"{name}: {node.module}"
+        for name, module in modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom)
+        and node.module
+        and node.module.rpartition(".")[2].startswith("test_")
+    ]
+    assert found == []
+
+
+def test_names_of_tests_say_the_behaviour() -> None:
+    """Three words at least, and no name twice in a file: the second would hide the first."""
+    short, twice = [], []
+    for name, module in modules():
+        tests = [
+            node.name
+            for node in module.body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name.startswith("test_")
+        ]
+        short += [f"{name}: {test}" for test in tests if len(test.split("_")) < 4]
+        twice += [f"{name}: {test}" for test in set(tests) if tests.count(test) > 1]
+    assert short == []
+    assert twice == []
+
+
+def test_one_that_is_to_be_alone_waits_and_is_waited_for(tmp_path: Path) -> None:
+    order: list[str] = []
+    begun, free = threading.Event(), threading.Event()
+
+    def other(name: str, alone: bool) -> threading.Thread:
+        def run() -> None:
+            begun.set()
+            with turn(tmp_path, alone=alone):
+                order.append(name)
+
+        begun.clear()
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert begun.wait(60)
+        return thread
+
+    def hold(alone: bool) -> threading.Thread:
+        def run() -> None:
+            with turn(tmp_path, alone=alone):
+                begun.set()
+                free.wait(60)
+                order.append("first")
+
+        begun.clear()
+        free.clear()
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert begun.wait(60)
+        return thread
+
+    for first, second in ((True, False), (False, True), (True, True)):
+        order.clear()
+        threads = [hold(first), other("second", second)]
+        threads[1].join(0.05)
+        assert order == []
+        free.set()
+        for thread in threads:
+            thread.join(60)
+        assert order == ["first", "second"]
+
+
+def test_two_that_are_not_to_be_alone_run_at_once(tmp_path: Path) -> None:
+    met = threading.Barrier(2)
+
+    def run() -> None:
+        with turn(tmp_path, alone=False):
+            met.wait(60)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not met.broken
