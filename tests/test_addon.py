@@ -89,7 +89,9 @@ def test_updating_twice_changes_nothing() -> None:
     ("project", "obey"),
     [({}, True), ({"ROBOTSTXT_OBEY": False}, False), ({"ROBOTSTXT_OBEY": True}, True)],
 )
-def test_master_switch(project: dict[str, Any], obey: bool) -> None:
+def test_the_addon_turns_obeying_on_unless_the_project_says_otherwise(
+    project: dict[str, Any], obey: bool
+) -> None:
     """On by the add-on, unless the project says otherwise."""
     assert Settings().getbool("ROBOTSTXT_OBEY") is False
     assert with_addon(**project).getbool("ROBOTSTXT_OBEY") is obey
@@ -150,7 +152,7 @@ async def test_project_that_does_not_obey(sites: Sites, obey: Any) -> None:
 
 
 @pytest.mark.parametrize("ours", [OURS, RepMiddleware, "scrapy_rep.middleware.RepMiddleware"])
-async def test_by_hand(sites: Sites, ours: Any) -> None:
+async def test_the_middleware_can_be_set_by_hand_without_the_addon(sites: Sites, ours: Any) -> None:
     settings = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, ours: 100}}
     result, asked = await crawl_with(sites, {**settings, "ROBOTSTXT_OBEY": True})
     assert (result.spider.at_work, asked) == ((True, False), 1)

@@ -115,7 +115,9 @@ def test_a_thousand_at_the_same_moment_take_turns(world: World) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(105.0, 103.0), (105.0, 107.0), (105.0, 99.0)])
-def test_set_anew(world: World, first: float, second: float) -> None:
+def test_an_alarm_set_again_rings_once_at_the_new_time(
+    world: World, first: float, second: float
+) -> None:
     """Earlier, later, in the past: the last word counts, once."""
     world.alarm.set("a", first)
     world.alarm.set("a", second)
@@ -130,7 +132,7 @@ def test_set_back_and_forth(world: World) -> None:
     assert world.due == [(105.0, "a")]
 
 
-def test_never(world: World) -> None:
+def test_an_alarm_set_to_infinity_never_rings(world: World) -> None:
     world.alarm.set("a", 105.0)
     world.alarm.set("b", math.inf)
     world.alarm.set("a", math.inf)
@@ -139,7 +141,7 @@ def test_never(world: World) -> None:
     assert world.keys == ["c"]
 
 
-def test_set_anew_when_it_rings(world: World) -> None:
+def test_an_alarm_can_be_set_again_while_it_rings(world: World) -> None:
     def again(key: str) -> None:
         if len(world.due) < 5:
             world.alarm.set(key, world.now + 10)
@@ -150,7 +152,7 @@ def test_set_anew_when_it_rings(world: World) -> None:
     assert world.due == [(110.0, "a"), (120.0, "a"), (130.0, "a"), (140.0, "a"), (150.0, "a")]
 
 
-def test_paused(world: World) -> None:
+def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
     world.alarm.set("a", 105.0)
     world.alarm.set("b", 140.0)
     world.paused = True
@@ -169,7 +171,7 @@ def test_paused(world: World) -> None:
 
 
 @pytest.mark.parametrize("ringing", [False, True])
-def test_stopped(world: World, ringing: bool) -> None:
+def test_a_stopped_alarm_rings_no_more(world: World, ringing: bool) -> None:
     """No more after that, even if it is stopped by what is due."""
     world.alarm.set("a", 105.0)
     world.alarm.set("b", 105.0)

@@ -101,7 +101,9 @@ async def test_removed_in_the_middle(sites: Sites, path: Path, in_file: dict[str
 
 
 @pytest.mark.parametrize("held", ["BEGIN EXCLUSIVE", "PRAGMA locking_mode = EXCLUSIVE"])
-async def test_locked(sites: Sites, path: Path, in_file: dict[str, Any], held: str) -> None:
+async def test_a_locked_file_is_reported_and_used_again_when_free(
+    sites: Sites, path: Path, in_file: dict[str, Any], held: str
+) -> None:
     """By a program that holds it while the crawl runs, and longer or not so long."""
     known = some(sites, 2)
     await visit(known, in_file)

@@ -38,7 +38,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=str,
 )
-async def test_wrong_settings(sites: Sites, settings: dict[str, Any]) -> None:
+async def test_wrong_storage_settings_end_the_crawl_before_a_fetch(
+    sites: Sites, settings: dict[str, Any]
+) -> None:
     """One sentence at the start, and nothing is fetched."""
     pytest.importorskip("redis", reason="needs redis, from PyPI")
     [site] = some(sites, 1)

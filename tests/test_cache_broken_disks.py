@@ -122,7 +122,9 @@ async def test_there_is_room_again(sites: Sites, disk: Disk) -> None:
 
 
 @pytest.mark.process
-async def test_read_only(sites: Sites, disk: Disk) -> None:
+async def test_a_crawl_works_without_its_cache_on_a_read_only_disk(
+    sites: Sites, disk: Disk
+) -> None:
     """From the beginning, or from some moment on."""
     settings = in_a_file(disk.folder)
     known = some(sites)

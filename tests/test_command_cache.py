@@ -6,9 +6,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,7 +17,8 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage
 from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import silence
-from tests.helpers.process import PATIENCE, command, environment
+from tests.helpers.process import PATIENCE, environment
+from tests.helpers.process.forked import ScrapyProcess
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.process
@@ -118,23 +119,22 @@ class Project:
         storage.close()
         return origins
 
-    def scrapy(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            command(*arguments),
-            cwd=self.folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == status, done.stderr
-        assert b"Traceback" not in done.stderr, done.stderr
-        return done
+    def scrapy(self, *arguments: str, status: int = 0) -> tuple[bytes, str]:
+        """Run it to its end; return what it printed, and its log."""
+        with TemporaryDirectory() as folder:
+            output, errors = Path(folder, "output"), Path(folder, "errors")
+            process = ScrapyProcess(
+                arguments, cwd=self.folder, variables=environment(), output=output, errors=errors
+            )
+            ended = process.wait(PATIENCE)
+            log = errors.read_text("utf-8")
+            assert ended == status, log
+            assert "Traceback" not in log, log
+            return output.read_bytes(), log
 
     def cache(self, *arguments: str, status: int = 0) -> tuple[str, str]:
-        done = self.scrapy("robots", "--cache", *arguments, status=status)
-        return done.stdout.decode(), done.stderr.decode()
+        output, errors = self.scrapy("robots", "--cache", *arguments, status=status)
+        return output.decode(), errors
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "folder")
 
 
-def test_what_a_crawl_has_learnt(sites: Sites, project: Project) -> None:
+def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, project: Project) -> None:
     rules, missing, silent = (sites.add(robots=one) for one in (BODY, 404, silence()))
     urls = [site.url("/private") for site in (rules, missing, silent)]
     project.scrapy("crawl", "one", "-a", f"urls={','.join(urls)}")
@@ -159,7 +159,7 @@ def test_what_a_crawl_has_learnt(sites: Sites, project: Project) -> None:
 
     output, _ = project.cache(urls[0])
     assert output.startswith(f"fresh  {origins[0]}\n")
-    assert project.scrapy("robots", "--cache", HASH).stdout == BODY
+    assert project.scrapy("robots", "--cache", HASH)[0] == BODY
 
     # Dropped: asked for again.
     assert project.cache("--drop", urls[0])[0] == f"dropped {origins[0]}\n"
@@ -167,7 +167,7 @@ def test_what_a_crawl_has_learnt(sites: Sites, project: Project) -> None:
     assert [site.count("/robots.txt") for site in (rules, missing)] == [2, 1]
 
 
-def test_list(project: Project) -> None:
+def test_cache_lists_all_entries_in_aligned_columns(project: Project) -> None:
     project.keep(*ALL)
     output, errors = project.cache()
     assert errors == ""
@@ -202,14 +202,14 @@ def test_list(project: Project) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_filter_by_host(project: Project, hosts: list[str], found: set[Entry]) -> None:
+def test_hosts_filter_the_list(project: Project, hosts: list[str], found: set[Entry]) -> None:
     project.keep(*ALL)
     output, _ = project.cache("--json", *hosts)
     origins = {json.loads(line)["origin"] for line in output.splitlines()}
     assert origins == {one.origin for one in found}
 
 
-def test_show(project: Project) -> None:
+def test_cache_shows_the_entries_of_urls(project: Project) -> None:
     project.keep(*ALL)
     output, _ = project.cache("https://www.example.com:443/any?page", "https://down.example/")
     assert f"  SHA-256      {HASH}\n" in output
@@ -222,7 +222,7 @@ def test_show(project: Project) -> None:
     assert shown["body"] == BODY.decode("utf-8", "replace")
 
 
-def test_drop(project: Project) -> None:
+def test_drop_removes_the_entries_it_names_alone(project: Project) -> None:
     project.keep(*ALL)
     output, _ = project.cache("--drop", "*.example")
     assert sorted(output.splitlines()) == [
@@ -238,7 +238,7 @@ def test_drop(project: Project) -> None:
     assert project.kept() == set()
 
 
-def test_nothing_found(project: Project) -> None:
+def test_nothing_found_is_status_1_and_says_so(project: Project) -> None:
     _, errors = project.cache(status=1)
     assert errors == "scrapy robots: nothing is kept\n"
     _, errors = project.cache("www.example.com", "https://example.com/", HASH, status=1)
@@ -249,16 +249,7 @@ def test_nothing_found(project: Project) -> None:
     ]
 
 
-def test_storage_that_cannot_be_looked_at(project: Project) -> None:
-    project.settings()
-    _, errors = project.cache(status=2)
-    assert errors == (
-        "scrapy robots: REP_CACHE_STORAGE is in memory: it ends with each crawl, there is "
-        "nothing to look at\n"
-    )
-    project.settings(REP_CACHE_STORAGE="project.nowhere.Storage")
-    _, errors = project.cache(status=2)
-    assert errors.startswith("scrapy robots: REP_CACHE_STORAGE is 'project.nowhere.Storage'")
+def test_a_cache_that_cannot_be_used_is_status_3(project: Project) -> None:
     project.settings(
         REP_CACHE_STORAGE="scrapy_rep.storages.SqliteStorage",
         REP_CACHE_PATH=str(project.folder / "scrapy.cfg" / "x"),

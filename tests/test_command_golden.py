@@ -16,11 +16,10 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands import explaining
 from scrapy_rep.commands.robots import RobotsCommand
+from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE
 from tests.helpers.robots_command import robots
-from tests.protocol.golden import FOLDER, WHOLE_FILES, Record, whole_file
+from tests.protocol.golden import FOLDER, Record, whole_file
 from tests.protocol.make_golden_sample import SAMPLE
-
-pytestmark = pytest.mark.process
 
 
 class Command:
@@ -84,16 +83,20 @@ def sample() -> list[Record]:
     return [json.loads(line) for line in SAMPLE.read_text(encoding="ascii").splitlines()]
 
 
-def test_sample(sample: list[Record], tmp_path: Path) -> None:
+def test_the_command_agrees_with_google_on_the_sample(sample: list[Record], tmp_path: Path) -> None:
     assert check(sample, tmp_path) == 3_032
 
 
-def test_sample_explained(sample: list[Record], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_explanation_of_the_sample_names_the_same_line(
+    sample: list[Record], tmp_path: Path
+) -> None:
     """The rule that is said to win among those that match is the one that decided."""
     assert check(sample, tmp_path, "--explain") == 3_032
 
 
-def test_in_a_process(sample: list[Record], tmp_path: Path) -> None:
+@pytest.mark.process
+def test_a_process_agrees_with_google_too(sample: list[Record], tmp_path: Path) -> None:
     file = tmp_path / "robots.txt"
     for record in random.Random(7).sample(sample, 5):
         file.write_bytes(record["robots"].encode("latin-1"))
@@ -103,11 +106,22 @@ def test_in_a_process(sample: list[Record], tmp_path: Path) -> None:
         assert done.err == ""
 
 
+def is_unusual(body: bytes) -> bool:
+    """Nothing in the sample is empty, too long, or could steer a terminal."""
+    too_long = len(body) > MAX_BYTES or max(map(len, body.split(b"\n"))) > MAX_LINE
+    return not body or too_long or b"\x1b" in body
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(
     "REP_GOLDEN" not in os.environ and not FOLDER.is_dir(),
     reason="the whole golden files are not here: set REP_GOLDEN to their folder",
 )
-def test_whole_files(tmp_path: Path) -> None:
-    cases = {name: check(whole_file(name), tmp_path) for name in WHOLE_FILES}
-    assert cases == WHOLE_FILES
-    assert sum(cases.values()) == 76_349
+@pytest.mark.parametrize("options", [[], ["--explain"]], ids=["plain", "explained"])
+def test_the_command_agrees_with_google_on_unusual_files(
+    tmp_path: Path, options: list[str]
+) -> None:
+    """The cases of all files are checked in tests/protocol, by the matcher that the command asks."""
+    records = whole_file("corpus.jsonl.gz")
+    unusual = [one for one in records if is_unusual(one["robots"].encode("latin-1"))]
+    assert check(unusual, tmp_path, *options) == 256

@@ -22,7 +22,7 @@ def found(lines: list[dict[str, object]]) -> list[tuple[object, ...]]:
     return [(line["source"], line["line"], line["code"]) for line in lines]
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_lint_of_files(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text(BAD)
     (tmp_path / "good.txt").write_text("User-agent: *\nDisallow: /x\n")
     done = robots(tmp_path, "--lint", "bad.txt", "good.txt")
@@ -50,7 +50,9 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 @on_every_reactor
-def test_a_site(sites: Sites, project: Path, reactor: str) -> None:
+def test_lint_of_a_site_reads_its_current_robots_txt(
+    sites: Sites, project: Path, reactor: str
+) -> None:
     """Its robots.txt, whatever page of it is named; as it is served now."""
     site = sites.add(robots=redirect("/r.txt"), pages={"/r.txt": BAD + "Disallow: /s\n"})
     settings = REACTORS[reactor]
@@ -67,7 +69,7 @@ def test_a_site(sites: Sites, project: Path, reactor: str) -> None:
     assert [hit.path for hit in site.requests] == ["/robots.txt", "/r.txt"]
 
 
-def test_past_the_cache(sites: Sites, tmp_path: Path) -> None:
+def test_lint_bypasses_the_cache(sites: Sites, tmp_path: Path) -> None:
     """The owner has just changed it."""
     make_project(tmp_path, ['REP_CACHE_STORAGE = "scrapy_rep.storages.SqliteStorage"'])
     site = sites.add(robots=BAD)
@@ -79,7 +81,7 @@ def test_past_the_cache(sites: Sites, tmp_path: Path) -> None:
     assert files_in(tmp_path) == before
 
 
-def test_a_long_file(sites: Sites, tmp_path: Path) -> None:
+def test_lint_of_a_long_file_says_where_reading_stops(sites: Sites, tmp_path: Path) -> None:
     """No more of it is fetched than counts; of a file, all is read."""
     stream = Stream(b"User-agent: *\nDisallow: /x\n", 50_000_000)
     site = sites.add(robots=stream)
@@ -103,19 +105,3 @@ def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     assert done.errors == [
         f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP status 503",
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ([], "error: --lint wants a URL, a file or - for standard input"),
-        (["none.txt"], "scrapy robots: 'none.txt': No such file or directory"),
-        (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
-        (["--file", "x"], "error: --file does not go with --lint"),
-        (["--sitemaps", "x"], "error: --lint and --sitemaps exclude each other"),
-    ],
-)
-def test_wrong(tmp_path: Path, arguments: list[str], error: str) -> None:
-    done = robots(tmp_path, "--lint", *arguments)
-    assert (done.status, done.out) == (2, "")
-    assert done.errors[-1].removeprefix("scrapy: ") == error

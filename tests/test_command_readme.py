@@ -15,8 +15,6 @@ from tests.helpers.robots_command import FIELDS, make_project, robots
 from tests.helpers.servers import Connection, Hit, Sites
 from tests.helpers.sitemaps import index, urlset
 
-pytestmark = pytest.mark.process
-
 TITLE = "Which line blocks this URL?"
 
 # The sites of the examples, behind a proxy: no name is looked up, and the proxy of the
@@ -128,6 +126,9 @@ def test_there_are_examples_of_everything() -> None:
         assert option in lines
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("line", "expected"), examples(), ids=[line for line, _ in examples()])
-def test_example(folder: Path, sites: Sites, line: str, expected: str) -> None:
+def test_an_example_prints_what_the_readme_shows(
+    folder: Path, sites: Sites, line: str, expected: str
+) -> None:
     assert timeless(printed(folder, sites, line)) == timeless(expected)

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pty
 import shlex
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.helpers.behaviours import answer, in_turn, redirect, silence
-from tests.helpers.process import REACTORS, command, environment, on_every_reactor
-from tests.helpers.robots_command import FIELDS, ends, files_in, make_project, project, robots
-from tests.helpers.servers import Sites
+from tests.helpers.process import (
+    PATIENCE,
+    REACTORS,
+    arguments_of,
+    command,
+    environment,
+    on_every_reactor,
+)
+from tests.helpers.process.forked import ScrapyProcess
+from tests.helpers.robots_command import (
+    FIELDS,
+    NOT_FOUND_FAST,
+    assert_wrong_usage,
+    ends,
+    files_in,
+    make_project,
+    project,
+    robots,
+)
+from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.process
 
@@ -38,7 +57,9 @@ def pick(lines: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
 
 
 @on_every_reactor
-def test_in_a_project(sites: Sites, project: Path, reactor: str) -> None:
+def test_in_a_project_the_rules_for_its_agent_apply(
+    sites: Sites, project: Path, reactor: str
+) -> None:
     """By the rules for the project's own agent; everything else stays as it was."""
     before = files_in(project)
     site = sites.add(robots=RULES)
@@ -61,7 +82,7 @@ def test_in_a_project(sites: Sites, project: Path, reactor: str) -> None:
     assert files_in(project) == before
 
 
-def test_outside_a_project(sites: Sites, tmp_path: Path) -> None:
+def test_outside_a_project_the_agent_is_an_option(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=RULES)
     done = robots(tmp_path, site.url("/private/x.html"), site.url("/"), "--agent", "shopbot")
     assert (done.status, done.err) == (0, "")
@@ -74,7 +95,7 @@ def test_outside_a_project(sites: Sites, tmp_path: Path) -> None:
     assert site.count("/robots.txt") == 1
 
 
-def test_one_url(sites: Sites, project: Path) -> None:
+def test_one_url_is_explained_at_length(sites: Sites, project: Path) -> None:
     site = sites.add(robots=redirect("/elsewhere.txt"), pages={"/elsewhere.txt": RULES})
     done = robots(project, site.url("/private/x"))
     assert done.status == 1
@@ -160,7 +181,7 @@ def test_standard_input_beside_arguments(sites: Sites, project: Path) -> None:
     assert [line["url"] for line in done.json] == [one, two, three]
 
 
-def test_several_agents(sites: Sites, project: Path) -> None:
+def test_several_agents_make_a_table(sites: Sites, project: Path) -> None:
     site = sites.add(robots=RULES)
     urls = [site.url("/private/x"), site.url("/y")]
     agents = ["--agent", "ShopBot", "--agent", "Other", "--agent", "*"]
@@ -180,7 +201,7 @@ def test_several_agents(sites: Sites, project: Path) -> None:
     ]
 
 
-def test_explain(sites: Sites, project: Path) -> None:
+def test_explain_prints_each_step_of_the_decision(sites: Sites, project: Path) -> None:
     robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
     site = sites.add(robots=robots_txt)
     done = robots(project, site.url("/private/é%2fx"), "--explain", "--agent", "Shop,ShopBot")
@@ -236,7 +257,7 @@ def test_no_file_and_no_answer(sites: Sites, project: Path) -> None:
     assert (done.status, done.json[0]["allowed"]) == (3, True)
 
 
-def test_from_the_cache(sites: Sites, project: Path) -> None:
+def test_answers_come_from_the_cache(sites: Sites, project: Path) -> None:
     """What the project's storage has is used; a copy of an unreachable file too."""
     kept = {
         "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
@@ -280,7 +301,7 @@ def test_a_copy_of_an_unreachable_file(sites: Sites, project: Path) -> None:
     assert site.count("/robots.txt") == 2
 
 
-def test_by_a_file(project: Path) -> None:
+def test_urls_are_judged_by_a_file(project: Path) -> None:
     """Any string will do for a URL, and is compared as it stands."""
     (project / "robots.txt").write_text(RULES + "Disallow: /%C3%A9\n")
     done = robots(project, "--file", "robots.txt", "/private/x", "a.b/c", "--json")
@@ -300,50 +321,14 @@ def test_by_a_file(project: Path) -> None:
     assert "a crawl compares        /%C3%A9\n" in done.out
 
 
-WRONG: dict[str, tuple[list[str], str]] = {
-    "scheme": (["mailto:a@b.c"], "scrapy robots: no absolute URL: 'mailto:a@b.c'"),
-    "other scheme": (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
-    "no scheme": (
-        ["example.com/x"],
-        "scrapy robots: no absolute URL: 'example.com/x'; perhaps https://example.com/x",
-    ),
-    "nothing": ([""], "scrapy robots: no absolute URL: ''"),
-    "port": (["http://a:b/"], "scrapy robots: no valid host and port: 'http://a:b/'"),
-    "host": (["http://a b/"], "scrapy robots: no valid host: 'http://a b/'"),
-    "no URL": ([], "error: no URL given"),
-    "no file": (["--file", "none", "/"], "scrapy robots: 'none': No such file or directory"),
-    "folder": (["--file", ".", "/"], "scrapy robots: '.': Is a directory"),
-    "NUL": (["--file", "a\nb", "/"], "scrapy robots: 'a\\x0ab': No such file or directory"),
-    "agent": (
-        ["--agent", "FooBot/1.0", "http://a/"],
-        (
-            "error: --agent is 'FooBot/1.0', but must be a product token (letters, - and _ alone, "
-            "such as FooBot) or several, joined by commas; perhaps FooBot"
-        ),
-    ),
-    "option": (["--foo", "http://a/"], "error: no such option: --foo"),
-    "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
-    "setting": (
-        ["http://a/", "-s", "REP_CACHE_TTL=x"],
-        "scrapy robots: REP_CACHE_TTL is 'x', but must be a number of seconds, 0 or more.",
-    ),
-    "storage": (
-        ["http://127.0.0.1:1/", "-s", "REP_CACHE_STORAGE=no.Such"],
-        (
-            "scrapy robots: REP_CACHE_STORAGE is 'no.Such', which can't be imported: "
-            "No module named 'no'."
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong(tmp_path: Path, name: str) -> None:
-    arguments, error = WRONG[name]
-    done = robots(tmp_path, *arguments)
-    assert done.status == 2
-    assert done.errors[-1].removeprefix("scrapy: ") == error
-    assert done.out == ""
+def test_a_storage_that_cannot_be_imported(tmp_path: Path) -> None:
+    """What else is wrong usage is in test_command_wrong_usage.py; this is found out by a crawl."""
+    done = robots(tmp_path, "http://127.0.0.1:1/", settings={"REP_CACHE_STORAGE": "no.Such"})
+    error = (
+        "scrapy robots: REP_CACHE_STORAGE is 'no.Such', which can't be imported: "
+        "No module named 'no'."
+    )
+    assert_wrong_usage(done, error)
 
 
 def test_what_is_right_is_answered_beside_what_is_wrong(sites: Sites, project: Path) -> None:
@@ -360,7 +345,7 @@ def test_what_is_right_is_answered_beside_what_is_wrong(sites: Sites, project: P
     ]
 
 
-def test_a_crawl_that_can_not_be(sites: Sites, project: Path) -> None:
+def test_a_crawl_that_cannot_start_ends_with_one_line(sites: Sites, project: Path) -> None:
     site = sites.add(robots=RULES)
     for reactor in ("asyncio", "select"):
         wrong = {"DOWNLOADER_MIDDLEWARES": {"no.such.Middleware": 1}, **REACTORS[reactor]}
@@ -381,7 +366,7 @@ def test_warnings_come_through(project: Path) -> None:
     ]
 
 
-def test_a_reader_that_has_enough(sites: Sites, project: Path) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_command(sites: Sites, project: Path) -> None:
     """`scrapy robots … | head -1`"""
     site = sites.add(robots=RULES)
     urls = "\n".join(site.url(f"/{number}") for number in range(3000))
@@ -435,24 +420,49 @@ def test_without_somewhere_to_print(
     assert "Traceback" not in done.stderr
 
 
-@on_every_reactor
-@pytest.mark.parametrize("option", ["--lint", "--sitemaps"])
-def test_ctrl_c(sites: Sites, project: Path, reactor: str, option: str) -> None:
-    site = sites.add(robots=silence())
-    process = subprocess.Popen(
-        command("robots", site.url("/x"), option, settings=REACTORS[reactor]),
+def assert_ctrl_c_ends(project: Path, site: Site, option: str, reactor: str) -> None:
+    """While the site says nothing."""
+    out, err = project / "out", project / "err"
+    process = ScrapyProcess(
+        arguments_of("robots", site.url("/x"), option, settings=REACTORS[reactor]),
         cwd=project,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        variables=environment(),
+        output=out,
+        errors=err,
     )
     while not site.requests and process.poll() is None:
-        pass
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert out == b""
-    assert err.decode().splitlines() == ["scrapy robots: stopped before all was answered"]
-    assert process.returncode == 3
+    assert process.wait(PATIENCE) == 3
+    assert out.read_text() == ""
+    assert err.read_text().splitlines() == ["scrapy robots: stopped before all was answered"]
+
+
+@on_every_reactor
+def test_ctrl_c_ends_the_command_with_one_line(sites: Sites, project: Path, reactor: str) -> None:
+    assert_ctrl_c_ends(project, sites.add(robots=silence()), "--sitemaps", reactor)
+
+
+def test_ctrl_c_ends_lint_with_one_line(sites: Sites, project: Path) -> None:
+    assert_ctrl_c_ends(project, sites.add(robots=silence()), "--lint", "asyncio")
+
+
+def test_python_m_scrapy_robots_answers_as_well(sites: Sites, project: Path) -> None:
+    """Most tests fork the command from a process that has imported Scrapy; this one does not."""
+    site = sites.add(robots=RULES)
+    line = [site.url("/private/x"), "--json"]
+    done = subprocess.run(
+        command("robots", *line, settings=NOT_FOUND_FAST),
+        cwd=project,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert pick([json.loads(done.stdout)], "allowed", "line") == [(False, 5)]
 
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
@@ -481,7 +491,7 @@ def test_nothing_that_a_site_says_steers_the_terminal(sites: Sites, project: Pat
     assert not set("\x1b\x07\x9b") & set(done.out)
 
 
-def test_another_encoding(project: Path) -> None:
+def test_what_the_encoding_lacks_is_escaped(project: Path) -> None:
     (project / "robots.txt").write_text("User-agent: *\nDisallow: /é\n", encoding="utf-8")
     variables = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = robots(project, "--file", "robots.txt", "/%C3%A9", variables=variables)

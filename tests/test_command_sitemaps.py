@@ -67,7 +67,7 @@ def tree_of(site: Site) -> str:
 
 
 @on_every_reactor
-def test_the_tree(site: Site, project: Path, reactor: str) -> None:
+def test_sitemaps_are_printed_as_a_tree(site: Site, project: Path, reactor: str) -> None:
     before = files_in(project)
     settings = REACTORS[reactor]
     done = robots(project, "--sitemaps", site.url("/any/page"), "--agent", "*", settings=settings)
@@ -117,7 +117,7 @@ def test_for_the_projects_agent(site: Site, project: Path) -> None:
     ]
 
 
-def test_other_hosts(sites: Sites, project: Path) -> None:
+def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, project: Path) -> None:
     """Each URL, and each sitemap, is under the robots.txt of its own host."""
     here, www, down = sites.add(), sites.add(robots="User-agent: *\nDisallow: /x\n"), sites.add(503)
     here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n")
@@ -151,7 +151,7 @@ def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None
     assert here.count("/loop.xml") == 1
 
 
-def test_what_is_no_sitemap(sites: Sites, project: Path) -> None:
+def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path) -> None:
     site = sites.add(
         robots="".join(
             f"Sitemap: {value}\n"
@@ -201,24 +201,7 @@ def test_no_sitemaps_and_no_answer(sites: Sites, project: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ([], "error: --sitemaps wants the URL of a site"),
-        (["a.b"], "scrapy robots: no absolute URL: 'a.b'; perhaps https://a.b"),
-        (
-            ["http://a/", "--agent", "a", "--agent", "b"],
-            "error: --sitemaps counts for one --agent at a time",
-        ),
-    ],
-)
-def test_wrong(tmp_path: Path, arguments: list[str], error: str) -> None:
-    done = robots(tmp_path, "--sitemaps", *arguments)
-    assert (done.status, done.out) == (2, "")
-    assert done.errors[-1].removeprefix("scrapy: ") == error
-
-
-def test_progress_on_a_terminal_alone(site: Site, project: Path) -> None:
+def test_progress_is_shown_on_a_terminal_only(site: Site, project: Path) -> None:
     ours, theirs = pty.openpty()
     done = subprocess.run(
         command("robots", "--sitemaps", site.url("/"), "--agent", "*"),
@@ -237,7 +220,7 @@ def test_progress_on_a_terminal_alone(site: Site, project: Path) -> None:
     assert done.stdout.decode() == tree_of(site)
 
 
-def test_another_encoding(site: Site, project: Path) -> None:
+def test_the_tree_is_drawn_in_ascii_where_it_must_be(site: Site, project: Path) -> None:
     variables = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = robots(project, "--sitemaps", site.url("/"), "--agent", "*", variables=variables)
     assert done.out == tree_of(site).translate(str.maketrans("├└│─", "|`|-"))

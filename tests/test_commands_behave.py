@@ -3,7 +3,6 @@ the robots.txt, and fetch nothing that it forbids."""
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.behaviours import RULES, answer, in_turn, silence
-from tests.helpers.process import PATIENCE, REACTORS, command, environment, on_every_reactor
+from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
+from tests.helpers.process.forked import run_scrapy
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.process
@@ -34,31 +34,22 @@ class Result:
         self.output, self.log, self.seconds = output.strip(), log, seconds
 
 
-def run(folder: Path, line: list[str]) -> Result:
+def run(folder: Path, *arguments: str, **settings: Any) -> Result:
     began = time.monotonic()
-    done = subprocess.run(
-        line,
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    assert " ERROR: " not in done.stderr, done.stderr
-    return Result(done.stdout, done.stderr, time.monotonic() - began)
+    line = arguments_of(*arguments, settings={**SETTINGS, **settings})
+    done = run_scrapy(line, cwd=folder, variables=environment())
+    assert done.status == 0, done.err
+    assert "Traceback" not in done.err, done.err
+    assert " ERROR: " not in done.err, done.err
+    return Result(done.out, done.err, time.monotonic() - began)
 
 
 def fetch(folder: Path, url: str, **settings: Any) -> Result:
-    return run(folder, command("fetch", url, settings={**SETTINGS, **settings}))
+    return run(folder, "fetch", url, **settings)
 
 
 def shell(folder: Path, url: str, **settings: Any) -> Result:
-    code = "print('It is', response)"
-    return run(folder, command("shell", url, "-c", code, settings={**SETTINGS, **settings}))
+    return run(folder, "shell", url, "-c", "print('It is', response)", **settings)
 
 
 def test_fetch_what_is_allowed(sites: Sites, tmp_path: Path) -> None:

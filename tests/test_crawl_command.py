@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.helpers.behaviours import RULES, in_turn
-from tests.helpers.process import PATIENCE, REACTORS, command, environment, on_every_reactor
+from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
+from tests.helpers.process.forked import run_scrapy
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]
@@ -57,24 +57,18 @@ def project(tmp_path: Path) -> Path:
 
 def crawl(project: Path, urls: list[str], **settings: Any) -> str:
     """Run it to its end. Returns the log."""
-    done = subprocess.run(
-        command("crawl", "shop", "-a", f"start={','.join(urls)}", settings=settings),
-        cwd=project,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    assert " ERROR: " not in done.stderr, done.stderr
-    return done.stderr
+    line = arguments_of("crawl", "shop", "-a", f"start={','.join(urls)}", settings=settings)
+    done = run_scrapy(line, cwd=project, variables=environment())
+    assert done.status == 0, done.err
+    assert "Traceback" not in done.err, done.err
+    assert " ERROR: " not in done.err, done.err
+    return done.err
 
 
 @on_every_reactor
-def test_everything_on(sites: Sites, project: Path, reactor: str) -> None:
+def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
+    sites: Sites, project: Path, reactor: str
+) -> None:
     site, away = sites.add(robots=RULES), sites.add(robots=in_turn(503, 503, RULES))
     urls = [site.url("/private/1"), site.url("/page"), away.url("/page"), away.url("/private")]
     log = crawl(
@@ -97,7 +91,7 @@ def test_everything_on(sites: Sites, project: Path, reactor: str) -> None:
     assert site.count("/private/1") == away.count("/private") == 0
 
 
-def test_dry_run(sites: Sites, project: Path) -> None:
+def test_a_dry_run_fetches_all_and_warns(sites: Sites, project: Path) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /\n")
     log = crawl(project, [site.url("/1"), site.url("/2")], REP_DRY_RUN=True)
     assert log.count("] INFO: Fetched ") == 2
@@ -106,7 +100,7 @@ def test_dry_run(sites: Sites, project: Path) -> None:
     assert "'rep/dry_run': True" in log
 
 
-def test_nothing_found(sites: Sites, project: Path) -> None:
+def test_a_crawl_that_found_nothing_says_why(sites: Sites, project: Path) -> None:
     """The question that is asked most."""
     site = sites.add(robots="User-agent: *\nDisallow: /\n")
     log = crawl(project, [site.url("/1"), site.url("/2")])

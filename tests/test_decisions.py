@@ -53,7 +53,7 @@ async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
     assert_clean(result)
 
 
-async def test_so_many_origins_are_remembered(
+async def test_a_forgotten_origin_is_told_of_again(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then an origin is told of again: better than memory without end."""
@@ -160,7 +160,7 @@ async def test_no_start_requests(sites: Sites) -> None:
 # -- the summary -----------------------------------------------------------------------------
 
 
-async def test_summary(sites: Sites) -> None:
+async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:
     rules, other = sites.add(robots=RULES), sites.add(robots="User-agent: testbot\nDisallow: /")
     missing, away = sites.add(robots=404), sites.add(robots=in_turn(503, RULES))
     wanted = [

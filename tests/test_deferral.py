@@ -30,6 +30,7 @@ from tests.helpers.steps import Clock, StepSpider
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
+@pytest.mark.slow
 async def test_unreachable_for_a_while(sites: Sites) -> None:
     """All are held, none is lost, none is told anything; one robots.txt request a tick."""
     gate = Gate(503, RULES)

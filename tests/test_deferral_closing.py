@@ -171,7 +171,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path, way: str)
     assert_clean(result)
 
 
-async def test_page_count(sites: Sites) -> None:
+async def test_closing_by_page_count_is_quick_despite_silent_hosts(sites: Sites) -> None:
     """What is closed by an answer to robots.txt itself: this one counts as a page, as ever."""
     silent, healthy = sites.add(robots=silence()), sites.add(robots=RULES)
     result = await crawl(
@@ -212,7 +212,7 @@ async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path, jobdir: b
 
 @pytest.mark.parametrize("way", ["close_spider_async", "stop_async"])
 @pytest.mark.parametrize("jobdir", [False, True])
-async def test_closed_by_who_hears_of_the_last_request(
+async def test_closing_when_the_last_request_is_held_ends_the_crawl(
     sites: Sites, tmp_path: Path, jobdir: bool, way: str
 ) -> None:
     """It is held in the moment in which the engine takes it from the scheduler, and is the last

@@ -70,7 +70,9 @@ async def test_waits_while_robots_txt_is_being_fetched(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize("robots", [answer("", 503), silence()], ids=["503", "silent"])
-async def test_fails_when_robots_txt_can_not_be_had(sites: Sites, robots: Any) -> None:
+async def test_a_direct_download_fails_when_robots_txt_is_unreachable(
+    sites: Sites, robots: Any
+) -> None:
     """The first when that is known, the others at once: it is not asked for again."""
     start, down = sites.add(robots=RULES), sites.add(robots=robots)
     record, inline = Record(), urls(down, 4)

@@ -78,7 +78,7 @@ ANSWERS = {"late": (after(0.5, RULES), 10), "503": (answer("", 503), 0), "refuse
 
 
 @pytest.mark.parametrize(("robots", "got"), ANSWERS.values(), ids=ANSWERS)
-async def test_files_pipeline(
+async def test_the_files_pipeline_gets_an_answer_for_every_file(
     sites: Sites,
     tmp_path: Path,
     robots: Any,

@@ -75,8 +75,11 @@ class LambdaSpider(ListSpider):
 
 
 # Older Scrapy's disk queues leave a file open for each request that they can't write.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_unserialisable_requests(sites: Sites, tmp_path: Path) -> None:
+async def test_requests_that_cannot_be_serialised_are_held_in_memory(
+    sites: Sites, tmp_path: Path
+) -> None:
     """Held in memory, with one warning, and released in their places among the others."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
@@ -120,7 +123,7 @@ async def test_waiting_goes_on_in_the_next_run(
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
     monkeypatch.setattr("scrapy_rep.deferral.time", clock)
     site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.2}
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
     record = Record()
 
     def wait_and_close() -> None:
@@ -172,8 +175,10 @@ async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("jobdir", [False, True])
-async def test_pause(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
-    """No robots.txt is asked for meanwhile, and nothing is forgotten."""
+async def test_no_robots_txt_is_asked_for_during_a_pause(
+    sites: Sites, tmp_path: Path, jobdir: bool
+) -> None:
+    """Nothing is forgotten either."""
     gate = Gate(503, RULES)
     busy, silent = sites.add(robots=gate), sites.add(robots=silence())
     counts: list[int] = []
@@ -190,8 +195,8 @@ async def test_pause(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
     def pause(spider: Spider, count: int) -> None:
         if count == 30:
             record.engine.pause()
-            later(0.4, asked)
-            later(1.2, unpause)
+            later(0.3, asked)
+            later(0.7, unpause)
 
     record = Record(on_deferred=pause)
     settings = {**DEFER, "REP_RETRY_MAX_DELAY": 0.1, "REP_DEFER_GRACE": 0.1}
@@ -200,7 +205,7 @@ async def test_pause(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
     result = await crawl(
         [*urls(busy, 15), *urls(silent, 15)],
         # It times out during the pause.
-        {**settings, "REP_DOWNLOAD_TIMEOUT": 0.3},
+        {**settings, "REP_DOWNLOAD_TIMEOUT": 0.25},
         signal_handlers=record.handlers,
     )
     assert counts[0] == counts[1]

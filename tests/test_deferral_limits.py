@@ -28,11 +28,15 @@ from tests.helpers.steps import Clock
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
+QUICK = {**DEFER, "REP_RETRY_DELAY": 0.03, "REP_RETRY_MAX_DELAY": 0.03}
+
 
 @pytest.mark.parametrize("jobdir", [False, True])
 @pytest.mark.parametrize("robots", [answer("", 503), silence()], ids=["503", "silent"])
-async def test_max_wait(sites: Sites, tmp_path: Any, robots: Any, jobdir: bool) -> None:
-    """Whoever was held so long is given up; the silent fetch in flight is not waited for."""
+async def test_requests_held_longer_than_max_wait_are_given_up(
+    sites: Sites, tmp_path: Any, robots: Any, jobdir: bool
+) -> None:
+    """The silent fetch in flight is not waited for."""
     site, healthy = sites.add(robots=robots), sites.add(robots=RULES)
     wanted, record = urls(site, 20), Record()
     result = await crawl(
@@ -41,7 +45,7 @@ async def test_max_wait(sites: Sites, tmp_path: Any, robots: Any, jobdir: bool) 
             **DEFER,
             **({"JOBDIR": str(tmp_path)} if jobdir else {}),
             "REP_DEFER_GRACE": 0.1,
-            "REP_DEFER_MAX_WAIT": 1.0,
+            "REP_DEFER_MAX_WAIT": 0.6,
             "REP_DOWNLOAD_TIMEOUT": NEVER,
         },
         signal_handlers=record.handlers,
@@ -52,7 +56,7 @@ async def test_max_wait(sites: Sites, tmp_path: Any, robots: Any, jobdir: bool) 
         assert isinstance(error, IgnoreRequest)
         assert error.attempts > 0
         assert str(error.origin) == origin_of(site)
-        assert "held for 1 s" in error.reason
+        assert "held for 0.6 s" in error.reason
         assert error.reason in str(error)
         assert error.decision is None
     assert len(result.responses) == 5
@@ -68,8 +72,8 @@ async def test_max_wait(sites: Sites, tmp_path: Any, robots: Any, jobdir: bool) 
     assert_clean(result)
 
 
-async def test_max_requests(sites: Sites) -> None:
-    """No more than that are held; further ones are dropped at once, with one warning."""
+async def test_requests_beyond_max_requests_are_dropped_at_once(sites: Sites) -> None:
+    """There is one warning for all of them."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     first, others = urls(site, 10), urls(site, 40, "/other")
@@ -132,8 +136,10 @@ async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize("kind", ["refused", "unknown name"])
-async def test_dead_hosts(sites: Sites, kind: str) -> None:
-    """Down as a whole: given up after three failures, and later requests at once."""
+async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
+    sites: Sites, kind: str
+) -> None:
+    """Later requests at once."""
     root = sites.refused() if kind == "refused" else "http://nowhere.example"
     wanted, later = [f"{root}/{number}" for number in range(10)], f"{root}/later"
     record = Record()
@@ -176,7 +182,7 @@ async def test_dead_host_tries(sites: Sites) -> None:
 
 async def test_a_busy_host_is_not_a_dead_one(sites: Sites) -> None:
     site = sites.add(robots=in_turn(503, 503, 503, 503, 503, RULES))
-    result = await crawl(urls(site, 3), {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2})
+    result = await crawl(urls(site, 3), {**QUICK, "REP_DEFER_DEAD_HOST_TRIES": 2})
     assert len(result.responses) == 3
     assert_clean(result)
 
@@ -195,14 +201,14 @@ class LateSpider(ListSpider):
             yield self.recorded(self.last)
 
 
-async def test_held_anew_after_the_first_were_given_up(sites: Sites) -> None:
+async def test_a_later_request_is_held_after_others_were_given_up(sites: Sites) -> None:
     """The origin's clock goes on where it was."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     record = Record(on_deferred=lambda _, count: gate.open() if count == 6 else None)
     result = await crawl(
         LateSpider,
-        {**DEFER, "REP_DEFER_MAX_WAIT": 1.5, "REP_RETRY_MAX_DELAY": 0.2},
+        {**QUICK, "REP_DEFER_MAX_WAIT": 0.8},
         requests=urls(site, 6),
         signal_handlers=record.handlers,
     )

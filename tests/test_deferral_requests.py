@@ -85,7 +85,7 @@ def described(result: CrawlResult, site: Site) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dont_filter", [False, True])
 @pytest.mark.parametrize("jobdir", [False, True])
-async def test_all_attributes(
+async def test_a_held_request_keeps_all_its_attributes(
     sites: Sites, tmp_path: Path, jobdir: bool, dont_filter: bool
 ) -> None:
     """Two crawls, one of which has its requests held: callbacks, errbacks and servers see the

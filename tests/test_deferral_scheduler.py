@@ -101,7 +101,9 @@ async def test_held_and_released(sites: Sites, scheduler: type) -> None:
 
 
 @pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
-async def test_handed_back(sites: Sites, scheduler: type) -> None:
+async def test_a_shared_queue_gets_held_requests_back_at_the_end(
+    sites: Sites, scheduler: type
+) -> None:
     """Also what waits in place. The next crawl goes on with it, as the user made it."""
     busy, silent = sites.add(robots=503), sites.add(robots=silence())
     wanted = [*urls(busy, 20), *urls(silent, 20)]

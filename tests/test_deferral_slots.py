@@ -42,7 +42,12 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
     record = Record()
     result = await crawl(
         [url for site in several for url in urls(site, 4)],
-        {**DEFER, "CONCURRENT_REQUESTS": concurrency, "REP_DEFER_GRACE": grace},
+        {
+            **DEFER,
+            "REP_RETRY_MAX_DELAY": 0.1,
+            "CONCURRENT_REQUESTS": concurrency,
+            "REP_DEFER_GRACE": grace,
+        },
         signal_handlers=record.handlers,
     )
     assert len(result.responses) == 12
@@ -121,7 +126,7 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites, concurrency: int
     assert_clean(result)
 
 
-async def test_so_many_fetches_at_a_time(sites: Sites) -> None:
+async def test_fetches_at_a_time_are_limited(sites: Sites) -> None:
     """Four for each of CONCURRENT_REQUESTS; without a reactor, where Scrapy opens no more
     connections than that, half of it. The others take their turns."""
     cap = 8 if is_reactor_installed() else 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.behaviours import RULES, after, hang_up, in_turn, silence
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
@@ -98,9 +98,8 @@ async def test_what_would_be_dropped_passes(sites: Sites) -> None:
 
 async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
     """It is asked again when a request comes by after its time, and then there is an answer."""
-    site = sites.add(robots=in_turn(503, RULES), pages={"/0": silence()})
-    settings = {**DRY, "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.1,
-                "DOWNLOAD_TIMEOUT": 1.5, "RETRY_ENABLED": False}  # fmt: skip
+    site = sites.add(robots=in_turn(503, RULES), pages={"/0": after(0.4, hang_up())})
+    settings = {**DRY, "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.1, "RETRY_ENABLED": False}
     result = await crawl(StepSpider, settings, steps=[site.url("/0"), site.url("/private")])
     assert result.responses == {site.url("/private"): 200}
     assert result.stat("rep/deferred") == 1

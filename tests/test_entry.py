@@ -53,7 +53,7 @@ def entries(draw: st.DrawFn) -> Entry:
 
 @given(entries())
 @settings(deadline=None)
-def test_round_trip(entry: Entry) -> None:
+def test_a_packed_entry_unpacks_to_the_same_entry(entry: Entry) -> None:
     assert Entry.unpack(entry.pack()) == entry
     assert Entry.from_parts(entry.header(), entry.packed) == entry
     assert Entry.from_parts(entry.header().encode(), entry.packed or None) == entry
@@ -62,7 +62,7 @@ def test_round_trip(entry: Entry) -> None:
 
 @given(bodies)
 @settings(deadline=None)
-def test_bodies(body: bytes) -> None:
+def test_a_packed_body_unpacks_to_the_same_bytes(body: bytes) -> None:
     packed, sha256 = pack_body(body)
     assert unsqueeze(packed) == body
     assert sha256 == hashlib.sha256(body).hexdigest()
@@ -79,7 +79,7 @@ def test_what_entries_are_compared_with() -> None:
     assert json.loads(Entry(A).header()) == {"schema": SCHEMA, "origin": A}
 
 
-def test_small() -> None:
+def test_packed_entries_are_small() -> None:
     """REP_CACHE_MAX_ORIGINS counts on a kilobyte each."""
     assert len(missing().pack()) < 130
     assert len(rules().pack()) < 250
@@ -98,7 +98,7 @@ PACKED = "010000007a9d92510ac2400c44efe201ea6e36e966bdcdd84da5d056a9fd28887777fb
 
 @given(st.binary(max_size=200))
 @settings(deadline=None)
-def test_any_bytes(data: bytes) -> None:
+def test_arbitrary_bytes_are_refused_as_unreadable(data: bytes) -> None:
     assert_only_unreadable(data)
     assert_only_unreadable(bytes([SCHEMA]) + data)
     assert_only_unreadable(bytes([SCHEMA]) + struct.pack(">I", len(data)) + data)
@@ -161,7 +161,7 @@ NAMES = ["schema", *(one.name for one in fields(Entry)), "new"]
 
 @given(st.dictionaries(st.sampled_from(NAMES), odd_values, max_size=4), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_any_header(values: dict[str, Any], proper: bool) -> None:
+def test_whatever_header_is_read_gives_a_usable_entry(values: dict[str, Any], proper: bool) -> None:
     """What has been read can be used: compared with times, kept again, judged."""
     if proper:
         values = {**values, "schema": SCHEMA, "origin": A}
@@ -213,7 +213,7 @@ def test_any_header(values: dict[str, Any], proper: bool) -> None:
     ],
     ids=lambda header: repr(header[:60]),
 )
-def test_broken_headers(header: str | bytes) -> None:
+def test_a_broken_header_is_refused(header: str | bytes) -> None:
     with pytest.raises(UnreadableEntry, match=r"^broken: "):
         Entry.from_parts(header)
 
@@ -227,7 +227,7 @@ def test_unknown_fields_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("schema", [SCHEMA + 1, 99])
-def test_newer_schemas(schema: int) -> None:
+def test_an_entry_of_a_newer_schema_is_refused(schema: int) -> None:
     words = f"of the form {schema}; this version knows {SCHEMA}"
     header = json.dumps({"schema": schema, "origin": {"as": "nobody knows"}})
     with pytest.raises(UnreadableEntry, match=words):
@@ -248,7 +248,7 @@ def test_entries_of_somebody_else() -> None:
         rules(B).check(A)
 
 
-def test_bombs() -> None:
+def test_a_body_that_unpacks_beyond_the_limit_is_refused() -> None:
     """No robots.txt is larger than 512,000 bytes: what unpacks to more is none."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     bomb = packer.compress(bytes(50 << 20)) + packer.flush()
@@ -257,6 +257,6 @@ def test_bombs() -> None:
         unsqueeze(bomb)
 
 
-def test_kinds_differ() -> None:
+def test_the_kinds_of_entries_all_differ() -> None:
     """Else the other tests would compare like with like."""
     assert len({one.pack() for one in KINDS.values() if one.error != "\udcff\0\u30c4'"}) == 8

@@ -42,11 +42,13 @@ REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("body", "path", "chain", "reason"), REASONS)
-def test_reason(body: str, path: str, chain: tuple[str, ...], reason: str) -> None:
+def test_the_reason_names_the_group_or_says_why_none_applies(
+    body: str, path: str, chain: tuple[str, ...], reason: str
+) -> None:
     assert explain(body, path, *chain).reason == reason
 
 
-def test_who_does_not_obey_the_global_group() -> None:
+def test_without_obeying_the_global_group_no_rule_is_considered() -> None:
     one = explain(ALL + "Disallow: /", "/", "a", obey_global=False)
     assert one.allowed
     assert one.decision.agent is None
@@ -97,7 +99,9 @@ WHY: list[tuple[str, str, list[tuple[int, str]]]] = [
 
 
 @pytest.mark.parametrize(("rules", "path", "expected"), WHY)
-def test_why(rules: str, path: str, expected: list[tuple[int, str]]) -> None:
+def test_each_matching_rule_says_why_it_wins_or_loses(
+    rules: str, path: str, expected: list[tuple[int, str]]
+) -> None:
     one = explain(ALL + rules, path, "a")
     assert [(match.rule.line, match.why) for match in one.matched] == expected
     assert one.decision.rule is not None
@@ -148,7 +152,7 @@ def test_without_an_answer() -> None:
         assert (data["line"], data["rule"], data["group"], data["sha256"]) == (None,) * 4
 
 
-def test_moment() -> None:
+def test_a_moment_is_printed_in_utc_or_not_at_all() -> None:
     assert moment(None) is None
     assert moment(0.0) == "1970-01-01T00:00:00Z"
     assert moment(1e300) is None

@@ -63,7 +63,7 @@ async def outcome(coroutine: Any) -> Any:
         return error
 
 
-async def test_all_who_want_to_know_share_one() -> None:
+async def test_all_waiters_share_one_flight() -> None:
     world = World()
     request = Request("http://a/first")
     first = world.flights.to(origin("a"), request)
@@ -99,7 +99,7 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     await world.end()
 
 
-async def test_who_is_tired_of_waiting_leaves_the_others() -> None:
+async def test_a_waiter_that_times_out_does_not_end_the_flight() -> None:
     world = World()
     flight = world.flights.to(origin("a"))
     patient = deferred_from_coro(outcome(flight.wait()))
@@ -110,7 +110,7 @@ async def test_who_is_tired_of_waiting_leaves_the_others() -> None:
     assert await maybe_deferred_to_future(patient) == "known"
 
 
-async def test_so_many_at_a_time_and_first_ones_first() -> None:
+async def test_new_origins_fly_before_those_asked_again() -> None:
     """Four for each of CONCURRENT_REQUESTS; those asked in vain before come last."""
     world = World(concurrency=1)
     for number in range(3):
@@ -130,7 +130,7 @@ async def test_so_many_at_a_time_and_first_ones_first() -> None:
 
 
 @pytest.mark.parametrize(("concurrency", "cap"), [(1, 4), (16, 64), (0, 64)])
-async def test_cap(concurrency: int, cap: int) -> None:
+async def test_no_more_flights_than_the_cap_are_in_the_air(concurrency: int, cap: int) -> None:
     """With no limit to the pages there is one here all the same."""
     world = World(concurrency)
     for number in range(100):
@@ -142,7 +142,7 @@ async def test_cap(concurrency: int, cap: int) -> None:
 
 
 @pytest.mark.parametrize("error", [one("why") for one in CONFIGURATION_ERRORS])
-async def test_errors_reach_those_who_wait(error: Exception) -> None:
+async def test_an_error_reaches_the_waiters(error: Exception) -> None:
     """Those that are the user's to mend, without a word in the log: that is for others to say."""
     world = World()
     flight = world.flights.to(origin("a"))
@@ -169,7 +169,7 @@ async def test_bugs_are_logged_and_leave_nobody_waiting() -> None:
     assert world.in_the_air == 0
 
 
-async def test_abandon() -> None:
+async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
     """Only what nobody waits for is broken off; the next in the queue takes its place."""
     world = World()
     flights = [world.flights.to(origin(f"a{number}")) for number in range(6)]
@@ -190,8 +190,8 @@ async def test_abandon() -> None:
 
 
 @pytest.mark.parametrize("seconds", [None, 1000.0])
-async def test_end(seconds: float | None) -> None:
-    """Everybody is told, nothing stays in the air, and nothing begins any more."""
+async def test_the_end_tells_everyone_who_waits_and_starts_nothing(seconds: float | None) -> None:
+    """Nothing stays in the air either."""
     world = World()
     flights = [world.flights.to(origin(f"a{number}"), again=number > 4) for number in range(8)]
     waiting = [deferred_from_coro(outcome(one.wait(seconds))) for one in flights]

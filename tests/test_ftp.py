@@ -45,7 +45,7 @@ def ftp(tmp_path: Path) -> Iterator[Ftp]:
         site.close()
 
 
-async def test_rules_apply(ftp: Ftp) -> None:
+async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp) -> None:
     site = ftp(RULES)
     result = await crawl([site.url("/private"), site.url("/public")])
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)

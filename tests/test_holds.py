@@ -58,7 +58,9 @@ def test_origins_have_nothing_to_do_with_each_other(
     assert take_all(hold, A) == [2, 4, 6]
 
 
-def test_upto(hold: MemoryHold, make: Callable[..., Held]) -> None:
+def test_what_was_held_after_a_job_began_waits_for_the_next(
+    hold: MemoryHold, make: Callable[..., Held]
+) -> None:
     """Whoever was held after a job was made waits for another."""
     for number in range(1, 6):
         hold.add(A, make(number))
@@ -68,7 +70,9 @@ def test_upto(hold: MemoryHold, make: Callable[..., Held]) -> None:
     assert take_all(hold) == [4, 5]
 
 
-def test_before(hold: MemoryHold, make: Callable[..., Held]) -> None:
+def test_only_what_was_held_before_a_moment_is_taken(
+    hold: MemoryHold, make: Callable[..., Held]
+) -> None:
     for number in range(1, 6):
         hold.add(A, make(number, since=10.0 * number))
     assert hold.take(A, 10, 100, 9.9) == []
@@ -124,7 +128,9 @@ def test_what_comes_out_is_what_went_in(hold: MemoryHold, kind: str) -> None:
     assert {name: getattr(taken.request, name) for name in names} == before
 
 
-def test_a_thousand(hold: MemoryHold, make: Callable[..., Held]) -> None:
+def test_a_thousand_requests_are_taken_in_slices_in_order(
+    hold: MemoryHold, make: Callable[..., Held]
+) -> None:
     for number in range(1, 1001):
         hold.add(A, make(number))
     taken = []
@@ -134,7 +140,9 @@ def test_a_thousand(hold: MemoryHold, make: Callable[..., Held]) -> None:
     assert taken == list(range(1, 1001))
 
 
-def test_held_again(hold: MemoryHold, make: Callable[..., Held]) -> None:
+def test_a_request_held_again_is_there_once_in_its_new_place(
+    hold: MemoryHold, make: Callable[..., Held]
+) -> None:
     """With its row, where it has one: it is there once, at its new place."""
     hold.add(A, make(1, since=3.0))
     [first] = hold.take(A, 10, 10, INF)
@@ -147,7 +155,7 @@ def test_held_again(hold: MemoryHold, make: Callable[..., Held]) -> None:
     assert again[1].since == 3.0
 
 
-def test_put_back(hold: MemoryHold, make: Callable[..., Held]) -> None:
+def test_what_is_put_back_comes_first_again(hold: MemoryHold, make: Callable[..., Held]) -> None:
     """What the scheduler did not take is first again."""
     for number in range(1, 6):
         hold.add(A, make(number))

@@ -34,7 +34,7 @@ def killed(hold: DiskHold) -> None:
     hold._db.close()
 
 
-def test_no_jobdir() -> None:
+def test_without_a_jobdir_requests_are_held_in_memory() -> None:
     assert isinstance(open_hold(None, SPIDER), MemoryHold)
 
 
@@ -106,7 +106,7 @@ def test_closed_in_order(path: Path) -> None:
     hold.close()
 
 
-def test_given_up_ones_wait_anew(path: Path) -> None:
+def test_given_up_requests_wait_again_in_the_next_run(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
     hold.add(A, held(1, since=5.0))
     hold.add(A, held(2, since=6.0))

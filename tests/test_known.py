@@ -137,7 +137,7 @@ def test_exactly_the_least_recently_used_leave(
                 assert one in [*world.known._parsed.values(), *world.known._pinned.values()]
 
 
-def test_who_keeps_it_sees_the_news() -> None:
+def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
     known = KnownOrigins(10)
     one = known.put(origin(1), of(1))
     old = one.robots
@@ -172,7 +172,7 @@ def test_the_same_robots_until_there_is_news(monkeypatch: pytest.MonkeyPatch) ->
     assert first.usable_until == 0.0
 
 
-def test_spellings() -> None:
+def test_spellings_are_few_and_leave_with_their_origin() -> None:
     """A few for each origin, and as long as it is in use."""
     world = World(2)
     known = world.known.put(origin(1), of(1))
@@ -210,7 +210,7 @@ def test_pins_outlast_everything() -> None:
     assert world.in_memory() == {20, 21, 22}
 
 
-def test_what_leaves_is_given_free() -> None:
+def test_an_origin_that_leaves_is_freed() -> None:
     """No list, no cycle, no spelling keeps it."""
     gc.collect()
     before = counted()
@@ -248,7 +248,7 @@ def test_compressed_beyond_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("max_origins", [1, 2, module._PARSED, module._PARSED + 1])
-def test_limits(max_origins: int) -> None:
+def test_the_most_recent_origins_are_kept_within_the_limit(max_origins: int) -> None:
     known = KnownOrigins(max_origins)
     for number in range(max_origins + 3):
         known.put(origin(number), missing(str(origin(number))))

@@ -53,7 +53,9 @@ def spells(ledger: Ledger) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("pending", [1, 2, 500])
-def test_counts(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
+def test_the_ledger_counts_requests_and_the_lines_that_decided(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, pending: int
+) -> None:
     monkeypatch.setattr(module, "_PENDING", pending)
     for number in range(3):
         for _ in range(number + 1):
@@ -75,7 +77,9 @@ def test_counts(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, pending: int) -
 
 
 @pytest.mark.parametrize("pending", [1, 500])
-def test_spells(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
+def test_the_ledger_records_spells_of_unreachability(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, pending: int
+) -> None:
     monkeypatch.setattr(module, "_PENDING", pending)
     for now, attempts in enumerate((1, 2, 3)):
         answered(ledger, 1, Outcome.UNREACHABLE, now, attempts)
@@ -135,7 +139,7 @@ def test_a_full_disk_is_one_warning(ledger: Ledger) -> None:
     assert ledger.outcomes()["rules"] == 1
 
 
-def test_timeline() -> None:
+def test_a_timeline_keeps_the_highest_value_of_each_interval() -> None:
     line = Timeline()
     for now, value in ((0.0, 1), (0.05, 2), (0.06, 3), (0.2, 4), (5.0, 0)):
         line.add(now, value)

@@ -138,7 +138,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_found(name: str) -> None:
+def test_each_finding_is_reported_with_its_line(name: str) -> None:
     body, expected = FOUND[name]
     assert codes(body) == expected
 
@@ -234,7 +234,7 @@ def test_what_never_decides_does_not(question: tuple[bytes, list[str]]) -> None:
 
 
 @given(st.binary())
-def test_any_bytes(body: bytes) -> None:
+def test_arbitrary_bytes_can_be_linted(body: bytes) -> None:
     for one in lint(body):
         assert one.line is None or one.line >= 1
         assert one.code

@@ -41,7 +41,7 @@ class World:
         self.signals.send_catch_log(signal, number=number)
 
 
-async def test_who_leaves_takes_nobody_along() -> None:
+async def test_a_listener_that_leaves_takes_no_other_along() -> None:
     world, seen = World(lasts=1), []
 
     def other(number: int) -> None:
@@ -56,7 +56,7 @@ async def test_who_leaves_takes_nobody_along() -> None:
     assert seen == [0, 1, 2]
 
 
-async def test_only_who_is_wanted_hears() -> None:
+async def test_a_listener_hears_only_while_it_is_wanted() -> None:
     world = World()
     world.listener.end()  # of no effect
     world.send(0)

@@ -81,7 +81,7 @@ async def test_default_port_is_the_same_origin(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_ipv6(sites: Sites) -> None:
+async def test_an_ipv6_site_is_crawled_by_its_rules(sites: Sites) -> None:
     try:
         site = sites.add(robots=RULES, host="::1")
     except OSError as error:
@@ -109,7 +109,7 @@ async def test_user_info_is_no_part_of_the_origin(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_single_flight(sites: Sites) -> None:
+async def test_many_requests_at_once_fetch_robots_txt_once(sites: Sites) -> None:
     """However many requests wait for it at that moment."""
     site = sites.add(robots=after(0.3, RULES))
     urls = [site.url(f"/page{number}") for number in range(10)]

@@ -33,7 +33,7 @@ def stripped_lines(value: str) -> list[str]:
     return [line.strip() for line in value.strip().splitlines()]
 
 
-def test_setup_cfg(setup_cfg: configparser.ConfigParser) -> None:
+def test_setup_cfg_names_what_is_required(setup_cfg: configparser.ConfigParser) -> None:
     about, options = setup_cfg["metadata"], setup_cfg["options"]
     assert about["name"] == "scrapy-rep"
     assert about["version"] == "attr: scrapy_rep.__version__"
@@ -45,7 +45,7 @@ def test_setup_cfg(setup_cfg: configparser.ConfigParser) -> None:
     assert not [key for part in setup_cfg.values() for key in part if "-" in key]
 
 
-def test_installed_metadata(setup_cfg: configparser.ConfigParser) -> None:
+def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.ConfigParser) -> None:
     try:
         installed = metadata.distribution("scrapy-rep")
     except metadata.PackageNotFoundError:
@@ -58,7 +58,7 @@ def test_installed_metadata(setup_cfg: configparser.ConfigParser) -> None:
     assert {*(extras or [])} == {*setup_cfg["options.extras_require"]}
 
 
-def test_build_backend() -> None:
+def test_pyproject_toml_names_only_the_build_backend() -> None:
     """setup.cfg alone does not install with today's pip; all else stands there."""
     path = ROOT / "pyproject.toml"
     if not path.exists():
@@ -68,7 +68,7 @@ def test_build_backend() -> None:
     assert {line.partition("=")[0].strip() for line in content[1:]} == {"requires", "build-backend"}
 
 
-def test_license() -> None:
+def test_the_license_is_in_the_clone() -> None:
     path = ROOT / "LICENSE"
     if not path.exists():
         pytest.skip("not in a clone of the repository")
@@ -77,7 +77,7 @@ def test_license() -> None:
     assert "Neither the name" in text  # the third clause
 
 
-def test_is_typed(setup_cfg: configparser.ConfigParser) -> None:
+def test_the_package_is_marked_as_typed(setup_cfg: configparser.ConfigParser) -> None:
     assert (PACKAGE / "py.typed").exists()
     assert "py.typed" in stripped_lines(setup_cfg["options.package_data"]["scrapy_rep"])
 
@@ -133,7 +133,7 @@ print(*sorted(roots & {"scrapy", "twisted", "w3lib", "redis"}))
         "from scrapy_rep.protocol import RobotsTxt, Decision, Rule, Origin",
     ],
 )
-def test_import_is_light(imports: str) -> None:
+def test_an_import_loads_neither_scrapy_nor_redis(imports: str) -> None:
     """The core works without Scrapy; commands that crawl nothing load nothing of ours."""
     assert python(f"import sys\n{imports}\n{LOADED}") == ""
 
@@ -151,7 +151,7 @@ def test_import_installs_no_reactor() -> None:
     assert python(code) == "False"
 
 
-def test_public_names() -> None:
+def test_every_public_name_can_be_imported() -> None:
     for name in scrapy_rep.__all__:
         assert getattr(scrapy_rep, name).__name__ == name
     assert {"Addon", "RepMiddleware", "RobotParser"} <= {*scrapy_rep.__all__}

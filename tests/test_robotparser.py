@@ -69,7 +69,7 @@ AGENTS = [
 
 
 @pytest.mark.parametrize(("agent", "group"), AGENTS, ids=repr)
-def test_agents(agent: str | bytes, group: str) -> None:
+def test_the_agent_gets_the_rules_and_delay_of_its_group(agent: str | bytes, group: str) -> None:
     parser = parse(RULES)
     kept_out = {"foobot": "/private", "*": "/all"}[group]
     for path in ("/private", "/all", "/x"):
@@ -94,7 +94,7 @@ def test_agents(agent: str | bytes, group: str) -> None:
     ],
     ids=repr,
 )
-def test_crawl_delay(body: bytes, delay: float | None) -> None:
+def test_a_valid_crawl_delay_of_the_agents_group_is_given(body: bytes, delay: float | None) -> None:
     assert parse(body).crawl_delay("foobot") == delay
 
 
@@ -143,7 +143,9 @@ URLS: list[tuple[str, str | bytes, bool]] = [
 
 
 @pytest.mark.parametrize(("rule", "url", "allowed"), URLS, ids=lambda value: repr(value)[:40])
-def test_urls(rule: str, url: str | bytes, allowed: bool) -> None:
+def test_a_rule_applies_to_urls_however_they_are_written(
+    rule: str, url: str | bytes, allowed: bool
+) -> None:
     assert parse(f"User-agent: *\nDisallow: {rule}".encode()).allowed(url, "foobot") is allowed
 
 

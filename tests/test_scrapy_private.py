@@ -168,7 +168,7 @@ async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
     assert events == ["before", "scheduler closed"]
 
 
-async def test_who_closes_first_is_not_overtaken(sites: Sites) -> None:
+async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
     """Before the engine knows that it is closing, it finds that there is nothing more to do, and
     others may want to close the spider too."""
     events: list[str] = []

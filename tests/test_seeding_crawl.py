@@ -97,6 +97,7 @@ async def test_what_is_fetched_is_what_is_listed(sites: Sites) -> None:
     result.assert_clean()
 
 
+@pytest.mark.slow
 async def test_the_scheduler_has_few_at_a_time(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,7 @@ def read(**settings: Any) -> dict[str, Any]:
     return {setting_name(name): value for name, value in checked.items()}
 
 
-def test_defaults() -> None:
+def test_settings_have_their_documented_defaults() -> None:
     assert read() == DEFAULTS
     assert {name: type(value) for name, value in read().items()} == {
         name: type(value) for name, value in DEFAULTS.items()
@@ -171,7 +171,9 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
 @pytest.mark.parametrize(
     ("name", "value", "right"), list(wrong_values()), ids=lambda value: repr(value)[:40]
 )
-def test_wrong_value(name: str, value: Any, right: str) -> None:
+def test_a_wrong_value_is_an_error_that_names_a_right_one(
+    name: str, value: Any, right: str
+) -> None:
     with pytest.raises(SettingsError) as error:
         read(**{name: value})
     message = str(error.value)
@@ -235,7 +237,7 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         ("REP_USER_AGENT", None, None),
     ],
 )
-def test_right_value(name: str, value: Any, meaning: Any) -> None:
+def test_a_right_value_gets_its_meaning_and_type(name: str, value: Any, meaning: Any) -> None:
     got = read(**{name: value})[name]
     assert got == meaning
     assert type(got) is type(meaning)

@@ -94,7 +94,7 @@ async def test_stats_are_those_of_the_built_in_middleware(sites: Sites) -> None:
 # -- signals ---------------------------------------------------------------------------------
 
 
-async def test_robots_resolved(sites: Sites) -> None:
+async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     plain, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
     moved = sites.add(robots=redirect("/here"), pages={"/here": RULES})
     dead = sites.refused()
@@ -205,7 +205,7 @@ async def test_a_handler_that_raises_does_no_harm(sites: Sites, name: str) -> No
 
 
 @pytest.mark.skipif(not hasattr(scrapy_signals, "robots_parsed"), reason="older Scrapy")
-async def test_robots_parsed(sites: Sites) -> None:
+async def test_scrapys_robots_parsed_is_sent_once_per_parsed_file(sites: Sites) -> None:
     """Scrapy's own signal, as its own middleware sends it: once a file that was parsed."""
     site, others = sites.add(robots=RULES), [sites.add(robots=404), sites.add(robots=503)]
     got: list[Any] = []
@@ -230,7 +230,7 @@ async def test_robots_parsed(sites: Sites) -> None:
 # -- exceptions and the log ------------------------------------------------------------------
 
 
-async def test_disallowed(sites: Sites) -> None:
+async def test_robots_disallowed_names_the_line_that_decided(sites: Sites) -> None:
     rules = "# 1\nUser-agent: other\nDisallow:\n\nUser-agent: *\nAllow: /\nDisallow: /a*z$\n"
     site = sites.add(robots=rules)
     result = await crawl(site.url("/abcz"))
@@ -256,7 +256,7 @@ async def test_disallowed_for_a_named_agent(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_unreachable(sites: Sites) -> None:
+async def test_robots_unreachable_gives_reason_and_attempts(sites: Sites) -> None:
     site = sites.add(robots=503)
     result = await crawl(StepSpider, steps=[site.url("/x"), site.url("/y")])
     for (request, error), path in zip(result.spider.errors, ("/x", "/y"), strict=True):

@@ -76,7 +76,9 @@ def pieces():
         pytest.param(ONE_ENTRY, "", 50 * MEBIBYTE, "0", "", id="one-entry"),
     ],
 )
-def test_memory(setup: str, limits: str, most_bytes: int, entries: str, problem: str) -> None:
+def test_hostile_sitemaps_are_read_in_little_memory(
+    setup: str, limits: str, most_bytes: int, entries: str, problem: str
+) -> None:
     code = MEASURE.format(setup=setup, limits=limits)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -51,6 +51,6 @@ def end(*date: int) -> datetime:
         ("9" * 5000, None),
     ],
 )
-def test_latest(text: str, moment: datetime | None) -> None:
-    """The last moment that is meant: who says a day may mean its evening."""
+def test_a_date_means_its_last_moment(text: str, moment: datetime | None) -> None:
+    """A day may mean its evening."""
     assert latest(text) == moment

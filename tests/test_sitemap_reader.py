@@ -30,7 +30,7 @@ FORMATS = {
 
 @pytest.mark.parametrize("kind", FORMATS, ids=str)
 @pytest.mark.parametrize("packed", [0, 1, 2], ids=["plain", "gzip", "gzip-twice"])
-def test_formats(kind: Kind, packed: int) -> None:
+def test_all_formats_are_read_plain_and_compressed(kind: Kind, packed: int) -> None:
     body = FORMATS[kind].encode()
     for _ in range(packed):
         body = gzip.compress(body)
@@ -53,7 +53,7 @@ def test_in_pieces_of_any_size(kind: Kind) -> None:
     assert locs(*(body[at : at + 1] for at in range(len(body)))) == URLS
 
 
-def test_fields() -> None:
+def test_entries_have_the_fields_of_their_elements() -> None:
     reader, entries = read(
         f'<urlset xmlns="{NAMESPACE}" xmlns:xhtml="http://www.w3.org/1999/xhtml" '
         'xmlns:image="http://www.google.com/schemas/sitemap-image/1.1"><url>\n'
@@ -85,7 +85,7 @@ def test_fields() -> None:
     "namespace",
     ["", ' xmlns="http://www.google.com/schemas/sitemap/0.84"', ' xmlns="anything"'],
 )
-def test_any_namespace(namespace: str) -> None:
+def test_elements_are_read_in_any_namespace(namespace: str) -> None:
     assert locs(f"<urlset{namespace}><url><loc>http://a.test/</loc></url></urlset>") == [
         "http://a.test/"
     ]
@@ -112,7 +112,7 @@ LOCS = {
 
 
 @pytest.mark.parametrize(("text", "loc"), LOCS.items())
-def test_loc(text: str, loc: str | None) -> None:
+def test_a_loc_is_read_however_it_is_escaped(text: str, loc: str | None) -> None:
     body = f"<urlset><url><loc>{text}</loc></url><url><loc>http://a.test/next</loc></url></urlset>"
     for pieces in ([body], list(body)):
         reader, entries = read(*pieces)
@@ -185,7 +185,7 @@ NO_SITEMAP = {
 
 
 @pytest.mark.parametrize(("body", "problem"), NO_SITEMAP.items())
-def test_no_sitemap(body: str, problem: str) -> None:
+def test_what_is_not_a_sitemap_gives_a_problem(body: str, problem: str) -> None:
     for data in (body.encode(), gzip.compress(body.encode())):
         reader, entries = read(data)
         assert entries == []
@@ -194,7 +194,7 @@ def test_no_sitemap(body: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [5, 12, 100, -30, -8, -4])
-def test_truncated_gzip(cut: int) -> None:
+def test_truncated_gzip_gives_the_entries_before_the_cut(cut: int) -> None:
     urls = [f"http://a.test/{random.Random(n).random()}" for n in range(2000)]
     for body in (urlset(urls), "\n".join(urls)):
         reader, entries = read(gzip.compress(body.encode())[:cut])
@@ -216,7 +216,7 @@ def test_gzip_of_several_members_and_with_rubbish_at_its_end() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n \t\n"])
-def test_text(end: str) -> None:
+def test_a_text_sitemap_is_read_line_by_line(end: str) -> None:
     text = end.join(["http://a.test/1", "  http://a.test/2\t", "no URL", "http://a.test/ä"])
     wanted = ["http://a.test/1", "http://a.test/2", "no URL", "http://a.test/ä"]
     for body in (text, text + end, "\ufeff" + text):
@@ -233,7 +233,7 @@ def test_encodings_of_xml(encoding: str) -> None:
     assert locs(body.encode(encoding)) == ["http://a.test/ä?a=1&b=2"]
 
 
-def test_limits() -> None:
+def test_reading_stops_at_the_limits() -> None:
     urls = [f"http://a.test/{n}" for n in range(5000)]
     for body in (urlset(urls), "\n".join(urls), rss(urls)):
         reader, entries = read(body, max_entries=100)

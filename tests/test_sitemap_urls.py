@@ -25,7 +25,9 @@ RELATIVE = {
 
 
 @pytest.mark.parametrize(("value", "path"), RELATIVE.items())
-async def test_relative(sites: Sites, value: str, path: str) -> None:
+async def test_a_relative_url_is_resolved_with_a_warning(
+    sites: Sites, value: str, path: str
+) -> None:
     """Resolved against the URL of the robots.txt, with a warning."""
     site, discovered = sites.add(), Discovered()
     value = value.replace("{netloc}", site.url("").removeprefix("http://"))

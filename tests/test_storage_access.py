@@ -25,7 +25,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 # What a claim says
 
 
-async def test_who_comes_first_may_ask(world: World) -> None:
+async def test_the_first_claim_is_granted(world: World) -> None:
     assert await world.access.claim(A, always) == Claim(None, granted=True)
     other = world.new()
     assert await other.claim(A, always) == Claim(None, granted=False)
@@ -61,7 +61,7 @@ async def test_an_answer_that_comes_between_the_two(world: World) -> None:
     assert world.storage.leases == {}
 
 
-async def test_publish(world: World) -> None:
+async def test_an_answer_is_saved_before_its_lease_is_released(world: World) -> None:
     """First the answer, then the end of the lease."""
     await world.access.claim(A, always)
     world.access.publish(rules())
@@ -83,7 +83,7 @@ async def test_what_was_published_is_claimed_next(world: World) -> None:
         assert (await world.access.claim(A, always)).entry == missing(A, NOW + number)
 
 
-async def test_give_back(world: World) -> None:
+async def test_a_claim_given_back_is_granted_to_the_next(world: World) -> None:
     await world.access.claim(A, always)
     world.access.give_back(A)
     await world.settle()
@@ -217,7 +217,7 @@ async def test_what_was_not_granted_is_not_renewed(world: World) -> None:
     assert world.timers == []
 
 
-async def test_close(world: World) -> None:
+async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: World) -> None:
     """Everything that was queued is done, no lease and no timer is left."""
     for origin in (A, B):
         await world.access.claim(origin, always)

@@ -109,7 +109,7 @@ def test_the_last_one_counts(storage: Storage, new: Entry) -> None:
     assert all_of(storage) == {A: new, B: rules(B, b"User-agent: b")}
 
 
-def test_drop(kind: Kind) -> None:
+def test_dropping_an_entry_leaves_others_with_the_same_body(kind: Kind) -> None:
     storage = kind.new()
     storage.save(rules(A))
     storage.save(rules(B))
@@ -147,7 +147,7 @@ def test_origins_are_told_apart(storage: Storage) -> None:
     assert len(all_of(storage)) == len(entries) - 1
 
 
-def test_many(storage: Storage) -> None:
+def test_over_a_thousand_entries_are_each_listed_once(storage: Storage) -> None:
     """More than are asked for at a time; and each exactly once."""
     entries = {
         origin: rules(origin, origin.encode()) for origin in map("http://{}:80".format, range(1201))
@@ -169,7 +169,7 @@ def test_dropping_while_going_through(storage: Storage) -> None:
     assert all_of(storage) == {}
 
 
-def test_bodies(kind: Kind) -> None:
+def test_bodies_are_found_by_their_hash(kind: Kind) -> None:
     """By their hash: also those that are no longer in use, where several share a storage."""
     storage = kind.new()
     first, second = rules(body=b"first"), rules(body=b"second", at=NOW + 1)
@@ -185,7 +185,7 @@ def test_bodies(kind: Kind) -> None:
     assert storage.body("first") is None
 
 
-def test_purge(kind: Kind) -> None:
+def test_purging_removes_old_entries_but_no_body_in_use(kind: Kind) -> None:
     """What expires by itself need not be purged."""
     storage = kind.new()
     storage.save(rules(A, b"old", at=NOW - 10))
@@ -320,7 +320,7 @@ def test_calls_from_several_threads(storage: Storage) -> None:
     assert errors == []
 
 
-def test_close(kind: Kind) -> None:
+def test_a_storage_can_be_closed_at_any_time(kind: Kind) -> None:
     """Whenever; what was kept is there for the next."""
     kind.new().close()
     storage = kind.new()

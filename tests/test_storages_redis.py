@@ -50,7 +50,7 @@ def storage(redis_server: RedisServer, client: Any) -> Iterator[RedisStorage]:
 # What is on the server
 
 
-def test_keys(storage: RedisStorage, client: Any) -> None:
+def test_each_entry_body_and_lease_has_its_own_key(storage: RedisStorage, client: Any) -> None:
     storage.save(rules())
     storage.save(missing(B))
     storage.lease(B, "me", HOUR)
@@ -66,8 +66,8 @@ def test_keys(storage: RedisStorage, client: Any) -> None:
     assert client.get(f"rep:body:{rules().sha256}") == rules().packed
 
 
-def test_everything_expires(storage: RedisStorage, client: Any) -> None:
-    """So much after its last change; a body after that of the last entry that has it."""
+def test_entries_and_bodies_expire_after_their_last_use(storage: RedisStorage, client: Any) -> None:
+    """A body expires with the last entry that has it."""
     storage.save(rules())
     for key in client.scan_iter():
         assert HOUR - 60 < client.ttl(key) <= HOUR
@@ -80,7 +80,9 @@ def test_everything_expires(storage: RedisStorage, client: Any) -> None:
 
 
 @pytest.mark.parametrize(("expiry", "seconds"), [(0.2, 1), (7776000.0, 7776000), (1e9, 10**9)])
-def test_any_expiry(redis_server: RedisServer, client: Any, expiry: float, seconds: int) -> None:
+def test_the_expiry_is_at_least_one_second(
+    redis_server: RedisServer, client: Any, expiry: float, seconds: int
+) -> None:
     """Redis counts whole seconds here, and knows no expiry of none."""
     storage = RedisStorage(redis_server.url, "rep", expiry)
     storage.save(missing())
@@ -88,8 +90,8 @@ def test_any_expiry(redis_server: RedisServer, client: Any, expiry: float, secon
     storage.close()
 
 
-def test_leases_lapse(storage: RedisStorage, client: Any) -> None:
-    """Who died with it delays nobody for longer than that."""
+def test_a_lease_lapses_after_its_seconds(storage: RedisStorage, client: Any) -> None:
+    """A process that died with it delays nobody for longer."""
     assert storage.lease(A, "dead", 30)
     assert 25_000 < client.pttl(f"rep:lease:{A}") <= 30_000
     client.pexpire(f"rep:lease:{A}", 1000)
@@ -191,8 +193,8 @@ def test_gone_and_back(tmp_path: Path) -> None:
         storage.close()
 
 
-def test_hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not answer counts as gone."""
+def test_a_server_that_hangs_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not answer counts as gone."""
     monkeypatch.setattr(module, "_TIMEOUT_SECONDS", 0.5)
     with RedisServer(tmp_path) as server:
         storage = RedisStorage(server.url, "rep", HOUR)
@@ -208,7 +210,7 @@ def test_hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         storage.close()
 
 
-def test_full(tmp_path: Path) -> None:
+def test_a_full_server_refuses_writes_with_an_error(tmp_path: Path) -> None:
     """Writes are refused, whole; what is there is read, and can be dropped."""
     with RedisServer(tmp_path) as server:
         client = redis.Redis(port=server.port)
@@ -233,7 +235,7 @@ def test_full(tmp_path: Path) -> None:
         client.close()
 
 
-def test_password(tmp_path: Path) -> None:
+def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
     with RedisServer(tmp_path, requirepass="s3cret") as server:
         storage = RedisStorage(server.url, "rep", HOUR)
         with pytest.raises(redis.AuthenticationError):
@@ -256,7 +258,9 @@ def from_settings(**settings: Any) -> RedisStorage:
     return RedisStorage.from_crawler(get_crawler(settings_dict=settings))
 
 
-def test_settings(redis_server: RedisServer, client: Any) -> None:
+def test_url_prefix_and_expiry_come_from_its_own_settings(
+    redis_server: RedisServer, client: Any
+) -> None:
     storage = from_settings(
         REP_CACHE_REDIS_URL=f"{redis_server.url}/3",
         REP_CACHE_REDIS_PREFIX="mine",
@@ -280,7 +284,7 @@ def test_the_url_of_scrapy_redis(redis_server: RedisServer, client: Any) -> None
 
 
 @pytest.mark.parametrize("settings", [{}, {"REP_CACHE_REDIS_URL": "", "REDIS_URL": ""}])
-def test_no_url(settings: dict[str, Any]) -> None:
+def test_a_missing_url_is_a_settings_error(settings: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="RedisStorage needs REP_CACHE_REDIS_URL"):
         from_settings(**settings)
 
@@ -299,7 +303,7 @@ def test_no_url(settings: dict[str, Any]) -> None:
         "nonsense",
     ],
 )
-def test_wrong_urls(url: str) -> None:
+def test_a_wrong_url_is_a_settings_error_without_its_password(url: str) -> None:
     """One sentence at the start. It does not give away what may be a password."""
     with pytest.raises(SettingsError) as caught:
         from_settings(REP_CACHE_REDIS_URL=url)

@@ -52,7 +52,7 @@ def test_relative_paths_are_in_the_projects_data(
     assert (project / ".scrapy" / "robots.sqlite").exists()
 
 
-def test_absolute_paths(tmp_path: Path) -> None:
+def test_an_absolute_path_is_used_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "any" / "where" / "file"
     storage = SqliteStorage.from_crawler(get_crawler(settings_dict={"REP_CACHE_PATH": path}))
     storage.save(rules())
@@ -80,8 +80,10 @@ def test_a_write_ahead_log(storage: SqliteStorage, path: Path) -> None:
 # Leases lapse
 
 
-def test_leases_lapse(storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who died with it delays nobody for longer than that."""
+def test_a_lease_lapses_after_its_seconds(
+    storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that died with it delays nobody for longer."""
     now = NOW
     monkeypatch.setattr(sqlite.time, "time", lambda: now)
     assert storage.lease(A, "dead", 30)

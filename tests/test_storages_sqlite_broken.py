@@ -37,7 +37,7 @@ def storage(path: Path) -> Iterator[SqliteStorage]:
 
 @pytest.mark.parametrize("method", ["load", "save", "lease", "entries", "purge"])
 @pytest.mark.parametrize("how", BROKEN.values(), ids=BROKEN)
-def test_set_aside_and_begun_anew(path: Path, how: Any, method: str) -> None:
+def test_a_broken_file_is_set_aside_and_a_new_one_begun(path: Path, how: Any, method: str) -> None:
     """Whatever meets it first. Nothing is deleted."""
     how(path)
     content = path.read_bytes()
@@ -240,7 +240,9 @@ def test_a_full_disk(storage: SqliteStorage, path: Path) -> None:
     assert ask(path, "PRAGMA integrity_check") == "ok"
 
 
-def test_locked(storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_refuses_writes_but_can_be_read(
+    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For longer than anybody should: what is written fails, what is read does not."""
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
     storage.save(rules())

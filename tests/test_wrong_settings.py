@@ -3,21 +3,19 @@ traceback, nothing fetched."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import scrapy_rep
 from tests.helpers.crawling import (
     ListSpider,
     assert_ended_at_start,
     crawl,
     run_settings,
 )
+from tests.helpers.process import arguments_of, environment
+from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.scrapy_api
@@ -72,45 +70,38 @@ class OneSpider(scrapy.Spider):
 """
 
 
-def runspider(folder: Path, url: str, *options: str) -> subprocess.CompletedProcess[str]:
+def runspider(folder: Path, url: str, **settings: str) -> Done:
     (folder / "one.py").write_text(SPIDER, encoding="utf-8")
-    addons = '{"scrapy_rep.Addon": 300}'
-    quiet = ["TELNETCONSOLE_ENABLED=False", "REMOTE_CONTROL_ENABLED=False", f"ADDONS={addons}"]
-    quiet += [f"TWISTED_REACTOR_ENABLED={run_settings().get('TWISTED_REACTOR_ENABLED', True)}"]
-    command = [sys.executable, "-m", "scrapy", "runspider", "one.py", "-a", f"url={url}"]
-    for option in [*quiet, *options]:
-        command += ["-s", option]
-    package = str(Path(scrapy_rep.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": package}
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    quiet = {
+        "ADDONS": {"scrapy_rep.Addon": 300},
+        "TELNETCONSOLE_ENABLED": False,
+        "REMOTE_CONTROL_ENABLED": False,
+        "TWISTED_REACTOR_ENABLED": run_settings().get("TWISTED_REACTOR_ENABLED", True),
+    }
+    line = arguments_of(
+        *("runspider", "one.py", "-a", f"url={url}"), settings={**quiet, **settings}
     )
+    return run_scrapy(line, cwd=folder, variables=environment())
 
 
 @pytest.mark.process
 def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
     site = sites.add()
-    done = runspider(tmp_path, site.url("/"), "REP_RETRY_DELAY=often")
-    errors = [line for line in done.stderr.splitlines() if "] ERROR: " in line]
-    assert len(errors) == 1, done.stderr
+    done = runspider(tmp_path, site.url("/"), REP_RETRY_DELAY="often")
+    errors = [line for line in done.err.splitlines() if "] ERROR: " in line]
+    assert len(errors) == 1, done.err
     assert errors[0].endswith(
         "REP_RETRY_DELAY is 'often', but must be a number of seconds, more than 0. The crawl ends."
     )
-    assert "'finish_reason': 'rep_settings_error'" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "'finish_reason': 'rep_settings_error'" in done.err
+    assert "Traceback" not in done.err
     assert site.requests == []
 
 
 @pytest.mark.process
 def test_runspider_with_settings_of_the_command_line(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: second\nDisallow: /\n\nUser-agent: *\nAllow: /")
-    done = runspider(tmp_path, site.url("/"), "REP_USER_AGENT=first,second", "REP_CACHE_TTL=5.5")
-    assert "Forbidden by robots.txt (line 2: Disallow: /, group second)" in done.stderr
-    assert "'finish_reason': 'finished'" in done.stderr
+    done = runspider(tmp_path, site.url("/"), REP_USER_AGENT="first,second", REP_CACHE_TTL="5.5")
+    assert "Forbidden by robots.txt (line 2: Disallow: /, group second)" in done.err
+    assert "'finish_reason': 'finished'" in done.err
     assert [hit.path for hit in site.requests] == ["/robots.txt"]

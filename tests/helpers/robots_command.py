@@ -1,15 +1,22 @@
-"""`scrapy robots` in processes of its own, inside a project and outside of any."""
+"""`scrapy robots` in processes of its own, inside a project and outside of any; and in this one."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+import scrapy.cmdline
 
+import scrapy_rep.commands.guard
 from tests.helpers.process import PATIENCE, arguments_of, environment
 from tests.helpers.process.forked import Done, run_scrapy
 
@@ -28,6 +35,52 @@ def robots(
     done = run_scrapy(line, cwd=folder, variables=environment(**(variables or {})), given=stdin)
     assert "Traceback" not in done.err, done.err
     return done
+
+
+class _NoCrawl:
+    """Stands in for Scrapy's `CrawlerProcess`. It starts nothing: it has no methods."""
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+
+
+def _stream(content: bytes = b"") -> TextIOWrapper:
+    return TextIOWrapper(BytesIO(content), encoding="utf-8", write_through=True)
+
+
+def robots_here(folder: Path, *arguments: str) -> Done:
+    """Run `scrapy robots` in this process, for what crawls nothing: all of it but Scrapy's
+    `CrawlerProcess` and its logging.
+
+    :param folder: must not be in a Scrapy project: this process would keep the project's modules
+    """
+    out, err = _stream(), _stream()
+    line = ["scrapy", *arguments_of("robots", *arguments, settings=NOT_FOUND_FAST)]
+    ours = logging.getLogger("scrapy_rep")
+    with patch.dict(os.environ), pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        patched.setattr(sys, "argv", line)
+        patched.setattr(sys, "stdin", _stream())
+        patched.setattr(sys, "stdout", out)
+        patched.setattr(sys, "stderr", err)
+        # Newer Pythons ask it for the program's name.
+        patched.setitem(sys.modules, "__main__", ModuleType("__main__"))
+        patched.setattr(ours, "handlers", [*ours.handlers])
+        patched.setattr(scrapy.cmdline, "CrawlerProcess", _NoCrawl)
+        patched.setattr(scrapy.cmdline, "AsyncCrawlerProcess", _NoCrawl)
+        patched.setattr(scrapy_rep.commands.guard, "configure_logging", lambda settings: None)
+        with pytest.raises(SystemExit) as ended:
+            scrapy.cmdline.execute([*line])
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    assert "Traceback" not in texts[1], texts[1]
+    assert isinstance(ended.value.code, int)
+    return Done(ended.value.code, *texts)
+
+
+def assert_wrong_usage(done: Done, error: str) -> None:
+    """It said what is wrong in one sentence, and printed nothing else."""
+    assert (done.status, done.out) == (2, "")
+    assert done.errors[-1].removeprefix("scrapy: ") == error
 
 
 def make_project(folder: Path, settings: Sequence[str] = ()) -> Path:
@@ -71,9 +124,6 @@ def ends(process: subprocess.Popen[bytes]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-
-
-__all__ = ["Done", "ends", "files_in", "make_project", "os", "project", "robots"]
 
 
 FIELDS = [

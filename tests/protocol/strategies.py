@@ -39,32 +39,27 @@ chains = st.lists(tokens, max_size=3)
 any_text = st.text(st.characters(exclude_categories=()))
 line_ends = st.sampled_from(LINE_ENDS)
 
+# Built once: a strategy that is made while an example is drawn costs more than the draw.
 _parts = st.lists(st.sampled_from(PATH_PARTS), max_size=4).map("".join)
-values = st.builds("".join, st.tuples(st.sampled_from(["/"] * 6 + ["*", ""]), _parts))
-rule_lines = st.builds("{}: {}".format, st.sampled_from(["Allow", "Disallow", "disalow"]), values)
+values = st.tuples(st.sampled_from(["/"] * 6 + ["*", ""]), _parts).map("".join)
+rule_lines = st.tuples(st.sampled_from(["Allow", "Disallow", "disalow"]), values).map(": ".join)
 
 
-def _fields_value(field: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(GROUPS) if field.lower().startswith("us") else values
+def _line_of(field: str) -> st.SearchStrategy[str]:
+    value = st.sampled_from(GROUPS) if field.lower().startswith("us") else values
+    return st.tuples(
+        st.sampled_from(["", "", "", "", " ", "\t", "\f"]),
+        st.just(field),
+        st.sampled_from(SEPARATORS),
+        value,
+        st.sampled_from(TAILS),
+    ).map("".join)
 
 
-lines = st.sampled_from(FIELDS).flatmap(
-    lambda field: st.builds(
-        "".join,
-        st.tuples(
-            st.sampled_from(["", "", "", "", " ", "\t", "\f"]),
-            st.just(field),
-            st.sampled_from(SEPARATORS),
-            _fields_value(field),
-            st.sampled_from(TAILS),
-        ),
-    )
-)
-ended_lines = st.builds(
-    lambda line, encoding, end: line.encode(encoding, "replace") + end,
-    lines,
-    st.sampled_from(["utf-8", "utf-8", "latin-1"]),
-    line_ends,
+_lines_of = {field: _line_of(field) for field in FIELDS}
+lines = st.sampled_from(FIELDS).flatmap(_lines_of.__getitem__)
+ended_lines = st.tuples(lines, st.sampled_from(["utf-8", "utf-8", "latin-1"]), line_ends).map(
+    lambda parts: parts[0].encode(parts[1], "replace") + parts[2]
 )
 starts = st.sampled_from(
     [
@@ -74,10 +69,8 @@ starts = st.sampled_from(
     ]
 )
 # Hypothesis likes small examples, where no rule ever decides: hence the lower bound.
-files = st.builds(
-    lambda start, rest: start + b"".join(rest),
-    starts,
-    st.lists(ended_lines, min_size=4, max_size=15),
+files = st.tuples(starts, st.lists(ended_lines, min_size=4, max_size=15).map(b"".join)).map(
+    b"".join
 )
 mixed = st.lists(
     st.one_of(ended_lines, st.binary(max_size=8), st.sampled_from([b"\n", b"\r", b"\0", b":"])),
@@ -86,18 +79,27 @@ mixed = st.lists(
 bodies = st.one_of(files, files, files, mixed, st.binary())
 
 
+_stars = st.sampled_from(["", "a", "b", "/a", "*"])
+_ends = st.sampled_from(["", "", "", "/", "a", "?q=1", "#", "#/a", "$"])
+_hosts = st.sampled_from(HOSTS)
+_forms = st.sampled_from(
+    [str, lambda path: path.removesuffix("$"), str.upper, lambda path: path[:-1]]
+)
+_booleans = st.booleans()
+
+
 @st.composite
 def urls(draw: st.DrawFn, body: bytes = b"") -> str:
     """A URL: where the *body* has rules, mostly what one of them could have been written for."""
     rules = [value for value in body.decode(errors="replace").split() if "/" in value]
     path = draw(st.sampled_from(rules) if rules else values)
     path = path[path.index("/") :] if "/" in path else "/" + path
-    path = path.replace("*", draw(st.sampled_from(["", "a", "b", "/a", "*"])))
-    path = draw(st.sampled_from([path, path.removesuffix("$"), path.upper(), path[:-1]]))
-    path += draw(st.sampled_from(["", "", "", "/", "a", "?q=1", "#", "#/a", "$"]))
-    if "index.htm" in path and draw(st.booleans()):
+    path = path.replace("*", draw(_stars))
+    path = draw(_forms)(path)
+    path += draw(_ends)
+    if "index.htm" in path and draw(_booleans):
         path = path[: path.index("index.htm")]
-    return draw(st.sampled_from(HOSTS)) + path
+    return draw(_hosts) + path
 
 
 @st.composite

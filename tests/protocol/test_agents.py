@@ -34,13 +34,13 @@ NOT_VALID = [
 
 @rfc9309
 @pytest.mark.parametrize("token", rows("7", VALID))
-def test_token(token: str) -> None:
+def test_a_valid_product_token_is_recognised(token: str) -> None:
     assert is_token(token)
 
 
 @rfc9309
 @pytest.mark.parametrize("token", rows("7", NOT_VALID))
-def test_no_token(token: str) -> None:
+def test_an_invalid_product_token_is_refused(token: str) -> None:
     assert not is_token(token)
 
 
@@ -139,7 +139,7 @@ DISGUISED = [
 @pytest.mark.parametrize(
     ("header", "token"), [*rows("7 own name", OWN_NAME), *rows("7 disguised", DISGUISED)]
 )
-def test_crawler(header: str, token: str) -> None:
+def test_a_crawlers_token_is_found_in_its_user_agent_header(header: str, token: str) -> None:
     assert product_token(header) == token
     assert is_token(token)
 
@@ -168,7 +168,7 @@ BROWSERS = [
 
 
 @pytest.mark.parametrize("header", rows("7 no crawler", BROWSERS))
-def test_nobody(header: str) -> None:
+def test_a_browsers_user_agent_header_names_no_crawler(header: str) -> None:
     assert product_token(header) is None
 
 

@@ -36,7 +36,7 @@ DELAYS = [
 
 
 @pytest.mark.parametrize(("body", "seconds"), rows("7", DELAYS))
-def test_delay(body: str, seconds: float | None) -> None:
+def test_the_crawl_delay_of_the_agents_group_is_read(body: str, seconds: float | None) -> None:
     robots = RobotsTxt.parse(body.encode())
     delay = robots.crawl_delay("FooBot")
     assert delay == seconds

@@ -57,7 +57,9 @@ FRESH = [
 
 @rfc9309
 @pytest.mark.parametrize(("cache_control", "age", "seconds"), rows("5", FRESH))
-def test_fresh_seconds(cache_control: str | None, age: str | None, seconds: float) -> None:
+def test_cache_control_and_age_decide_how_long_an_answer_is_fresh(
+    cache_control: str | None, age: str | None, seconds: float
+) -> None:
     assert fresh(cache_control, age) == seconds
 
 
@@ -94,7 +96,7 @@ RETRY_AFTER = [
 
 @rfc9309
 @pytest.mark.parametrize(("value", "seconds"), rows("4", RETRY_AFTER))
-def test_retry_after(value: str | None, seconds: float | None) -> None:
+def test_retry_after_is_read_as_seconds_from_now(value: str | None, seconds: float | None) -> None:
     assert retry_after(value, NOW) == seconds
 
 

@@ -40,7 +40,7 @@ def check(records: Iterable[Record]) -> int:
     return cases
 
 
-def test_sample(sample: list[Record]) -> None:
+def test_the_sample_gets_the_verdicts_of_googles_matcher(sample: list[Record]) -> None:
     assert check(sample) == 3_032
 
 
@@ -75,7 +75,7 @@ def test_in_the_sample_occurs(name: str, sample: list[Record]) -> None:
     "REP_GOLDEN" not in os.environ and not FOLDER.is_dir(),
     reason="the whole golden files are not here: set REP_GOLDEN to their folder",
 )
-def test_whole_files() -> None:
+def test_the_whole_files_get_the_verdicts_of_googles_matcher() -> None:
     cases = {name: check(whole_file(name)) for name in WHOLE_FILES}
     assert cases == WHOLE_FILES
     assert sum(cases.values()) == 76_349

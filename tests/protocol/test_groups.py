@@ -159,7 +159,7 @@ GOOGLES: list[tuple[Any, ...]] = [
 @pytest.mark.parametrize(
     ("lines", "answer"), [*rows("7", STANDARD, rfc9309), *rows("7", GOOGLES, google_only)]
 )
-def test_groups(lines: list[str], answer: tuple[bool, int]) -> None:
+def test_the_rules_of_the_agents_groups_decide(lines: list[str], answer: tuple[bool, int]) -> None:
     assert verdict("\n".join(lines), "/x") == answer
 
 
@@ -173,7 +173,7 @@ TOKENS = [
 
 @rfc9309
 @pytest.mark.parametrize(("line", "agent"), rows("7 token", TOKENS))
-def test_tokens(line: str, agent: str) -> None:
+def test_a_user_agent_line_applies_to_the_agent_it_names(line: str, agent: str) -> None:
     assert verdict(f"{line}\nDisallow: /", "/x", agent) == disallowed(2)
 
 
@@ -199,7 +199,9 @@ CHAINS = [
 
 
 @pytest.mark.parametrize(("chain", "group", "path"), rows("7 chain", CHAINS))
-def test_chains(chain: list[str], group: str, path: str) -> None:
+def test_the_first_agent_of_a_chain_with_a_group_decides(
+    chain: list[str], group: str, path: str
+) -> None:
     robots = RobotsTxt.parse(CHAIN_FILE.encode())
     for other in ("/googlebot", "/image", "/all"):
         for agents in (chain, tuple(chain)):

@@ -18,6 +18,8 @@ import pytest
 from scrapy_rep.protocol import RobotsTxt
 from tests.protocol.tables import AGENT, SITE, rows
 
+pytestmark = pytest.mark.alone
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -95,7 +97,7 @@ HOSTILE: list[tuple[Line, str]] = [
 
 
 @pytest.mark.parametrize("line", rows("8", HOSTILE))
-def test_hostile_file(line: Line) -> None:
+def test_a_file_of_hostile_rules_is_matched_in_linear_time(line: Line) -> None:
     """500 KiB of such rules against 2 KB and 16 KB of the same letter."""
     robots = RobotsTxt.parse(file_of(line))
     urls = [f"{SITE}/{'a' * size}" for size in (2_000, 2_000 * TIMES)]
@@ -121,7 +123,7 @@ SINGLE = [
 
 
 @pytest.mark.parametrize(("rule", "letters"), rows("8", SINGLE))
-def test_hostile_rule(rule: str, letters: str) -> None:
+def test_one_hostile_rule_is_matched_in_linear_time(rule: str, letters: str) -> None:
     """One rule against long URLs of the same letters."""
     robots = RobotsTxt.parse(f"User-agent: *\nDisallow: {rule}".encode())
     urls = [f"{SITE}/{letters * (size // len(letters))}c" for size in (25_000, 25_000 * TIMES)]
@@ -150,7 +152,7 @@ LINES: list[tuple[Line, str]] = [
 
 
 @pytest.mark.parametrize("line", rows("6", LINES))
-def test_hostile_parsing(line: Line) -> None:
+def test_hostile_lines_are_parsed_in_linear_time(line: Line) -> None:
     """Parsing and preparing 62 KB and 500 KB of such lines."""
     whole = file_of(line)
     part = whole[: whole.rfind(b"\n", 0, len(whole) // TIMES) + 1]

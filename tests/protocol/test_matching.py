@@ -57,7 +57,9 @@ FIRST_TABLE = [
 
 
 @pytest.mark.parametrize(("rule", "path", "answer"), rows("8", FIRST_TABLE, rfc9309))
-def test_first_table(rule: str, path: str, answer: tuple[bool, int]) -> None:
+def test_googles_first_table_of_path_matches_holds(
+    rule: str, path: str, answer: tuple[bool, int]
+) -> None:
     assert verdict(rules(f"Disallow: {rule}"), path) == answer
 
 
@@ -73,7 +75,9 @@ SECOND_TABLE = [
 
 
 @pytest.mark.parametrize(("allow", "disallow", "path", "answer"), rows("8", SECOND_TABLE, rfc9309))
-def test_second_table(allow: str, disallow: str, path: str, answer: tuple[bool, int]) -> None:
+def test_googles_second_table_of_precedence_holds(
+    allow: str, disallow: str, path: str, answer: tuple[bool, int]
+) -> None:
     assert verdict(rules(f"Allow: {allow}", f"Disallow: {disallow}"), path) == answer
 
 
@@ -190,7 +194,9 @@ NO_INDEX = [
         *rows("8 empty", EMPTY, google_only),
     ],
 )
-def test_rules(lines: list[str], path: str, answer: tuple[bool, int]) -> None:
+def test_the_most_specific_matching_rule_decides(
+    lines: list[str], path: str, answer: tuple[bool, int]
+) -> None:
     assert verdict(rules(*lines), path) == answer
 
 
@@ -228,7 +234,7 @@ def test_bytes_are_encoded_one_by_one(line: bytes, path: str) -> None:
     assert verdict(b"User-agent: *\n" + line, path) == DISALLOWED
 
 
-def test_many_rules() -> None:
+def test_each_of_a_thousand_plain_prefixes_is_found() -> None:
     """Plain prefixes are not tested one by one: each must be found all the same."""
     many = [f"Disallow: /{number:03d}/" for number in range(1000)]
     body = rules(*many, "Allow: /5", "Allow: /*9/$")

@@ -57,7 +57,7 @@ CANONICAL = [
 
 @rfc9309
 @pytest.mark.parametrize(("url", "canonical"), rows("1", CANONICAL))
-def test_canonical(url: str, canonical: str) -> None:
+def test_a_url_has_the_canonical_origin(url: str, canonical: str) -> None:
     origin = Origin.from_url(url)
     assert str(origin) == canonical
     assert origin.robots_url == canonical + "/robots.txt"
@@ -65,7 +65,7 @@ def test_canonical(url: str, canonical: str) -> None:
     assert hash(origin) == hash(Origin.from_url(origin.robots_url))
 
 
-def test_parts() -> None:
+def test_an_origin_has_a_scheme_a_host_and_a_port() -> None:
     origin = Origin.from_url("HTTPS://u:p@WWW.Ex\u00e4mple.com/a?b#c")
     assert (origin.scheme, origin.host, origin.port) == ("https", "www.xn--exmple-cua.com", 443)
     assert Origin.from_url("http://example.com:8080").port == 8080
@@ -84,7 +84,7 @@ DIFFERENT = [
 
 @rfc9309
 @pytest.mark.parametrize(("one", "other"), rows("1", DIFFERENT))
-def test_different(one: str, other: str) -> None:
+def test_different_origins_are_not_equal(one: str, other: str) -> None:
     assert len({Origin.from_url(one), Origin.from_url(other)}) == 2
 
 
@@ -143,7 +143,7 @@ DECEPTIVE = [
 
 
 @pytest.mark.parametrize("url", [*rows("1", INVALID), *rows("1", DECEPTIVE)])
-def test_invalid(url: str) -> None:
+def test_an_invalid_url_has_no_origin(url: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         Origin.from_url(url)
     message = str(caught.value)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +42,9 @@ def without_line(decision: Decision) -> tuple[object, ...]:
 @example(b"", "", "")
 @example(b"", "http://[", [])
 @example(b"User-agent: *\nDisallow: /", "\ud800", "\ud800")
-def test_nothing_raises(body: bytes, url: str, agent: str | list[str]) -> None:
+def test_no_file_url_or_agent_raises_an_error(
+    body: bytes, url: str, agent: str | list[str]
+) -> None:
     robots = RobotsTxt.parse(body)
     decision = robots.decide(url, agent)
     assert robots.allowed(url, agent) is decision.allowed
@@ -56,6 +59,7 @@ def test_nothing_raises(body: bytes, url: str, agent: str | list[str]) -> None:
 
 
 # With three times the examples nearly every sentence of the specification decides one.
+@pytest.mark.slow
 @settings(max_examples=3 * settings.default.max_examples)
 @given(questions())
 @example((b"User-agent: *\nDisallow", ["/"]))

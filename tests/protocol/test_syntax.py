@@ -123,7 +123,7 @@ TYPOS: list[tuple[Any, ...]] = [
         *rows("6 field", TYPOS, google_only),
     ],
 )
-def test_file(body: bytes, answer: tuple[bool, int]) -> None:
+def test_a_file_is_read_leniently_line_by_line(body: bytes, answer: tuple[bool, int]) -> None:
     assert verdict(body, "/x") == answer
 
 
@@ -143,7 +143,7 @@ SITEMAPS = [
 
 
 @pytest.mark.parametrize(("body", "sitemaps"), rows("6, 9", SITEMAPS))
-def test_sitemaps(body: bytes, sitemaps: list[str]) -> None:
+def test_sitemap_lines_are_listed_in_order(body: bytes, sitemaps: list[str]) -> None:
     assert RobotsTxt.parse(body).sitemaps == tuple(sitemaps)
 
 
@@ -209,7 +209,9 @@ LIMIT = [
 
 @rfc9309
 @pytest.mark.parametrize(("line", "within", "counts"), rows("2", LIMIT))
-def test_size_limit(line: bytes, within: int, counts: bool) -> None:
+def test_only_whole_lines_within_the_size_limit_count(
+    line: bytes, within: int, counts: bool
+) -> None:
     """512,000 bytes count; a line that the limit cuts in two does not."""
     before = filled(ALL, MAX_BYTES - within)
     answer = disallowed(before.count(b"\n") + 1) if counts else ALLOWED
@@ -222,7 +224,7 @@ def test_size_limit_without_any_line_end() -> None:
     assert verdict(ALL + b"Disallow: /" + b"x" * MAX_BYTES, "/" + "x" * 20_000) == ALLOWED
 
 
-def test_many_lines() -> None:
+def test_a_rule_after_half_a_million_empty_lines_counts() -> None:
     body = b"\n" * (MAX_BYTES - 100) + ALL + b"Disallow: /"
     assert verdict(body, "/x") == disallowed(MAX_BYTES - 98)
 

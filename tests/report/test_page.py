@@ -118,14 +118,14 @@ async def test_again_it_replaces_the_old_one(sites: Sites, tmp_path: Path) -> No
     assert path.stat().st_size < 100_000
 
 
-async def test_of_a_crawl_of_nothing(tmp_path: Path) -> None:
+async def test_the_report_of_an_empty_crawl_says_so(tmp_path: Path) -> None:
     path = tmp_path / "robots.html"
     result = await crawl([], {"REP_REPORT": str(path)})
     assert "No robots.txt was asked for." in texts(parse(path), "p")
     assert_clean(result)
 
 
-async def test_of_a_dry_run(sites: Sites, tmp_path: Path) -> None:
+async def test_the_report_of_a_dry_run_says_so(sites: Sites, tmp_path: Path) -> None:
     path = tmp_path / "robots.html"
     await ReportTown(sites).crawl(path, REP_DRY_RUN=True)
     page = parse(path)
@@ -192,7 +192,7 @@ def test_no_more_than_a_browser_can_bear(monkeypatch: pytest.MonkeyPatch) -> Non
     assert data.origins[0].forbidden == max(one.forbidden for one in data.origins)
 
 
-async def test_a_library_is_missing(
+async def test_a_missing_library_ends_the_crawl_at_its_start(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Known at the start, not after days."""
@@ -216,7 +216,7 @@ async def test_without_a_report_its_libraries_are_not_needed(
     assert_clean(result)
 
 
-async def test_it_can_not_be_written(sites: Sites, tmp_path: Path) -> None:
+async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_path: Path) -> None:
     result = await crawl(sites.add().url("/"), {"REP_REPORT": str(tmp_path)})
     [error] = lines(result, level="ERROR")
     assert error.startswith(f"REP_REPORT: the report can't be written to {tmp_path}: IsADirectory")
@@ -228,16 +228,16 @@ async def test_it_can_not_be_written(sites: Sites, tmp_path: Path) -> None:
     [(0, "0.0 s"), (59.94, "59.9 s"), (59.99, "60.0 s"), (60, "1 min 0 s"), (3599, "59 min 59 s"),
      (3600, "1 h 0 min"), (90000, "1 d 1 h"), (30 * 86400, "30 d 0 h")],
 )  # fmt: skip
-def test_duration(seconds: float, words: str) -> None:
+def test_a_duration_is_given_in_its_two_largest_units(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
-def test_gather_is_used() -> None:
+def test_the_test_data_is_gathered_as_in_a_crawl() -> None:
     """`many` makes data in the way that a crawl does."""
     assert many.__globals__["gather"] is gather
 
 
-def test_sitemaps() -> None:
+def test_sitemap_counts_are_in_the_order_of_events() -> None:
     """Whatever is counted of them, in the order in which it happens."""
     assert many(1).sitemaps == [
         ("found", 12), ("urls", 900), ("rejected, of another host", 3)

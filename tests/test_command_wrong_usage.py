@@ -1,0 +1,105 @@
+"""Wrong usage of `scrapy robots`: one sentence says what is wrong, and nothing is printed to standard
+output. Nothing is crawled, so no process is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.robots_command import assert_wrong_usage, robots_here
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "scheme": (["mailto:a@b.c"], "scrapy robots: no absolute URL: 'mailto:a@b.c'"),
+    "other scheme": (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
+    "no scheme": (
+        ["example.com/x"],
+        "scrapy robots: no absolute URL: 'example.com/x'; perhaps https://example.com/x",
+    ),
+    "nothing": ([""], "scrapy robots: no absolute URL: ''"),
+    "port": (["http://a:b/"], "scrapy robots: no valid host and port: 'http://a:b/'"),
+    "host": (["http://a b/"], "scrapy robots: no valid host: 'http://a b/'"),
+    "no URL": ([], "error: no URL given"),
+    "no file": (["--file", "none", "/"], "scrapy robots: 'none': No such file or directory"),
+    "folder": (["--file", ".", "/"], "scrapy robots: '.': Is a directory"),
+    "NUL": (["--file", "a\nb", "/"], "scrapy robots: 'a\\x0ab': No such file or directory"),
+    "agent": (
+        ["--agent", "FooBot/1.0", "http://a/"],
+        (
+            "error: --agent is 'FooBot/1.0', but must be a product token (letters, - and _ alone, "
+            "such as FooBot) or several, joined by commas; perhaps FooBot"
+        ),
+    ),
+    "option": (["--foo", "http://a/"], "error: no such option: --foo"),
+    "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
+    "setting": (
+        ["http://a/", "-s", "REP_CACHE_TTL=x"],
+        "scrapy robots: REP_CACHE_TTL is 'x', but must be a number of seconds, 0 or more.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path, name: str) -> None:
+    arguments, error = WRONG[name]
+    assert_wrong_usage(robots_here(tmp_path, *arguments), error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "error: --lint wants a URL, a file or - for standard input"),
+        (["none.txt"], "scrapy robots: 'none.txt': No such file or directory"),
+        (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
+        (["--file", "x"], "error: --file does not go with --lint"),
+        (["--sitemaps", "x"], "error: --lint and --sitemaps exclude each other"),
+    ],
+)
+def test_wrong_usage_of_lint(tmp_path: Path, arguments: list[str], error: str) -> None:
+    assert_wrong_usage(robots_here(tmp_path, "--lint", *arguments), error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "error: --sitemaps wants the URL of a site"),
+        (["a.b"], "scrapy robots: no absolute URL: 'a.b'; perhaps https://a.b"),
+        (
+            ["http://a/", "--agent", "a", "--agent", "b"],
+            "error: --sitemaps counts for one --agent at a time",
+        ),
+    ],
+)
+def test_wrong_usage_of_sitemaps(tmp_path: Path, arguments: list[str], error: str) -> None:
+    assert_wrong_usage(robots_here(tmp_path, "--sitemaps", *arguments), error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (
+            [],
+            (
+                "scrapy robots: REP_CACHE_STORAGE is in memory: it ends with each crawl, there is "
+                "nothing to look at"
+            ),
+        ),
+        (
+            ["-s", "REP_CACHE_STORAGE=no.such.Storage"],
+            (
+                "scrapy robots: REP_CACHE_STORAGE is 'no.such.Storage', which can't be imported: "
+                "No module named 'no'."
+            ),
+        ),
+        (["--drop"], "error: --drop wants hosts or URLs; '*' is all of them"),
+        (["--file", "x"], "error: --file does not go with --cache"),
+        (["--lint"], "error: --lint and --cache exclude each other"),
+    ],
+)
+def test_wrong_usage_of_cache(tmp_path: Path, arguments: list[str], error: str) -> None:
+    assert_wrong_usage(robots_here(tmp_path, "--cache", *arguments), error)
+
+
+def test_drop_goes_with_cache_alone(tmp_path: Path) -> None:
+    done = robots_here(tmp_path, "--drop", "http://a/")
+    assert_wrong_usage(done, "error: --drop goes with --cache alone")
