@@ -29,6 +29,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """One of the test's own, which it may stop, fill or hang."""
     with RedisServer(tmp_path) as running:
         yield running
 
@@ -77,7 +78,8 @@ async def test_a_server_that_hangs(
 ) -> None:
     from scrapy_rep.storages import redis
 
-    monkeypatch.setattr(redis, "_TIMEOUT_SECONDS", 0.3)
+    # Each call of a server that hangs takes as long.
+    monkeypatch.setattr(redis, "_TIMEOUT_SECONDS", 0.2)
     assert server._process is not None
     process = server._process.pid
 
@@ -88,7 +90,7 @@ async def test_a_server_that_hangs(
         os.kill(process, signal.SIGCONT)
 
     try:
-        result = await visit(some(sites, 5), on(server), nothing, hang, nothing, go_on)
+        result = await visit(some(sites, 3), on(server), hang, go_on)
     finally:
         go_on()
     assert "Timeout" in warning(result)
@@ -145,31 +147,33 @@ async def test_a_server_that_wants_a_password(sites: Sites, tmp_path: Path) -> N
 
 
 @needs_server
-async def test_a_server_that_lost_the_bodies(sites: Sites, server: RedisServer) -> None:
+async def test_a_server_that_lost_the_bodies(sites: Sites, redis_server: RedisServer) -> None:
     """As one does that may drop what it likes when it is full."""
     import redis
 
-    client = redis.Redis(port=server.port)
+    client = redis.Redis(port=redis_server.port)
     known = some(sites, 2)
-    await visit(known, on(server))
+    await visit(known, on(redis_server))
     for key in client.scan_iter("scrapy-rep:body:*"):
         client.delete(key)
     client.close()
     # They had the same body.
-    result = await visit(known, on(server), fetched=[1, 0])
+    result = await visit(known, on(redis_server), fetched=[1, 0])
     assert len(warnings(result, without=EARNED)) <= 1
-    assert_quiet(await visit(known, on(server), fetched=[0, 0]))
+    assert_quiet(await visit(known, on(redis_server), fetched=[0, 0]))
 
 
 @needs_server
-async def test_a_server_whose_keys_are_somebody_elses(sites: Sites, server: RedisServer) -> None:
+async def test_a_server_whose_keys_are_somebody_elses(
+    sites: Sites, redis_server: RedisServer
+) -> None:
     """Another type under our name: that origin has trouble, the others have none."""
     import redis
 
-    client = redis.Redis(port=server.port)
+    client = redis.Redis(port=redis_server.port)
     many = some(sites, 3)
     client.lpush(f"scrapy-rep:entry:{origin_of(many[1])}", "a list")
     client.close()
-    result = await visit(many, on(server))
+    result = await visit(many, on(redis_server))
     assert "WRONGTYPE" in warning(result)
-    assert_quiet(await visit(many, on(server), fetched=[0, 0, 0]))
+    assert_quiet(await visit(many, on(redis_server), fetched=[0, 0, 0]))

@@ -65,7 +65,9 @@ class Crawls:
         return [error.attempts for _, error in self.result.spider.errors]  # type: ignore
 
 
-async def test_with_a_copy(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+async def test_the_last_copy_is_applied_while_the_site_is_down(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
     site = sites.add(robots=in_turn(RULES, NEWER, 503))
     run = Crawls(site, clock, stored)
     assert await run.next() == ([NO, OK], 1)
@@ -91,7 +93,9 @@ async def test_with_a_copy(sites: Sites, clock: Clock, stored: dict[str, Any]) -
     assert await run.next(101) == ([NO, OK], 11), "the row is a new one: the delay is short again"
 
 
-async def test_without_a_copy(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+async def test_nothing_is_crawled_without_a_copy(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
     """Nothing is crawled for 30 days from the first failure, whoever saw it."""
     site = sites.add(robots=503)
     run = Crawls(site, clock, stored)
@@ -183,7 +187,9 @@ async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) 
     assert failed.sha256 == entry.sha256
 
 
-async def test_recalled(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+async def test_what_is_recalled_works_like_a_fetch(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
     """Without a fetch it is as if there had been one: rules, sitemaps, Scrapy's own signal."""
     site = sites.add()
     sitemap = site.url("/sitemap.xml")

@@ -1,5 +1,8 @@
 """Several crawls in processes of their own that share a storage: each robots.txt is fetched once
-for all of them, and the clock of an unreachable site is one (REP.md sections 2 and 4)."""
+for all of them, and the clock of an unreachable site is one (REP.md sections 2 and 4).
+
+Real processes on a real clock: what one of them waits for here is what another does, in time.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +67,17 @@ def by_rules(*sites: Site) -> dict[str, list[str]]:
 
 def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -> None:
     """They wait for it as they would for one of their own: in place for the grace, then held."""
-    quick, slow = sites.add(robots=RULES), sites.add(robots=after(2.5, RULES))
+    gate = silent_until_open(RULES)
+    quick, slow = sites.add(robots=RULES), sites.add(robots=gate)
     soon, missing = sites.add(robots=after(0.2, RULES)), sites.add(robots=404)
     with_rules = (quick, soon, slow)
     urls = [site.url(path) for path in PATHS for site in (*with_rules, missing)]
     for reactor in ("asyncio", "select", "asyncio"):
         fleet.add(urls, go="go", reactor=reactor, CONCURRENT_REQUESTS=64, REP_DEFER_GRACE=1.5)
     fleet.go()
+    for one in fleet.crawls:
+        one.wait_for("deferred", len(PATHS))
+    gate.open()
     fleet.join()
 
     assert [site.robots_fetches for site in (*with_rules, missing)] == [1, 1, 1, 1]
@@ -86,11 +93,11 @@ def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -
 def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than_a_timeout(
     sites: Sites, fleet: Fleet
 ) -> None:
-    timeout = 4.0
+    timeout = 3.0
     site = sites.add(robots=in_turn(silence(), RULES))
     urls = list(map(site.url, PATHS))
     killed = fleet.add(urls, go="first", REP_DOWNLOAD_TIMEOUT=timeout)
-    others = [fleet.add(urls, go="others", REP_DOWNLOAD_TIMEOUT=timeout) for _ in range(2)]
+    others = [fleet.add(urls, go="others") for _ in range(2)]
     fleet.go("first")
     wait_until(lambda: site.robots_fetches == 1, "the first to ask")
     fleet.go("others")
@@ -102,7 +109,7 @@ def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than
     fleet.crawls.remove(killed)
     fleet.join()
     assert site.robots_fetches == 2, "one takes its place"
-    assert site.hits("/robots.txt")[1].time - at < timeout + 3.5
+    assert site.hits("/robots.txt")[1].time - at < timeout + 7, "that of the others is 30"
     for one in others:
         assert decided(one, site) == by_rules(site)
 
@@ -135,7 +142,8 @@ def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -
     fleet.go("other")
     stopped.wait_for("deferred", len(PATHS))
     stopped.interrupt()
-    assert stopped.join(10).reason == "shutdown"
+    assert stopped.join().reason == "shutdown"
+    assert site.robots_fetches == 1
     gate.open()
     asks.join()
     late = fleet.add(urls).join()
@@ -147,7 +155,7 @@ def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -
 
 def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet) -> None:
     """The clock is the site's: the number of processes makes no difference."""
-    delay, ticks = 0.8, 4
+    delay, ticks = 0.8, 3
     seconds = {sites.add(): 0.0, sites.add(): 0.3}  # until it says that it is down
     for site, needed in seconds.items():
         site.set("/robots.txt", after(needed, 503))
@@ -165,9 +173,9 @@ def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet)
         times = [hit.time for hit in site.hits("/robots.txt")]
         pauses = [later - earlier for earlier, later in pairwise(times)]
         # Up to a quarter less by jitter.
-        assert min(pauses) > needed + 0.75 * delay - 0.05, pauses
+        assert min(pauses) > needed + 0.75 * delay - 0.15, pauses
         # Whose turn it is may need a moment to notice.
-        assert sum(pauses) < len(pauses) * (needed + delay + 1), pauses
+        assert sum(pauses) < len(pauses) * (needed + delay + 2), pauses
     assert fleet.sum("robotstxt/request_count") == sum(site.robots_fetches for site in seconds)
     for one in fleet.crawls:
         assert decided(one, *seconds) == by_rules(*seconds)
@@ -176,7 +184,7 @@ def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet)
 
 def test_one_that_comes_later_goes_by_the_same_clock(sites: Sites, fleet: Fleet) -> None:
     site = sites.add(robots=503)
-    clock = {"REP_RETRY_DELAY": 3, "REP_RETRY_MAX_DELAY": 3}
+    clock = {"REP_RETRY_DELAY": 2, "REP_RETRY_MAX_DELAY": 2}
     urls = list(map(site.url, PATHS))
     first, second = fleet.add(urls, go="first", **clock), fleet.add(urls, go="second", **clock)
     fleet.go("first")

@@ -1,5 +1,8 @@
 """A scheduler that several processes share: scrapy-redis, with a real Redis server. Sitemaps and what
-they list go through its queue (REP.md section 9)."""
+they list go through its queue (REP.md section 9).
+
+Processes share it: one goes on when another has ended, or both go on together.
+"""
 
 from __future__ import annotations
 
@@ -40,16 +43,18 @@ def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., C
         crawl.close()
 
 
-def test_stops_and_another_process(sites: Sites, start: Callable[..., Crawl]) -> None:
+def test_after_a_stop_another_process_goes_on(sites: Sites, start: Callable[..., Crawl]) -> None:
     """What waits on disk is handed over when a process ends in order: another goes on with it."""
     listed = Listed(sites)
-    runs = [start(listed, ends).join() for ends in ("SIGINT page 1", "SIGINT page 50", "")]
+    runs = [start(listed, ends).join() for ends in ("SIGINT page 1", "SIGINT page 30", "")]
     assert [run.reason for run in runs] == ["shutdown", "shutdown", "finished"]
     listed.check(runs)
     assert listed.site.count("/index.xml") == 1
 
 
-def test_two_processes(sites: Sites, start: Callable[..., Crawl]) -> None:
+def test_two_processes_share_the_sitemaps_and_the_pages(
+    sites: Sites, start: Callable[..., Crawl]
+) -> None:
     """Both find the same sitemaps; the dupe filter that they share gives each to one of them."""
     listed = Listed(sites)
     runs = [start(listed), start(listed)]

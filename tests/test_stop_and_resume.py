@@ -1,5 +1,8 @@
 """Ctrl-C while requests are held (REP.md section 4): the crawl ends at once. With JOBDIR the next
-run goes on with every request, exactly once each; without it the errbacks get to know."""
+run goes on with every request, exactly once each; without it the errbacks get to know.
+
+Ctrl-C ends a process, and the next run is another one.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.helpers.behaviours import silence
+from tests.helpers.held import NEVER
 from tests.helpers.process import Crawl, on_every_reactor
 from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.process.town import Town
@@ -21,12 +26,12 @@ from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.process
 
-PAGES = 60
+PAGES = 30
 SEED = 9309
 
 # Seconds; two are promised, on a machine that has nothing else to do. A robots.txt that is silent
 # would be waited for 30.
-END = 10.0
+END = 15.0
 
 # A site that is silent is asked again soon, so that the second run gets on.
 QUICK = {"REP_DOWNLOAD_TIMEOUT": 0.5}
@@ -126,10 +131,11 @@ def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
         one.check()
 
 
+@pytest.mark.scrapy_api
 def test_a_second_ctrl_c_loses_nothing(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
 ) -> None:
-    town = Town(sites, page_seconds=1.0)
+    town = Town(sites, page_seconds=NEVER)  # so that the first Ctrl-C can't end the run
     settings = {**QUICK, "JOBDIR": tmp_path / "job"}
     first = crawl(town.pages(PAGES), settings)
     first.wait_for("deferred", PAGES)
@@ -141,7 +147,9 @@ def test_a_second_ctrl_c_loses_nothing(
     first.join()
     assert first.reason is None, "it was no unclean end"
 
-    second = crawl((), {**settings, "CONCURRENT_REQUESTS": 64}).join()
+    town.page_seconds = 0
+    town.pages(PAGES)
+    second = crawl((), settings).join()
     assert second.reason == "finished"
     assert set(first.urls("deferred")) - set(town.asked) == set()
     downloaded = first.urls("downloaded") + second.urls("downloaded")
@@ -178,6 +186,7 @@ def test_what_waits_in_place_is_kept_too(
 def test_what_cannot_be_serialised_is_given_up(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl], grace: float
 ) -> None:
+    """Those that wait in place announce nothing, so half a second has to do."""
     site = sites.add(robots=silence())
     urls = [site.url(f"/{number}") for number in range(6)]
     settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_GRACE": grace}
@@ -225,30 +234,46 @@ def test_without_jobdir_the_errbacks_get_the_reason(
 # Given-up time
 
 
+def times(jobdir: Path) -> tuple[float, float]:
+    """For how long runs were going when the first request was held, and by now, in seconds."""
+    with closing(sqlite3.connect(jobdir / "rep-held.sqlite")) as database:
+        query = "SELECT (SELECT min(since) FROM held), (SELECT max(ran) FROM clock)"
+        since, ran = database.execute(query).fetchone()
+        return since, ran or 0.0
+
+
 def test_time_counts_only_while_a_run_is_going(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
 ) -> None:
-    """Held for 4 of 10 seconds, then 6 seconds without a run: 6 seconds are left. None would be
-    if the time without a run counted, and 10 if each run began anew."""
-    site = sites.add(robots=503)
-    settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_MAX_WAIT": 10}
+    """Sleeps between two runs: test_deferral_jobdir.py has the same with a clock that it sets, which
+    the processes of this test don't share."""
+    site, job = sites.add(robots=503), tmp_path / "job"
+    settings = {"JOBDIR": job, "REP_DEFER_MAX_WAIT": 1000}
     first = crawl([site.url("/page")], settings)
     first.wait_for("deferred")
-    began = time.monotonic()
-    time.sleep(3.5)
+    # It writes its time down each second, for the case that it is killed.
+    first.wait_until(lambda: times(job)[1] > times(job)[0] + 1, "a second of holding")
     first.interrupt()
     first.join()
-    held = time.monotonic() - began
-    time.sleep(6)
-    second = crawl((), settings)
-    second.wait_for("opened")
-    began = time.monotonic()
-    second.wait_for("failed")
-    seconds = time.monotonic() - began
+    since, ran = times(job)
+
+    time.sleep(2.5)
+    # With the time between the runs, this would be over when the run begins.
+    second = crawl((), {**settings, "REP_DEFER_MAX_WAIT": ran - since + 2})
+    second.wait_for("refused", 2)
+    second.interrupt()
     second.join()
-    assert second.of("failed"), second.log
-    assert abs(seconds - (10 - held)) < 3
-    assert second.reason == "finished"
+    assert len(second.of("refused")) >= 2
+    assert second.reason == "shutdown"
+    assert second.urls("failed") == []
+    assert times(job) > (since, ran)
+
+    # And this would not, if each run began anew: at least four attempts would come first.
+    before = site.robots_fetches
+    third = crawl((), {**settings, "REP_DEFER_MAX_WAIT": ran - since}).join()
+    assert third.reason == "finished"
+    assert third.urls("failed") == [site.url("/page")]
+    assert site.robots_fetches - before <= 1
 
 
 def test_what_is_given_up_is_kept_for_the_next_run(

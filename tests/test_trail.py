@@ -58,7 +58,7 @@ def told(found: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
 # -- what is written -------------------------------------------------------------------------
 
 
-async def test_disallowed(sites: Sites, tmp_path: Path) -> None:
+async def test_a_disallowed_request_is_one_whole_line(sites: Sites, tmp_path: Path) -> None:
     site, path = sites.add(robots=RULES), tmp_path / "decisions.jsonl"
     url = site.url("/private/1")
     await crawl([url, site.url("/page"), site.url("/private/open")], {"REP_DECISIONS": str(path)})
@@ -80,7 +80,7 @@ async def test_disallowed(sites: Sites, tmp_path: Path) -> None:
     }
 
 
-async def test_all(sites: Sites, tmp_path: Path) -> None:
+async def test_allowed_requests_are_written_too_if_wanted(sites: Sites, tmp_path: Path) -> None:
     """REP_DECISIONS_ALL: what is allowed too, by which line if it was one."""
     rules, missing, path = sites.add(robots=RULES), sites.add(robots=404), tmp_path / "d.jsonl"
     steps = [rules.url("/private/open"), rules.url("/x"), missing.url("/x"), rules.url("/private")]
@@ -200,7 +200,7 @@ async def test_the_body_can_be_got_back(
     assert bodies == [RULES.encode(), newer.encode()]
 
 
-async def test_hostile_text(sites: Sites, tmp_path: Path) -> None:
+async def test_hostile_text_stays_on_one_line(sites: Sites, tmp_path: Path) -> None:
     """It stays one line a decision, of well-formed JSON."""
     robots = b'User-agent: *\nDisallow: /\xff"\\\xe2\x80\xa8{}%s\nDisallow: /\xc3\xa4\n'
     site, path = sites.add(robots=robots), tmp_path / "d.jsonl"
@@ -217,7 +217,7 @@ async def test_hostile_text(sites: Sites, tmp_path: Path) -> None:
 # -- where it is written ---------------------------------------------------------------------
 
 
-async def test_appends(sites: Sites, tmp_path: Path) -> None:
+async def test_a_second_run_appends_to_the_file(sites: Sites, tmp_path: Path) -> None:
     """A second run goes on with the first one's file; folders are made."""
     site, path = sites.add(robots=RULES), tmp_path / "new" / "folder" / "d.jsonl"
     for url in (site.url("/private/1"), site.url("/private/2")):
@@ -226,7 +226,7 @@ async def test_appends(sites: Sites, tmp_path: Path) -> None:
     assert told(records(path), "url") == [(site.url("/private/1"),), (site.url("/private/2"),)]
 
 
-async def test_placeholders(sites: Sites, tmp_path: Path) -> None:
+async def test_placeholders_in_the_path_are_filled_in(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=RULES)
     await crawl(site.url("/private"), {"REP_DECISIONS": f"{tmp_path}/%(name)s-%(time)s.jsonl"})
     [path] = tmp_path.iterdir()
@@ -234,7 +234,7 @@ async def test_placeholders(sites: Sites, tmp_path: Path) -> None:
     assert len(records(path)) == 1
 
 
-async def test_stdout(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_can_go_to_stdout(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stdout:
         buffer = BytesIO()
 
@@ -264,7 +264,7 @@ def ftp_url(tmp_path: Path) -> Iterator[str]:
     gc.collect()
 
 
-async def test_ftp(sites: Sites, tmp_path: Path, ftp_url: str) -> None:
+async def test_an_ftp_password_is_never_shown(sites: Sites, tmp_path: Path, ftp_url: str) -> None:
     """Nobody sees the password."""
     site = sites.add(robots=RULES)
     result = await crawl(site.url("/private"), {"REP_DECISIONS": f"{ftp_url}/d.jsonl"})
@@ -327,18 +327,21 @@ async def test_written_as_the_crawl_goes(
 
 @pytest.mark.process
 def test_a_kill_loses_little(sites: Sites, tmp_path: Path) -> None:
-    """A second's lines at most, and no half line is left behind."""
+    """What has gathered since the last write, and no half line is left behind. Only a process can be
+    killed; this one kills itself, after its 500th refusal."""
     site, path = sites.add(robots="User-agent: *\nDisallow: /private"), tmp_path / "d.jsonl"
-    run = Crawl(tmp_path / "runs", urls(site, 20_000, "/private"), {"REP_DECISIONS": path})
-    try:
-        run.wait_until(lambda: path.exists() and path.stat().st_size > 9000, "lines")
-        run.kill()
-        assert len(records(path)) > 10
-    finally:
-        run.close()
+    settings = {"REP_DECISIONS": path}
+    many = urls(site, 600, "/private")
+    run = Crawl(tmp_path / "runs", many, settings, ends="SIGKILL failed 500").join()
+    assert run.reason is None
+    found = records(path)
+    shortest = min(len(line) for line in path.read_bytes().splitlines())
+    assert len(found) > 500 - trail._BYTES / shortest
+    decided = [one["url"] for one in found if one["verdict"] == "disallowed"]
+    assert len(set(decided)) == len(decided) > 10
 
 
-async def test_a_thousand_lines_are_written_in_few_goes(
+async def test_many_lines_are_written_in_few_goes(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[int] = []
@@ -363,7 +366,7 @@ def errors(result: CrawlResult) -> list[str]:
     return lines(result, level="ERROR")
 
 
-async def test_no_permission(sites: Sites, tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_opened_is_one_error(sites: Sites, tmp_path: Path) -> None:
     """A folder where the file should be: root may write everywhere else."""
     site = sites.add(robots=RULES)
     result = await crawl(urls(site, 5, "/private"), {"REP_DECISIONS": str(tmp_path)})
@@ -377,7 +380,7 @@ async def test_no_permission(sites: Sites, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-async def test_full_disk(sites: Sites) -> None:
+async def test_a_full_disk_is_one_error(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     result = await crawl(urls(site, 5, "/private"), {"REP_DECISIONS": "/dev/full"})
     [error] = errors(result)
@@ -386,7 +389,7 @@ async def test_full_disk(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_storing_fails(sites: Sites, tmp_path: Path) -> None:
+async def test_a_storage_that_fails_is_one_error(sites: Sites, tmp_path: Path) -> None:
     class Broken(SlowStorage):
         def _store_in_thread(self, file: Any) -> None:
             file.close()

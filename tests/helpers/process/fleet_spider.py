@@ -8,12 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from scrapy.core.engine import ExecutionEngine
-
 from tests.helpers.process.pages_spider import PagesSpider
-
-# What others put into a shared queue is looked for so often, in seconds.
-ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
 
 
 class FleetSpider(PagesSpider):

@@ -16,13 +16,13 @@ from tests.helpers.sitemaps import index, urlset
 SPIDER = HERE / "seeded_spider.py"
 
 
-# Enough for those that are downloaded between a signal and the end: Scrapy hands a response to its
-# callback 0.1 s after it came, and meanwhile come others, 60 and more.
-COUNT = 150
-
-
 MAPS = 4
+COUNT = 60
+"""Pages of each of them."""
 
+# Scrapy hands a response to its callback 0.1 s after it came. Meanwhile come others: eight at a
+# time, so with pages as slow as these it is twenty and more.
+PAGE_SECONDS = 0.04
 
 SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 
@@ -30,7 +30,9 @@ SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 class Listed:
     """A site whose pages are listed in an index of sitemaps; some are listed twice."""
 
-    def __init__(self, sites: Sites, seconds: float = 0.01, robots_seconds: float = 0) -> None:
+    def __init__(
+        self, sites: Sites, seconds: float = PAGE_SECONDS, robots_seconds: float = 0
+    ) -> None:
         self.site: Site = sites.add()
         self.wanted: list[str] = []
         site = self.site

@@ -18,7 +18,7 @@ class Town:
 
     def __init__(self, sites: Sites, *, page_seconds: float = PAGE_SECONDS) -> None:
         self.sites: list[Site] = [sites.add() for _ in DOWN]
-        self._page_seconds = page_seconds
+        self.page_seconds = page_seconds
         self.down()
 
     def down(self) -> None:
@@ -30,12 +30,12 @@ class Town:
             site.set("/robots.txt", UP)
 
     def pages(self, count: int, name: str = "page") -> list[str]:
-        """The URLs of new pages, an equal share at each site, by turns."""
+        """The URLs of pages, an equal share at each site, by turns. The pages are made anew."""
         urls = []
         for number in range(count):
             site = self.sites[number % len(self.sites)]
             path = f"/{name}-{number}"
-            site.set(path, after(self._page_seconds, f"this is {path}"))
+            site.set(path, after(self.page_seconds, f"this is {path}"))
             urls.append(site.url(path))
         return urls
 
