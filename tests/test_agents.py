@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from scrapy import Request
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
 pytestmark = [
@@ -29,24 +31,38 @@ RULES += "User-agent: *\nDisallow: /all\n"
 PATHS = [*(f"/{name}" for name in AGENTS), "/all"]
 
 
-async def went_by(
+@dataclass(frozen=True)
+class Sent:
+    """How requests are sent, and the agent that they go by: a name of AGENTS, "all", or None."""
+
+    name: str | None
+    headers: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = None
+
+
+async def assert_went_by(
     sites: Sites,
-    settings: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None,
+    *rows: Sent,
     spider: type[ListSpider] = ListSpider,
-    headers: dict[str, str] | None = None,
-    meta: dict[str, Any] | None = None,
-) -> tuple[str | None, CrawlResult]:
-    """The agent that a request with these goes by: a name of AGENTS, "all", or None."""
-    site = sites.add(robots=RULES)
-    requests = [Request(site.url(path), headers=headers, meta=meta) for path in PATHS]
+) -> CrawlResult:
+    """One crawl, with a site for each row."""
+    table = [(one, sites.add(robots=RULES)) for one in rows]
+    requests = [
+        Request(site.url(path), headers=one.headers, meta=one.meta)
+        for one, site in table
+        for path in PATHS
+    ]
     result = await crawl(spider, settings, requests=requests)
     result.assert_clean()
-    dropped = [
-        path for path in PATHS if isinstance(result.failure(site.url(path)), RobotsDisallowed)
-    ]
-    assert len(dropped) <= 1
-    assert site.count("/robots.txt") == 1
-    return (dropped[0][1:] if dropped else None), result
+    with every_row() as row:
+        for one, site in table:
+            with row(one):
+                errors = {path: result.failure(site.url(path)) for path in PATHS}
+                dropped = [path for path in PATHS if isinstance(errors[path], RobotsDisallowed)]
+                assert dropped == ([] if one.name is None else [f"/{one.name}"])
+                assert site.count("/robots.txt") == 1
+    return result
 
 
 def token_warnings(result: CrawlResult) -> list[str]:
@@ -75,33 +91,33 @@ USER_AGENT_ONLY = {"USER_AGENT": "ProjectBot/1.0"}
 HEADER = {"User-Agent": FULL.format("HeaderBot")}
 META = {"rep_user_agent": "MetaBot"}
 
-PRECEDENCE: list[tuple[str, dict[str, Any], type[ListSpider], Any, Any]] = [
-    ("MetaBot", EVERYTHING, AttributeSpider, HEADER, META),
-    ("AttributeBot", EVERYTHING, AttributeSpider, HEADER, None),
-    ("SettingBot", EVERYTHING, ListSpider, HEADER, None),
-    ("ScrapysBot", WITHOUT_REP, ListSpider, HEADER, None),
-    ("HeaderBot", USER_AGENT_ONLY, ListSpider, HEADER, None),
-    ("HeaderBot", USER_AGENT_ONLY, OldStyleSpider, HEADER, None),
-    ("ProjectBot", USER_AGENT_ONLY, ListSpider, None, None),
-    # Other headers and other meta change nothing.
-    ("ProjectBot", USER_AGENT_ONLY, ListSpider, {"Accept": "*/*"}, {"x": 1}),
+PRECEDENCE: list[tuple[dict[str, Any], type[ListSpider], list[Sent]]] = [
+    (
+        EVERYTHING,
+        AttributeSpider,
+        [Sent("MetaBot", HEADER, META), Sent("AttributeBot", HEADER)],
+    ),
+    (EVERYTHING, ListSpider, [Sent("SettingBot", HEADER)]),
+    (WITHOUT_REP, ListSpider, [Sent("ScrapysBot", HEADER)]),
+    (
+        USER_AGENT_ONLY,
+        ListSpider,
+        [
+            Sent("HeaderBot", HEADER),
+            Sent("ProjectBot"),
+            # Other headers and other meta change nothing.
+            Sent("ProjectBot", {"Accept": "*/*"}, {"x": 1}),
+        ],
+    ),
+    (USER_AGENT_ONLY, OldStyleSpider, [Sent("HeaderBot", HEADER), Sent("SpiderBot")]),
 ]
 
 
-@pytest.mark.parametrize(("name", "settings", "spider", "headers", "meta"), PRECEDENCE)
-async def test_precedence(
-    sites: Sites,
-    name: str,
-    settings: dict[str, Any],
-    spider: type[ListSpider],
-    headers: Any,
-    meta: Any,
+@pytest.mark.parametrize(("settings", "spider", "rows"), PRECEDENCE)
+async def test_the_first_that_is_there_takes_precedence(
+    sites: Sites, settings: dict[str, Any], spider: type[ListSpider], rows: list[Sent]
 ) -> None:
-    assert (await went_by(sites, settings, spider, headers, meta))[0] == name
-
-
-async def test_user_agent_of_the_spider(sites: Sites) -> None:
-    assert (await went_by(sites, USER_AGENT_ONLY, OldStyleSpider))[0] == "SpiderBot"
+    await assert_went_by(sites, settings, *rows, spider=spider)
 
 
 VALUES: list[tuple[str, dict[str, Any], str]] = [
@@ -129,24 +145,24 @@ VALUES: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("settings", "name"), [row[1:] for row in VALUES], ids=[r[0] for r in VALUES]
 )
-async def test_values(sites: Sites, settings: dict[str, Any], name: str) -> None:
-    assert (await went_by(sites, settings))[0] == name
+async def test_values_that_settings_take(sites: Sites, settings: dict[str, Any], name: str) -> None:
+    await assert_went_by(sites, settings, Sent(name))
 
 
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
-        ("MetaBot", "MetaBot"),
-        (["Unknown", "MetaBot"], "MetaBot"),
-        (("MetaBot", "SettingBot"), "MetaBot"),
-        ("Unknown,MetaBot", "MetaBot"),
-        (FULL.format("MetaBot"), "MetaBot"),
-    ],
-    ids=str,
-)
-async def test_meta(sites: Sites, value: Any, name: str) -> None:
-    got, result = await went_by(sites, EVERYTHING, meta={"rep_user_agent": value})
-    assert got == name
+META_VALUES: list[tuple[Any, str]] = [
+    ("MetaBot", "MetaBot"),
+    (["Unknown", "MetaBot"], "MetaBot"),
+    (("MetaBot", "SettingBot"), "MetaBot"),
+    ("Unknown,MetaBot", "MetaBot"),
+    (FULL.format("MetaBot"), "MetaBot"),
+    # It says nothing: the next in the row applies, as with Scrapy's own meta keys.
+    (None, "SettingBot"),
+]
+
+
+async def test_values_that_meta_takes(sites: Sites) -> None:
+    rows = [Sent(name, meta={"rep_user_agent": value}) for value, name in META_VALUES]
+    result = await assert_went_by(sites, EVERYTHING, *rows)
     assert token_warnings(result) == []
 
 
@@ -154,11 +170,13 @@ async def test_meta(sites: Sites, value: Any, name: str) -> None:
     ("attribute", "name"),
     [(["Unknown", "MetaBot"], "MetaBot"), ("Unknown,MetaBot", "MetaBot"), (None, "SettingBot")],
 )
-async def test_spider_attribute(sites: Sites, attribute: Any, name: str) -> None:
+async def test_values_that_the_spiders_attribute_takes(
+    sites: Sites, attribute: Any, name: str
+) -> None:
     class SomeSpider(ListSpider):
         robotstxt_user_agent = attribute
 
-    assert (await went_by(sites, EVERYTHING, SomeSpider))[0] == name
+    await assert_went_by(sites, EVERYTHING, Sent(name), spider=SomeSpider)
 
 
 async def test_attribute_set_in_the_constructor(sites: Sites) -> None:
@@ -167,7 +185,7 @@ async def test_attribute_set_in_the_constructor(sites: Sites) -> None:
             super().__init__(**kwargs)
             self.robotstxt_user_agent = "AttributeBot"
 
-    assert (await went_by(sites, EVERYTHING, ArgumentSpider))[0] == "AttributeBot"
+    await assert_went_by(sites, EVERYTHING, Sent("AttributeBot"), spider=ArgumentSpider)
 
 
 async def test_each_request_goes_by_its_own(sites: Sites) -> None:
@@ -208,16 +226,10 @@ NO_TOKEN = [
 @pytest.mark.parametrize(("settings", "headers", "meta"), NO_TOKEN, ids=str)
 async def test_no_token_can_be_told(sites: Sites, settings: Any, headers: Any, meta: Any) -> None:
     """`*` applies, with one warning (DESIGN.md), however many requests are sent so."""
-    name, result = await went_by(sites, settings, headers=headers, meta=meta)
-    assert name == "all"
+    result = await assert_went_by(sites, settings, Sent("all", headers, meta))
     [message] = token_warnings(result)
     assert message.startswith("No product token can be told from ")
     assert message.endswith("Name yours in the setting REP_USER_AGENT.")
-
-
-async def test_meta_that_says_nothing(sites: Sites) -> None:
-    """As with Scrapy's own meta keys: the next in the row applies."""
-    assert (await went_by(sites, EVERYTHING, meta={"rep_user_agent": None}))[0] == "SettingBot"
 
 
 async def test_warning_after_very_many_headers(sites: Sites) -> None:
@@ -248,4 +260,4 @@ async def test_warning_after_very_many_headers(sites: Sites) -> None:
 )
 async def test_crawler_that_ignores_the_global_group(sites: Sites, agent: Any, name: Any) -> None:
     settings = {**USER_AGENT_ONLY, "REP_USER_AGENT": agent, "REP_OBEY_GLOBAL_GROUP": False}
-    assert (await went_by(sites, settings))[0] == name
+    await assert_went_by(sites, settings, Sent(name))

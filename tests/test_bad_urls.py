@@ -1,9 +1,11 @@
 """No URL that a spider yields makes a traceback from our code appear in the log, or loses another
-request. Each crawl has a bad URL between good ones."""
+request. Each crawl has bad URLs between good ones."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, crawl, run_settings
-from tests.helpers.servers import Site, Sites
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.scrapy_api
 
@@ -30,21 +33,35 @@ def accepted(url: str) -> bool:
     return True
 
 
-async def crawl_among_good_ones(sites: Sites, *bad: str | Request) -> tuple[CrawlResult, Site]:
-    """The good ones arrive, whatever the bad do; and of each bad one we hear, too."""
+Errors = list[list[BaseException]]
+
+
+async def crawl_among_good_ones(
+    sites: Sites, bad: Sequence[str | Request]
+) -> tuple[CrawlResult, Errors]:
+    """The good ones arrive, whatever the bad do; and of each bad one we hear, too. What its
+    errback got is at its own place in the list."""
     site = sites.add(robots=RULES)
     good = [site.url(f"/good/{number}") for number in range(4)]
+    requests = [Request(one) if isinstance(one, str) else one for one in bad]
+    for number, request in enumerate(requests):
+        request.meta["number"] = number
     # Scrapy drops long URLs at 2083 characters, unless it is told not to.
     settings = {"RETRY_ENABLED": False, "URLLENGTH_LIMIT": 0}
-    result = await crawl([*good[:2], *bad, *good[2:]], settings)
+    result = await crawl([*good[:2], *requests, *good[2:]], settings)
     for url in good:
         assert result.status(url) == 200
-    assert len(result.spider.responses) + len(result.spider.errors) == len(good) + len(bad)
+    arrived = [response.meta.get("number") for response in result.spider.responses]
+    failed = [request.meta.get("number") for request, _ in result.spider.errors]
+    assert Counter(arrived + failed) == Counter([None] * len(good) + [*range(len(bad))])
     ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
     assert [one.getMessage() for one in ours if one.levelno > logging.INFO] == []
     assert site.count("/robots.txt") == 1
     result.assert_clean()
-    return result, site
+    errors: Errors = [[] for _ in bad]
+    for request, error in result.spider.errors:
+        errors[request.meta["number"]].append(error)
+    return result, errors
 
 
 NO_ORIGIN = [
@@ -66,15 +83,19 @@ NO_ORIGIN = [
 ]
 
 
-@pytest.mark.parametrize("url", [url for url in NO_ORIGIN if accepted(url)])
-async def test_no_origin(sites: Sites, url: str) -> None:
+async def test_a_url_without_an_origin_is_unreachable(sites: Sites) -> None:
     """Nothing can be fetched from there, and nothing says that it may."""
-    result, _ = await crawl_among_good_ones(sites, url)
-    [(_, error)] = result.spider.errors
-    assert isinstance(error, RobotsUnreachable)
-    assert (error.origin, error.decision, error.attempts) == (None, None, 0)
-    assert str(error).startswith("robots.txt unreachable: the URL has no origin: ")
-    assert result.stat("rep/invalid_url") == 1
+    urls = [url for url in NO_ORIGIN if accepted(url)]
+    result, errors = await crawl_among_good_ones(sites, urls)
+    with every_row() as row:
+        for url, found in zip(urls, errors, strict=True):
+            with row(repr(url)):
+                [error] = found
+                assert isinstance(error, RobotsUnreachable)
+                assert (error.origin, error.decision, error.attempts) == (None, None, 0)
+                start = "robots.txt unreachable: the URL has no origin: "
+                assert str(error).startswith(start)
+    assert result.stat("rep/invalid_url") == len(urls)
 
 
 UNRESOLVABLE = [
@@ -100,7 +121,7 @@ UNRESOLVABLE = [
     "http://1.2.3/x",
     "http://h;x/",
     "http://h\\x/",
-    "http:\\\\h\\x",
+    "http:\\\\g\\x",  # a host of its own, as each here
     "http://[::1",
     "http://[x]/",
     "http://[::1]x/",
@@ -108,15 +129,17 @@ UNRESOLVABLE = [
 ]
 
 
-@pytest.mark.parametrize(
-    "url", [url for url in UNRESOLVABLE if accepted(url)], ids=lambda url: repr(url)[:40]
-)
-async def test_host_that_cannot_be_had(sites: Sites, url: str) -> None:
+async def test_a_host_that_cannot_exist_is_unreachable(sites: Sites) -> None:
     """There is nobody there, or nobody who could be: unreachable, as any dead host."""
-    result, _ = await crawl_among_good_ones(sites, url)
-    [(_, error)] = result.spider.errors
-    assert isinstance(error, RobotsUnreachable)
-    assert len(str(error)) < 1000
+    urls = [url for url in UNRESOLVABLE if accepted(url)]
+    assert len(urls) + len([url for url in NO_ORIGIN if accepted(url)]) > 30
+    _, errors = await crawl_among_good_ones(sites, urls)
+    with every_row() as row:
+        for url, found in zip(urls, errors, strict=True):
+            with row(repr(url)[:40]):
+                [error] = found
+                assert isinstance(error, RobotsUnreachable)
+                assert len(str(error)) < 1000
 
 
 # Path on a site that forbids /private, and whether it is dropped.
@@ -148,17 +171,20 @@ ODD_PATHS: list[tuple[str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "dropped"), ODD_PATHS, ids=lambda value: repr(value)[:40])
-async def test_odd_paths(sites: Sites, path: str, dropped: bool) -> None:
-    site = sites.add(robots=RULES)
-    result, _ = await crawl_among_good_ones(sites, site.url(path))
-    errors = [error for _, error in result.spider.errors]
-    if dropped:
-        assert [type(error) for error in errors] == [RobotsDisallowed]
-        assert len(site.requests) == site.count("/robots.txt") == 1
-    else:
-        assert errors == []
-        assert len(site.requests) == 2
+async def test_an_odd_path_is_compared_as_it_is_sent(sites: Sites) -> None:
+    many = [sites.add(robots=RULES) for _ in ODD_PATHS]
+    urls = [site.url(path) for site, (path, _) in zip(many, ODD_PATHS, strict=True)]
+    _, errors = await crawl_among_good_ones(sites, urls)
+    with every_row() as row:
+        for site, (path, dropped), found in zip(many, ODD_PATHS, errors, strict=True):
+            with row(repr(path)[:40]):
+                assert site.count("/robots.txt") == 1
+                if dropped:
+                    assert [type(error) for error in found] == [RobotsDisallowed]
+                    assert len(site.requests) == 1
+                else:
+                    assert found == []
+                    assert len(site.requests) == 2
 
 
 SAME_ORIGIN = [
@@ -178,16 +204,9 @@ async def test_other_spellings_of_one_origin(sites: Sites) -> None:
     site = sites.add(robots=RULES, name="upper.test")
     hosts = {"host": site.name.upper(), "port": site.port}
     urls = [spelling.format(**hosts) for spelling in SAME_ORIGIN]
-    result, _ = await crawl_among_good_ones(sites, *urls)
+    result, _ = await crawl_among_good_ones(sites, urls)
     assert [type(error) for _, error in result.spider.errors] == [RobotsDisallowed] * len(urls)
     assert [hit.path for hit in site.requests] == ["/robots.txt"]
-
-
-async def test_all_at_once(sites: Sites) -> None:
-    bad = [url for url in [*NO_ORIGIN, *UNRESOLVABLE] if accepted(url)]
-    result, _ = await crawl_among_good_ones(sites, *bad)
-    assert {type(error) for _, error in result.spider.errors} == {RobotsUnreachable}
-    assert len(result.spider.errors) == len(bad) > 30
 
 
 VERBATIM: list[tuple[str, type[Exception] | None]] = [
@@ -206,13 +225,20 @@ VERBATIM: list[tuple[str, type[Exception] | None]] = [
 
 
 @pytest.mark.skipif(not hasattr(Request, "_url_is_verbatim"), reason="older Scrapy")
-@pytest.mark.parametrize(("url", "error"), VERBATIM, ids=repr)
-async def test_verbatim_urls(sites: Sites, url: str, error: type[Exception] | None) -> None:
-    site = sites.add(robots=RULES)
-    request = Request(url.replace("{}", site.url("")), meta={"verbatim_url": True})
-    result, _ = await crawl_among_good_ones(sites, request)
-    assert [type(one) for _, one in result.spider.errors] == ([error] if error else [])
-    assert len(site.requests) <= 1 + (error is None)
+async def test_verbatim_urls_are_judged_as_they_are(sites: Sites) -> None:
+    many = [sites.add(robots=RULES) for _ in VERBATIM]
+    _, errors = await crawl_among_good_ones(
+        sites,
+        [
+            Request(url.replace("{}", site.url("")), meta={"verbatim_url": True})
+            for site, (url, _) in zip(many, VERBATIM, strict=True)
+        ],
+    )
+    with every_row() as row:
+        for site, (url, error), found in zip(many, VERBATIM, errors, strict=True):
+            with row(repr(url)):
+                assert [type(one) for one in found] == ([error] if error else [])
+                assert len(site.requests) <= 1 + (error is None)
 
 
 RAW = [

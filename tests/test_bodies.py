@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import Behaviour, Stream, answer, gzip_bomb, gzipped, head, raw
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
@@ -19,10 +22,8 @@ LIMIT = 512_000
 EARLY = b"User-agent: *\nDisallow: /early\n"
 
 
-async def verdicts(site: Site, *paths: str) -> tuple[CrawlResult, dict[str, bool]]:
-    """Crawls the paths; which of them robots.txt allowed."""
-    result = await crawl([site.url(path) for path in paths])
-    result.assert_clean()
+def allowed_of(result: CrawlResult, site: Site, *paths: str) -> dict[str, bool]:
+    """Which of the crawled paths the site's robots.txt allowed."""
     allowed = {}
     for path in paths:
         error = result.failure(site.url(path))
@@ -30,7 +31,42 @@ async def verdicts(site: Site, *paths: str) -> tuple[CrawlResult, dict[str, bool
         allowed[path] = error is None
         assert site.count(path) == allowed[path]
     assert site.count("/robots.txt") == 1
-    return result, allowed
+    return allowed
+
+
+async def verdicts(site: Site, *paths: str) -> tuple[CrawlResult, dict[str, bool]]:
+    """Crawls the paths; which of them robots.txt allowed."""
+    result = await crawl([site.url(path) for path in paths])
+    result.assert_clean()
+    return result, allowed_of(result, site, *paths)
+
+
+async def assert_early_is_forbidden(
+    sites: Sites, bodies: Mapping[str, Behaviour | str | bytes]
+) -> None:
+    """One crawl, with a site for each of these robots.txt."""
+    table = {name: sites.add(robots=body) for name, body in bodies.items()}
+    paths = ("/early", "/other")
+    result = await crawl([site.url(path) for site in table.values() for path in paths])
+    result.assert_clean()
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                wanted = {"/early": False, "/other": True}
+                assert allowed_of(result, site, *paths) == wanted
+
+
+async def assert_unreachable(
+    sites: Sites, answers: Mapping[str, Behaviour], settings: dict[str, Any] | None = None
+) -> None:
+    """One crawl, with a site for each of these answers."""
+    table = {name: sites.add(robots=robots) for name, robots in answers.items()}
+    result = await crawl([site.url("/page") for site in table.values()], settings)
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert isinstance(result.failure(site.url("/page")), RobotsUnreachable)
+    result.assert_clean()
 
 
 def filled(length: int, start: bytes = EARLY) -> bytes:
@@ -56,13 +92,12 @@ async def test_html_page_without_rules(sites: Sites) -> None:
     assert allowed == {"/other": True}
 
 
-@pytest.mark.parametrize("bom", [b"\xef\xbb\xbf", b"\xef\xbb", b"\xef"], ids=["BOM", "2/3", "1/3"])
-async def test_bom_is_skipped(sites: Sites, bom: bytes) -> None:
-    _, allowed = await verdicts(sites.add(robots=bom + EARLY), "/early", "/other")
-    assert allowed == {"/early": False, "/other": True}
+async def test_bom_is_skipped(sites: Sites) -> None:
+    boms = {"BOM": b"\xef\xbb\xbf", "2/3": b"\xef\xbb", "1/3": b"\xef"}
+    await assert_early_is_forbidden(sites, {name: bom + EARLY for name, bom in boms.items()})
 
 
-async def test_600_kib(sites: Sites) -> None:
+async def test_a_file_of_600_kib_counts_up_to_the_limit(sites: Sites) -> None:
     """What is beyond 512,000 bytes is ignored; the file is a normal one."""
     body = filled(LIMIT) + b"Disallow: /late\n"
     body = filled(600 * 1024, start=body)
@@ -128,10 +163,8 @@ COMPRESSED = {
 }
 
 
-@pytest.mark.parametrize("robots", COMPRESSED.values(), ids=COMPRESSED)
-async def test_compressed(sites: Sites, robots: Behaviour) -> None:
-    _, allowed = await verdicts(sites.add(robots=robots), "/early", "/other")
-    assert allowed == {"/early": False, "/other": True}
+async def test_a_compressed_file_is_decoded(sites: Sites) -> None:
+    await assert_early_is_forbidden(sites, COMPRESSED)
 
 
 async def test_the_limit_counts_decoded_bytes(sites: Sites) -> None:
@@ -153,7 +186,7 @@ async def test_compressed_and_over_the_limit_on_the_wire(sites: Sites) -> None:
     assert allowed == {"/early": False, "/middle": False, "/late": True}
 
 
-async def test_gzip_bomb(sites: Sites) -> None:
+async def test_a_gzip_bomb_is_a_normal_file(sites: Sites) -> None:
     """256 MiB in 256 KiB: a normal file whose first 512,000 bytes are read."""
     resource = pytest.importorskip("resource")
     robots = gzip_bomb(EARLY, 256)
@@ -166,13 +199,12 @@ async def test_gzip_bomb(sites: Sites) -> None:
     assert grown < 100 * 1024  # KiB
 
 
-@pytest.mark.parametrize("body", [EARLY, gzip.compress(EARLY)[:-20]], ids=["plain", "cut"])
-async def test_body_that_is_not_the_gzip_it_says(sites: Sites, body: bytes) -> None:
+async def test_body_that_is_not_the_gzip_it_says(sites: Sites) -> None:
     """An answer that cannot be decoded is no answer: unreachable, and no traceback."""
-    site = sites.add(robots=answer(body, headers=[("Content-Encoding", "gzip")]))
-    result = await crawl(site.url("/other"))
-    assert isinstance(result.failure(site.url("/other")), RobotsUnreachable)
-    result.assert_clean()
+    bodies = {"plain": EARLY, "cut": gzip.compress(EARLY)[:-20]}
+    encoding = [("Content-Encoding", "gzip")]
+    answers = {name: answer(body, headers=encoding) for name, body in bodies.items()}
+    await assert_unreachable(sites, answers)
 
 
 SOFT = {
@@ -187,46 +219,42 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize("page", SOFT.values(), ids=SOFT)
-@pytest.mark.parametrize("status", [500, 503])
-async def test_5xx_that_says_not_found_is_a_404(sites: Sites, page: str, status: int) -> None:
-    site = sites.add(robots=answer(page, status, type="text/html"))
-    result = await crawl(site.url("/page"))
-    assert result.status(site.url("/page")) == 200
-    assert result.stat("rep/outcome/missing") == 1
+def with_status(status: int, pages: dict[str, str]) -> dict[str, Behaviour]:
+    return {
+        f"{status}, {name}": answer(page, status, type="text/html") for name, page in pages.items()
+    }
+
+
+async def test_5xx_that_says_not_found_is_a_404(sites: Sites) -> None:
+    answers = {**with_status(500, SOFT), **with_status(503, SOFT)}
+    table = {name: sites.add(robots=robots) for name, robots in answers.items()}
+    result = await crawl([site.url("/page") for site in table.values()])
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert result.status(site.url("/page")) == 200
+    assert result.stat("rep/outcome/missing") == len(table)
     result.assert_clean()
 
 
-@pytest.mark.parametrize("page", SOFT.values(), ids=SOFT)
-async def test_soft_404_can_be_switched_off(sites: Sites, page: str) -> None:
-    site = sites.add(robots=answer(page, 503, type="text/html"))
-    result = await crawl(site.url("/page"), {"REP_SOFT_404": False})
-    assert isinstance(result.failure(site.url("/page")), RobotsUnreachable)
-    result.assert_clean()
+async def test_soft_404_can_be_switched_off(sites: Sites) -> None:
+    await assert_unreachable(sites, with_status(503, SOFT), {"REP_SOFT_404": False})
 
 
-@pytest.mark.parametrize("page", REAL.values(), ids=REAL)
-async def test_5xx_that_says_something_else(sites: Sites, page: str) -> None:
-    site = sites.add(robots=answer(page, 503, type="text/html"))
-    result = await crawl(site.url("/page"))
-    assert isinstance(result.failure(site.url("/page")), RobotsUnreachable)
-    result.assert_clean()
+async def test_5xx_that_says_something_else(sites: Sites) -> None:
+    await assert_unreachable(sites, with_status(503, REAL))
 
 
 async def test_429_that_says_not_found_is_still_busy(sites: Sites) -> None:
     """Only 5xx pages are read for that."""
-    site = sites.add(robots=answer("<title>404 not found</title>", 429, type="text/html"))
-    result = await crawl(site.url("/page"))
-    assert isinstance(result.failure(site.url("/page")), RobotsUnreachable)
-    result.assert_clean()
+    await assert_unreachable(sites, with_status(429, {"title": "<title>404 not found</title>"}))
 
 
-@pytest.mark.parametrize("seed", range(12))
-async def test_nothing_a_server_sends_makes_a_traceback(sites: Sites, seed: int) -> None:
+def noisy(seed: int) -> list[Behaviour]:
     """Random bytes, as an answer, as a body, as headers, as a chunk."""
     chance = random.Random(seed)
     noise = [chance.randbytes(chance.randrange(1, 4000)) for _ in range(8)]
-    robots = [
+    return [
         raw(noise[0]),
         raw(head(200) + noise[1]),
         raw(b"HTTP/1.1 200 OK\r\n" + noise[2] + b"\r\n\r\n" + noise[3]),
@@ -235,11 +263,20 @@ async def test_nothing_a_server_sends_makes_a_traceback(sites: Sites, seed: int)
         raw(head(200, [("Content-Encoding", "gzip")]) + noise[6]),
         raw(head(301, [("Location", noise[7][:200].decode("latin-1"))])),
     ]
-    many = [sites.add(robots=one) for one in robots]
-    good = sites.add(robots=EARLY)
-    result = await crawl([site.url("/page") for site in [*many, good]])
-    assert result.status(good.url("/page")) == 200
-    for site in many:
-        error = result.failure(site.url("/page"))
-        assert error is None or isinstance(error, RobotsUnreachable | RobotsDisallowed)
+
+
+async def test_nothing_a_server_sends_makes_a_traceback(sites: Sites) -> None:
+    noise = {
+        f"seed {seed}, {number}": sites.add(robots=robots)
+        for seed in range(12)
+        for number, robots in enumerate(noisy(seed))
+    }
+    good = [sites.add(robots=EARLY) for _ in range(12)]
+    result = await crawl([site.url("/page") for site in [*noise.values(), *good]])
+    with every_row() as row:
+        for name, site in noise.items():
+            with row(name):
+                error = result.failure(site.url("/page"))
+                assert error is None or isinstance(error, RobotsUnreachable | RobotsDisallowed)
+    assert [result.status(site.url("/page")) for site in good] == [200] * len(good)
     result.assert_clean()

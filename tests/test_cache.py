@@ -3,6 +3,7 @@ holds, the clock of an unreachable origin, the 30 days, and whose entries leave.
 
 from __future__ import annotations
 
+import itertools
 from email.utils import formatdate
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, after, answer, in_turn
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.signals import Resolved
 from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, Step, StepSpider
@@ -29,6 +31,27 @@ async def run(
     result.assert_clean()
     assert isinstance(result.spider, StepSpider)
     return result.spider.outcomes, result
+
+
+Plan = list[tuple[float, Step]]
+
+
+async def run_plans(
+    clock: Clock, plans: list[Plan], settings: dict[str, Any] | None = None
+) -> tuple[dict[str, list[str]], CrawlResult]:
+    """One crawl of steps that come at their own seconds after its start. What became of the
+    requests for each URL, and of the crawl."""
+    steps: list[Step] = []
+    now = 0.0
+    for moment, step in sorted(itertools.chain(*plans), key=lambda one: one[0]):
+        steps += [moment - now, step]
+        now = moment
+    outcomes, result = await run(clock, *steps, settings=settings)
+    found: dict[str, list[str]] = {}
+    urls = [step for step in steps if isinstance(step, str)]
+    for url, outcome in zip(urls, outcomes, strict=True):
+        found.setdefault(url, []).append(outcome)
+    return found, result
 
 
 class Asked:
@@ -56,23 +79,23 @@ FRESH: list[tuple[str, dict[str, str], int]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"), [row[1:] for row in FRESH], ids=[r[0] for r in FRESH]
-)
-@pytest.mark.parametrize("status", [200, 404])
-async def test_fresh(
-    sites: Sites, clock: Clock, status: int, headers: dict[str, str], seconds: int
-) -> None:
+async def test_an_answer_is_fresh_as_long_as_its_headers_say(sites: Sites, clock: Clock) -> None:
     """An answer that there is no file is one too."""
-    site = sites.add(robots=answer(RULES, status, headers.items()))
-    asked, page = Asked(site), site.url("/private")
-    outcomes, result = await run(
-        clock, page, seconds - 1, page, asked, 2, page, asked, seconds - 1, page, asked
-    )
-    assert asked.counts == [1, 2, 2]
-    assert outcomes == [NO if status == 200 else OK] * 4
+    table, plans = [], []
+    for status, (name, headers, seconds) in itertools.product((200, 404), FRESH):
+        site = sites.add(robots=answer(RULES, status, headers.items()))
+        asked, page = Asked(site), site.url("/private")
+        table.append((status, name, page, asked))
+        times = (0, seconds - 1, seconds + 1, 2 * seconds)
+        plans.append([(moment, step) for moment in times for step in (page, asked)])
+    outcomes, result = await run_plans(clock, plans)
+    with every_row() as row:
+        for status, name, page, asked in table:
+            with row(f"{status}, {name}"):
+                assert asked.counts == [1, 1, 2, 2]
+                assert outcomes[page] == [NO if status == 200 else OK] * 4
     counts = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
-    assert counts == [1, 2, 1, 0]
+    assert counts == [count * len(table) for count in (1, 2, 1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +106,7 @@ async def test_fresh(
         ({"REP_CACHE_MAX_TTL": 5000}, "max-age=6000", 5000),
     ],
 )
-async def test_settings(
+async def test_settings_say_how_long_an_answer_is_fresh(
     sites: Sites, clock: Clock, settings: dict[str, Any], control: str, seconds: int
 ) -> None:
     site = sites.add(robots=answer(RULES, headers=[("Cache-Control", control)]))
@@ -136,7 +159,7 @@ async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
     assert outcomes == [OK, DOWN, DOWN, OK]
 
 
-async def test_back_off(sites: Sites, clock: Clock) -> None:
+async def test_an_unreachable_origin_is_asked_ever_less_often(sites: Sites, clock: Clock) -> None:
     """Doubles up to the ceiling, less a quarter at most. One clock, whoever asks."""
     site = sites.add(robots=503)
     asked, page = Asked(site), site.url("/x")
@@ -152,28 +175,32 @@ async def test_back_off(sites: Sites, clock: Clock) -> None:
     assert "(asked 6 times): HTTP status 503" in str(result.spider.errors[-1][1])
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("500", 500),
-        ("date", 500),
-        ("9999", 800),  # within the ceiling
-        ("10", 75),  # a lower bound: the back-off goes on
-        ("-5", 75),
-        ("soon", 75),
-    ],
-)
-@pytest.mark.parametrize("status", [429, 503])
-async def test_retry_after(
-    sites: Sites, clock: Clock, status: int, value: str, seconds: int
-) -> None:
-    if value == "date":
-        value = formatdate(clock.now + 500, usegmt=True)
-    site = sites.add(robots=in_turn(answer("busy", status, [("Retry-After", value)]), RULES))
-    asked, page = Asked(site), site.url("/x")
-    outcomes, _ = await run(clock, page, seconds - 1, page, asked, 27, page, asked, settings=SLOW)
-    assert outcomes == [DOWN, DOWN, OK]
-    assert asked.counts == [1, 2]
+RETRY_AFTER = [
+    ("500", 500),
+    ("date", 500),
+    ("9999", 800),  # within the ceiling
+    ("10", 75),  # a lower bound: the back-off goes on
+    ("-5", 75),
+    ("soon", 75),
+]
+
+
+async def test_retry_after_holds_within_the_ceiling(sites: Sites, clock: Clock) -> None:
+    table, plans = [], []
+    date = formatdate(clock.now + 500, usegmt=True)
+    for status, (value, seconds) in itertools.product((429, 503), RETRY_AFTER):
+        headers = [("Retry-After", date if value == "date" else value)]
+        site = sites.add(robots=in_turn(answer("busy", status, headers), RULES))
+        asked, page = Asked(site), site.url("/x")
+        table.append((status, value, page, asked))
+        times = (0, seconds - 1, seconds + 26)
+        plans.append([(moment, step) for moment in times for step in (page, asked)])
+    outcomes, _ = await run_plans(clock, plans, SLOW)
+    with every_row() as row:
+        for status, value, page, asked in table:
+            with row(f"{status}, {value}"):
+                assert outcomes[page] == [DOWN, DOWN, OK]
+                assert asked.counts == [1, 1, 2]
 
 
 async def test_recovery_ends_the_row(sites: Sites, clock: Clock) -> None:
@@ -193,15 +220,25 @@ async def test_recovery_ends_the_row(sites: Sites, clock: Clock) -> None:
     assert attempts == [1, 2, 1, 1, 2]
 
 
-@pytest.mark.parametrize("copy", [True, False], ids=["with a copy", "without a copy"])
-async def test_the_30_days(sites: Sites, clock: Clock, copy: bool) -> None:
-    site = sites.add(robots=in_turn(*([RULES] if copy else []), 503))
-    both = [site.url("/private"), site.url("/x")]
-    steps: list[Step] = [*both, DAY, *both, 29 * DAY - 1000, *both, 2000, *both, 300 * DAY, *both]
-    if not copy:
-        steps[:3] = []
-    outcomes, _ = await run(clock, *steps, settings=SLOW)
-    assert outcomes == [NO, OK] * 5 if copy else [DOWN, DOWN] * 2 + [OK, OK] * 2
+async def test_after_30_days_unreachable_only_a_copy_still_forbids(
+    sites: Sites, clock: Clock
+) -> None:
+    """The first site fails a day after its answer, the second from the start."""
+    wanted = {"with a copy": [NO, OK] * 5, "without a copy": [DOWN, DOWN] * 2 + [OK, OK] * 2}
+    copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
+    table = {"with a copy": copied, "without a copy": never}
+    since_failure = [0, 30 * DAY - 1000, 30 * DAY + 1000, 330 * DAY]
+    times = [(copied, moment) for moment in (0, *(DAY + one for one in since_failure))]
+    times += [(never, moment) for moment in since_failure]
+    plans: list[Plan] = [
+        [(moment, site.url(path)) for path in ("/private", "/x")] for site, moment in times
+    ]
+    outcomes, _ = await run_plans(clock, plans, SLOW)
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                both = zip(outcomes[site.url("/private")], outcomes[site.url("/x")], strict=True)
+                assert list(itertools.chain(*both)) == wanted[name]
 
 
 async def test_the_limit_needs_no_further_question(sites: Sites, clock: Clock) -> None:
@@ -225,7 +262,7 @@ async def test_least_recently_used_leave(sites: Sites, clock: Clock) -> None:
     assert result.stat("rep/cache/miss") == 5
 
 
-async def test_single_flight(sites: Sites) -> None:
+async def test_requests_at_the_same_time_share_one_fetch(sites: Sites) -> None:
     site = sites.add(robots=after(0.2, RULES))
     paths = [f"/{number}" for number in range(10)] + [f"/private/{number}" for number in range(10)]
     result = await crawl([site.url(path) for path in paths], {"CONCURRENT_REQUESTS": 20})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, answer, redirect
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.signals import Resolved
 
@@ -16,6 +20,13 @@ pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 def disallowed(result: CrawlResult, site: Site, path: str = "/private") -> bool:
     return isinstance(result.failure(site.url(path)), RobotsDisallowed)
+
+
+def privates(table: Mapping[Any, Site]) -> list[str]:
+    return [site.url("/private") for site in table.values()]
+
+
+BOTH = {False: "one host", True: "many hosts"}
 
 
 def chain(sites: Sites, hops: int, *, hosts: bool) -> list[Site]:
@@ -28,41 +39,56 @@ def chain(sites: Sites, hops: int, *, hosts: bool) -> list[Site]:
     return many
 
 
-@pytest.mark.parametrize("hosts", [False, True], ids=["one host", "many hosts"])
-@pytest.mark.parametrize("hops", [1, 2, 5])
-async def test_up_to_five_hops_are_followed(sites: Sites, hops: int, hosts: bool) -> None:
-    first, *others = chain(sites, hops, hosts=hosts)
+async def test_up_to_five_hops_are_followed(sites: Sites) -> None:
+    chains = [
+        (hops, hosts, chain(sites, hops, hosts=hosts)) for hops in (1, 2, 5) for hosts in BOTH
+    ]
     resolved = Resolved()
     result = await crawl(
-        [first.url("/private"), first.url("/public")], signal_handlers=resolved.handlers
+        [many[0].url(path) for _, _, many in chains for path in ("/private", "/public")],
+        signal_handlers=resolved.handlers,
     )
-    assert disallowed(result, first)
-    assert result.status(first.url("/public")) == 200
-    [one] = resolved.all
-    assert (one["outcome"], one["hops"]) == (Outcome.RULES, hops)
-    assert one["url"] == others[-1].url(f"/hop{hops}")
-    assert str(one["origin"]).rstrip("/") == first.url("")
+    with every_row() as row:
+        for hops, hosts, (first, *others) in chains:
+            with row(f"{hops} hops, {BOTH[hosts]}"):
+                assert disallowed(result, first)
+                assert result.status(first.url("/public")) == 200
+                [one] = resolved.of(first.url())
+                assert (one["outcome"], one["hops"]) == (Outcome.RULES, hops)
+                assert one["url"] == others[-1].url(f"/hop{hops}")
+    assert len(resolved.all) == len(chains)
     result.assert_clean()
 
 
-@pytest.mark.parametrize("hosts", [False, True], ids=["one host", "many hosts"])
-async def test_the_sixth_hop_is_not_followed(sites: Sites, hosts: bool) -> None:
-    many = chain(sites, 6, hosts=hosts)
+async def test_the_sixth_hop_is_not_followed(sites: Sites) -> None:
+    chains = {name: chain(sites, 6, hosts=hosts) for hosts, name in BOTH.items()}
     resolved = Resolved()
-    result = await crawl(many[0].url("/private"), signal_handlers=resolved.handlers)
-    assert result.status(many[0].url("/private")) == 200
-    assert many[5].count("/hop5") == 1
-    assert many[6].count("/hop6") == 0
-    assert [one["outcome"] for one in resolved.all] == [Outcome.MISSING]
+    result = await crawl(
+        [many[0].url("/private") for many in chains.values()], signal_handlers=resolved.handlers
+    )
+    with every_row() as row:
+        for name, many in chains.items():
+            with row(name):
+                assert result.status(many[0].url("/private")) == 200
+                assert many[5].count("/hop5") == 1
+                assert many[6].count("/hop6") == 0
+                found = [one["outcome"] for one in resolved.of(many[0].url())]
+                assert found == [Outcome.MISSING]
+    assert len(resolved.all) == len(chains)
     result.assert_clean()
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_every_kind_of_redirect(sites: Sites, status: int) -> None:
-    site = sites.add(robots=redirect("/rules", status), pages={"/rules": RULES})
-    result = await crawl(site.url("/private"))
-    assert disallowed(result, site)
-    assert [hit.method for hit in site.requests] == ["GET", "GET"]
+async def test_every_kind_of_redirect_is_followed(sites: Sites) -> None:
+    table = {
+        status: sites.add(robots=redirect("/rules", status), pages={"/rules": RULES})
+        for status in (301, 302, 303, 307, 308)
+    }
+    result = await crawl(privates(table))
+    with every_row() as row:
+        for status, site in table.items():
+            with row(status):
+                assert disallowed(result, site)
+                assert [hit.method for hit in site.requests] == ["GET", "GET"]
     result.assert_clean()
 
 
@@ -105,15 +131,18 @@ async def test_robots_txt_of_two_origins_that_is_one_file(sites: Sites) -> None:
     result.assert_clean()
 
 
-@pytest.mark.parametrize("length", [1, 2, 3])
-async def test_loop(sites: Sites, length: int) -> None:
-    """Counts as missing, however the loop is noticed."""
-    ring = [sites.add() for _ in range(length)]
-    for number, site in enumerate(ring):
-        site.set("/robots.txt", redirect(ring[(number + 1) % length].url("/robots.txt")))
-    result = await crawl(ring[0].url("/private"))
-    assert result.status(ring[0].url("/private")) == 200
-    assert sum(site.count("/robots.txt") for site in ring) <= 6
+async def test_a_loop_counts_as_missing(sites: Sites) -> None:
+    """However it is noticed."""
+    rings = [[sites.add() for _ in range(length)] for length in (1, 2, 3)]
+    for ring in rings:
+        for site, following in zip(ring, [*ring[1:], ring[0]], strict=True):
+            site.set("/robots.txt", redirect(following.url("/robots.txt")))
+    result = await crawl([ring[0].url("/private") for ring in rings])
+    with every_row() as row:
+        for ring in rings:
+            with row(f"of {len(ring)}"):
+                assert result.status(ring[0].url("/private")) == 200
+                assert sum(site.count("/robots.txt") for site in ring) <= 6
     result.assert_clean()
 
 
@@ -136,12 +165,16 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("location", UNUSABLE.values(), ids=UNUSABLE)
-async def test_unusable_location_counts_as_missing(sites: Sites, location: str | None) -> None:
-    site, resolved = sites.add(robots=redirect(location)), Resolved()
-    result = await crawl(site.url("/private"), signal_handlers=resolved.handlers)
-    assert result.status(site.url("/private")) == 200
-    assert [one["outcome"] for one in resolved.all] == [Outcome.MISSING]
+async def test_unusable_location_counts_as_missing(sites: Sites) -> None:
+    table = {name: sites.add(robots=redirect(to)) for name, to in UNUSABLE.items()}
+    resolved = Resolved()
+    result = await crawl(privates(table), signal_handlers=resolved.handlers)
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert result.status(site.url("/private")) == 200
+                assert [one["outcome"] for one in resolved.of(site.url())] == [Outcome.MISSING]
+    assert len(resolved.all) == len(table)
     result.assert_clean()
 
 
@@ -157,15 +190,19 @@ USABLE = {
 }
 
 
-@pytest.mark.parametrize("location", USABLE.values(), ids=USABLE)
-async def test_usable_location(sites: Sites, location: str) -> None:
-    site = sites.add(pages={"/rules": RULES})
-    site.set("/robots.txt", redirect(location.format(host=f"{site.host}:{site.port}")))
-    # Whether a client resolves dots, or the server does, is not what is tested here.
-    site.set("/a/../rules", RULES)
-    result = await crawl(site.url("/private"))
-    assert disallowed(result, site)
-    assert not any(hit.header("Authorization") for hit in site.requests)
+async def test_usable_location_is_followed(sites: Sites) -> None:
+    table = {name: sites.add(pages={"/rules": RULES}) for name in USABLE}
+    for name, site in table.items():
+        location = USABLE[name].format(host=f"{site.host}:{site.port}")
+        site.set("/robots.txt", redirect(location))
+        # Whether a client resolves dots, or the server does, is not what is tested here.
+        site.set("/a/../rules", RULES)
+    result = await crawl(privates(table))
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert disallowed(result, site)
+                assert not any(hit.header("Authorization") for hit in site.requests)
     result.assert_clean()
 
 
@@ -187,46 +224,56 @@ async def test_location_with_raw_bytes(sites: Sites, location: str, target: str)
     result.assert_clean()
 
 
-@pytest.mark.parametrize("status", [404, 410])
-async def test_missing_behind_a_redirect(sites: Sites, status: int) -> None:
-    target = sites.add(pages={"/gone": status})
-    site = sites.add(robots=redirect(target.url("/gone")))
-    result = await crawl(site.url("/private"))
-    assert result.status(site.url("/private")) == 200
+def redirected_to(sites: Sites, statuses: Iterable[int]) -> dict[int, Site]:
+    """Sites whose robots.txt redirects to another one's page with that status."""
+    pages = {status: sites.add(pages={"/page": status}).url("/page") for status in statuses}
+    return {status: sites.add(robots=redirect(page)) for status, page in pages.items()}
+
+
+async def test_missing_behind_a_redirect(sites: Sites) -> None:
+    table = redirected_to(sites, [404, 410])
+    result = await crawl(privates(table))
+    with every_row() as row:
+        for status, site in table.items():
+            with row(status):
+                assert result.status(site.url("/private")) == 200
     result.assert_clean()
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_unreachable_behind_a_redirect(sites: Sites, status: int) -> None:
-    target = sites.add(pages={"/busy": status})
-    site = sites.add(robots=redirect(target.url("/busy")))
-    result = await crawl(site.url("/private"))
-    error = result.failure(site.url("/private"))
-    assert isinstance(error, RobotsUnreachable)
-    assert str(error.origin).rstrip("/") == site.url("")
+async def test_unreachable_behind_a_redirect(sites: Sites) -> None:
+    table: dict[Any, Site] = {
+        **redirected_to(sites, [429, 503]),
+        "refused": sites.add(robots=redirect(f"{sites.refused()}/robots.txt")),
+    }
+    result = await crawl(privates(table))
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                error = result.failure(site.url("/private"))
+                assert isinstance(error, RobotsUnreachable)
+                assert str(error.origin).rstrip("/") == site.url("")
     result.assert_clean()
 
 
-async def test_refused_behind_a_redirect(sites: Sites) -> None:
-    site = sites.add(robots=redirect(f"{sites.refused()}/robots.txt"))
-    result = await crawl(site.url("/private"))
-    assert isinstance(result.failure(site.url("/private")), RobotsUnreachable)
-    result.assert_clean()
+HTML = {
+    "meta refresh": '<meta http-equiv="refresh" content="0; url=/rules">',
+    "JavaScript": '<script>location.href = "/rules"</script>',
+    "frame": '<frameset><frame src="/rules"></frameset>',
+}
 
 
-@pytest.mark.parametrize(
-    "html",
-    [
-        '<meta http-equiv="refresh" content="0; url=/rules">',
-        '<script>location.href = "/rules"</script>',
-        '<frameset><frame src="/rules"></frameset>',
-    ],
-    ids=["meta refresh", "JavaScript", "frame"],
-)
-async def test_html_redirects_are_not_followed(sites: Sites, html: str) -> None:
-    page = answer(f"<html><head>{html}</head></html>", type="text/html")
-    site = sites.add(robots=page, pages={"/rules": RULES})
-    result = await crawl(site.url("/private"))
-    assert result.status(site.url("/private")) == 200
-    assert site.count("/rules") == 0
+async def test_html_redirects_are_not_followed(sites: Sites) -> None:
+    table = {
+        name: sites.add(
+            robots=answer(f"<html><head>{html}</head></html>", type="text/html"),
+            pages={"/rules": RULES},
+        )
+        for name, html in HTML.items()
+    }
+    result = await crawl(privates(table))
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert result.status(site.url("/private")) == 200
+                assert site.count("/rules") == 0
     result.assert_clean()

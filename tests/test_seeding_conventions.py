@@ -17,6 +17,7 @@ from scrapy_rep.pause import pause
 from tests.helpers.behaviours import redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
 
@@ -46,8 +47,8 @@ class RulesSpider(SeededSpider):
         self.items.append(response.url)
 
 
-async def test_rules(sites: Sites) -> None:
-    """The first that matches gives the callback; without any, a page is not wanted."""
+async def test_the_first_rule_that_matches_gives_the_callback(sites: Sites) -> None:
+    """Without any, a page is not wanted."""
     site = seeding(sites)
     result = await crawl(RulesSpider, ON, requests=[site.url("/start")])
     assert pages(result) == [site.url("/shop/1")]
@@ -73,7 +74,7 @@ class FollowSpider(SeededSpider):
     sitemap_follow = ["/news", "/nothing"]
 
 
-async def test_follow(sites: Sites) -> None:
+async def test_sitemap_follow_chooses_what_an_index_lists(sites: Sites) -> None:
     """For what an index lists; what robots.txt lists is followed."""
     site = seeding(sites)
     result = await crawl(FollowSpider, ON, requests=[site.url("/start")])
@@ -87,7 +88,9 @@ class AlternateSpider(SeededSpider):
 
 
 @pytest.mark.parametrize("spider", [SeededSpider, AlternateSpider])
-async def test_alternate_links(sites: Sites, spider: type[SeededSpider]) -> None:
+async def test_alternate_links_are_pages_if_the_spider_says_so(
+    sites: Sites, spider: type[SeededSpider]
+) -> None:
     site = sites.add()
     listing(site, "/map.xml")
     links = "".join(f'<l:link rel="alternate" href="{site.url(p)}"/>' for p in ("/de", "/fr"))
@@ -119,7 +122,7 @@ class FilterSpider(SeededSpider):
                 yield entry
 
 
-async def test_filter(sites: Sites) -> None:
+async def test_the_filter_may_change_and_leave_out_entries(sites: Sites) -> None:
     """Also of what an index lists; it may change entries. Where it raises, one entry is left out,
     with one error in the log for each sitemap, and the rest goes on."""
     site = seeding(sites)
@@ -154,7 +157,7 @@ async def test_filter_that_is_wrong(sites: Sites, kind: str) -> None:
     assert result.reason == "finished"
 
 
-async def test_since(sites: Sites) -> None:
+async def test_pages_older_than_the_date_are_left_out(sites: Sites) -> None:
     site = sites.add()
     listing(site, "/index.xml", "/new.xml")
     site.set("/index.xml", index([site.url("/skipped.xml")], "2026-01-01T12:00:00+00:00"))
@@ -182,16 +185,23 @@ async def test_since(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize("on", [True, False])
-@pytest.mark.parametrize("robots", [404, "User-agent: *\nDisallow: /x\n"], ids=["none", "silent"])
-async def test_guess(sites: Sites, on: bool, robots: Any) -> None:
-    site = sites.add(robots=robots)
-    site.set("/sitemap.xml", urlset([site.url("/page")]))
+async def test_a_sitemap_is_guessed_where_none_is_listed(sites: Sites, on: bool) -> None:
+    silent = {
+        "no robots.txt": sites.add(robots=404),
+        "robots.txt without sitemaps": sites.add(robots="User-agent: *\nDisallow: /x\n"),
+    }
+    for site in silent.values():
+        site.set("/sitemap.xml", urlset([site.url("/page")]))
     listed, missing = sites.add(), sites.add(pages={"/sitemap.xml": 404})
     listing(listed, "/other.xml")
     listed.set("/other.xml", urlset([]))
-    starts = [one.url("/start") for one in (site, listed, missing)]
+    starts = [one.url("/start") for one in (*silent.values(), listed, missing)]
     result = await crawl(SeededSpider, {**ON, "REP_SITEMAP_GUESS": on}, requests=starts)
-    assert pages(result) == ([site.url("/page")] if on else [])
+    with every_row() as row:
+        for name, site in silent.items():
+            with row(name):
+                assert (site.url("/page") in pages(result)) == on
+    assert len(pages(result)) == (len(silent) if on else 0)
     assert listed.count("/sitemap.xml") == 0
     assert missing.count("/sitemap.xml") == int(on)
     # To be expected: not worth a warning.
@@ -288,7 +298,7 @@ async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_priorities(sites: Sites) -> None:
+async def test_priorities_are_those_of_the_settings(sites: Sites) -> None:
     site = seeding(sites, 3)
     result = await crawl(
         SeededSpider,
@@ -369,7 +379,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_wrong_attributes(sites: Sites, name: str) -> None:
+async def test_wrong_attributes_end_the_crawl_at_its_start(sites: Sites, name: str) -> None:
     """One sentence at the start, and nothing is fetched."""
     attributes, message = WRONG[name]
     site = seeding(sites)

@@ -1,5 +1,5 @@
-"""REP.md section 9: sitemaps that can't be had, or are none, and those made to hurt. None is lost
-without a word, none keeps the crawl open, none is a traceback."""
+"""REP.md section 9: sitemaps that can't be fetched, or are none, and those made to hurt. None is
+lost without a word, none keeps the crawl open, none is a traceback."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.behaviours import answer, gzip_bomb, redirect, reset
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.log import lines
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
 
@@ -23,8 +24,9 @@ def listing(site: Site, *paths: str) -> None:
     site.set("/robots.txt", "".join(f"Sitemap: {site.url(path)}\n" for path in paths))
 
 
-async def seeded(site: Site, settings: dict[str, Any] | None = None) -> CrawlResult:
-    result = await crawl(SeededSpider, {**ON, **(settings or {})}, requests=[site.url("/start")])
+async def seeded(*sites: Site, settings: dict[str, Any] | None = None) -> CrawlResult:
+    starts = [site.url("/start") for site in sites]
+    result = await crawl(SeededSpider, {**ON, **(settings or {})}, requests=starts)
     result.assert_clean()
     assert result.stat("rep/sitemaps/waiting") == 0
     return result
@@ -47,28 +49,32 @@ FAILURES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
-async def test_one_that_fails(sites: Sites, name: str) -> None:
+async def test_a_sitemap_that_fails_does_not_stop_the_others(sites: Sites) -> None:
     """A word in the log, a number in the stats; the other sitemap is read all the same."""
-    behaviour, why = FAILURES[name]
-    site = sites.add(pages={"/map.xml": behaviour})
-    site.set("/good.xml", urlset([site.url("/page")]))
-    listing(site, "/map.xml", "/good.xml")
-    if name == "forbidden":
-        maps = [f"Sitemap: {site.url(path)}" for path in ("/map.xml", "/good.xml")]
-        site.set("/robots.txt", "\n".join(["User-agent: *", maps[0], "Disallow: /map", maps[1]]))
-    result = await seeded(site)
-    assert pages(result) == [site.url("/page")]
-    assert result.stat("rep/sitemaps/failed") == 1
-    assert result.stat("rep/sitemaps/fetched") == 1
-    level = "INFO" if name == "forbidden" else "WARNING"
-    [message] = lines(result, "was not read: ", level=level)
-    assert message.startswith(f"Sitemap {site.url('/map.xml')} was not read: ")
-    assert why in message
+    table = {name: sites.add(pages={"/map.xml": FAILURES[name][0]}) for name in FAILURES}
+    for name, site in table.items():
+        site.set("/good.xml", urlset([site.url("/page")]))
+        listing(site, "/map.xml", "/good.xml")
+        if name == "forbidden":
+            first, second = (f"Sitemap: {site.url(path)}" for path in ("/map.xml", "/good.xml"))
+            site.set("/robots.txt", f"User-agent: *\n{first}\nDisallow: /map\n{second}")
+    result = await seeded(*table.values())
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                found = [url for url in pages(result) if url.startswith(site.url("/"))]
+                assert found == [site.url("/page")]
+                level = "INFO" if name == "forbidden" else "WARNING"
+                [message] = lines(result, "was not read: ", site.url("/map.xml"), level=level)
+                assert message.startswith(f"Sitemap {site.url('/map.xml')} was not read: ")
+                assert FAILURES[name][1] in message
+    assert result.stat("rep/sitemaps/failed") == len(table)
+    assert result.stat("rep/sitemaps/fetched") == len(table)
+    assert len(lines(result, "was not read: ", level=None)) == len(table)
     assert lines(result, "", level="ERROR") == []
 
 
-async def test_broken_xml(sites: Sites) -> None:
+async def test_what_precedes_broken_xml_counts(sites: Sites) -> None:
     """What comes before the break, and a warning."""
     site = sites.add()
     wanted = [site.url(f"/{n}") for n in range(20)]
@@ -80,7 +86,7 @@ async def test_broken_xml(sites: Sites) -> None:
     assert message.startswith(f"Sitemap {site.url('/map.xml')}: broken XML, line 2")
 
 
-async def test_gzip_bomb(sites: Sites) -> None:
+async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:
     """Under either layer of gzip: what comes before the limit counts."""
     site = sites.add()
     start = f"<urlset><url><loc>{site.url('/page')}</loc></url>".encode()
@@ -90,13 +96,13 @@ async def test_gzip_bomb(sites: Sites) -> None:
     site.set("/long.xml", answer(start + b" " * 300_000))
     listing(site, "/encoded.xml", "/packed.gz", "/long.xml")
     # A site that ends the transfer of what is too long says nothing of the sort.
-    result = await seeded(site, {"REP_SITEMAP_MAX_BYTES": 100_000})
+    result = await seeded(site, settings={"REP_SITEMAP_MAX_BYTES": 100_000})
     assert pages(result) == [site.url("/page")]
     assert len(lines(result, "longer than 100000 bytes", level="WARNING")) == 3
     assert result.stat("rep/sitemaps/fetched") == 3
 
 
-async def test_entities(sites: Sites) -> None:
+async def test_a_sitemap_that_declares_entities_is_not_read(sites: Sites) -> None:
     site = sites.add()
     laughs = "<!ENTITY l0 'lol'>" + "".join(
         f"<!ENTITY l{n} '{f'&l{n - 1};' * 10}'>" for n in range(1, 12)
@@ -146,7 +152,7 @@ async def test_indexes_nested_without_end(sites: Sites) -> None:
         "1 nested deeper than REP_SITEMAP_MAX_DEPTH"
         in lines(result, "?5 (sitemapindex)", level=None)[0]
     )
-    result = await seeded(site, {"REP_SITEMAP_MAX_DEPTH": 50})
+    result = await seeded(site, settings={"REP_SITEMAP_MAX_DEPTH": 50})
     assert result.stat("rep/sitemaps/fetched") == 50
 
 
@@ -164,7 +170,7 @@ async def test_an_index_of_very_many_indexes(sites: Sites) -> None:
     site.set("/index", leaf)
     site.set("/map", urlset([site.url("/page")]))
     listing(site, "/root")
-    result = await seeded(site, {"REP_SITEMAP_MAX_FILES": 300})
+    result = await seeded(site, settings={"REP_SITEMAP_MAX_FILES": 300})
     assert site.count("/index") + site.count("/map") == 299
     assert result.stat("rep/sitemaps/rejected/limit") >= 10_000 - 299
     result.assert_clean()
@@ -193,7 +199,7 @@ NO_LOCS = [
 ]
 
 
-async def test_locs(sites: Sites) -> None:
+async def test_locs_are_decoded_or_counted_as_invalid(sites: Sites) -> None:
     """Decoded, stripped, encoded as Scrapy does; what is no absolute http(s) URL is counted."""
     site = sites.add()
     root = site.url("")
@@ -228,13 +234,13 @@ async def test_limits_of_urls(sites: Sites) -> None:
     site.set("/a.xml", urlset([site.url(f"/a{n}") for n in range(30)]))
     site.set("/b.xml", urlset([site.url(f"/b{n}") for n in range(30)]))
     listing(site, "/a.xml", "/b.xml")
-    result = await seeded(site, {"REP_SITEMAP_MAX_URLS": 10})
+    result = await seeded(site, settings={"REP_SITEMAP_MAX_URLS": 10})
     assert len(pages(result)) == 20
     assert len(lines(result, "more than 10 entries: the rest is ignored", level="WARNING")) == 2
-    result = await seeded(site, {"REP_SITEMAP_MAX_ORIGIN_URLS": 40})
+    result = await seeded(site, settings={"REP_SITEMAP_MAX_ORIGIN_URLS": 40})
     assert len(pages(result)) == 40
     assert result.stat("rep/sitemaps/rejected/limit") == 20
-    result = await seeded(site, {"REP_SITEMAP_MAX_FILES": 1})
+    result = await seeded(site, settings={"REP_SITEMAP_MAX_FILES": 1})
     assert len(pages(result)) == 30
     assert len(lines(result, "as many as REP_SITEMAP_MAX_FILES allows", level="WARNING")) == 1
 

@@ -1,12 +1,13 @@
 """REP.md section 3, row by row: what the answer to the request for robots.txt means.
 
-Each row is a site that answers so; a real crawl asks it for /private, which RULES_BYTES forbid,
-and for /public.
+Each row is a site that answers so; a real crawl of all sites of a table asks each for /private,
+which RULES_BYTES forbid, and for /public.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,8 @@ from tests.helpers.behaviours import (
     silence,
 )
 from tests.helpers.crawling import ONE_ATTEMPT, crawl
-from tests.helpers.servers import Sites
+from tests.helpers.rows import every_row, responses_of
+from tests.helpers.servers import Site, Sites
 from tests.helpers.signals import Resolved
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
@@ -37,7 +39,7 @@ pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 # Longer than what any behaviour below needs to be cut in.
 SIZED = [("Content-Length", str(len(RULES_BYTES)))]
 CHUNKED = [("Transfer-Encoding", "chunked")]
-# So that silence is short; all other rows answer at once.
+# So that silence is short.
 IMPATIENT = {**ONE_ATTEMPT, "REP_DOWNLOAD_TIMEOUT": 0.5}
 
 
@@ -90,9 +92,6 @@ UNREACHABLE_ROWS = [
     Row("503 with Retry-After", status(503, ("Retry-After", "120")), 503),
     Row("reset", reset()),
     Row("closed without an answer", hang_up()),
-    Row("silence", silence()),
-    Row("silence after the headers", silence(head(200, SIZED))),
-    Row("silence within the body", silence(head(200, SIZED) + RULES_BYTES[:9])),
     Row("not HTTP", raw(b"220 smtp.example.com ESMTP\r\n")),
     Row("bytes that are no text", raw(bytes(range(256)))),
     Row("a bad status line", raw(b"HTTP/1.1 abc OK\r\n\r\n" + RULES_BYTES)),
@@ -106,27 +105,39 @@ UNREACHABLE_ROWS = [
 ]
 
 
-def by_id(rows: list[Row]) -> Any:
-    return pytest.mark.parametrize("row", rows, ids=lambda row: row.id)
+SILENT_ROWS = [
+    Row("silence", silence()),
+    Row("silence after the headers", silence(head(200, SIZED))),
+    Row("silence within the body", silence(head(200, SIZED) + RULES_BYTES[:9])),
+]
 
 
-@by_id(RULES_ROWS)
-async def test_2xx_is_parsed(sites: Sites, row: Row) -> None:
-    site, resolved = sites.add(robots=row.robots), Resolved()
-    result = await crawl(
-        [site.url("/private"), site.url("/public")], signal_handlers=resolved.handlers
-    )
-    error = result.failure(site.url("/private"))
-    assert isinstance(error, RobotsDisallowed)
-    assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
-    assert error.origin == Origin.from_url(site.url())
-    assert result.responses == {site.url("/public"): 200}
-    assert site.count("/robots.txt") == 1
-    assert [(one["outcome"], one["status"]) for one in resolved.all] == [
-        (Outcome.RULES, row.status)
-    ]
-    assert result.stat("rep/outcome/rules") == 1
-    assert result.stat(f"robotstxt/response_status_count/{row.status}") == 1
+def added(sites: Sites, rows: list[Row]) -> list[tuple[Row, Site]]:
+    return [(row, sites.add(robots=row.robots)) for row in rows]
+
+
+def urls_of(table: list[tuple[Row, Site]], *paths: str) -> list[str]:
+    return [site.url(path) for _, site in table for path in paths]
+
+
+async def test_2xx_is_parsed(sites: Sites) -> None:
+    table, resolved = added(sites, RULES_ROWS), Resolved()
+    result = await crawl(urls_of(table, "/private", "/public"), signal_handlers=resolved.handlers)
+    with every_row() as checking:
+        for row, site in table:
+            with checking(row.id):
+                error = result.failure(site.url("/private"))
+                assert isinstance(error, RobotsDisallowed)
+                assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
+                assert error.origin == Origin.from_url(site.url())
+                assert responses_of(result, site) == {site.url("/public"): 200}
+                assert site.count("/robots.txt") == 1
+                found = [(one["outcome"], one["status"]) for one in resolved.of(site.url())]
+                assert found == [(Outcome.RULES, row.status)]
+    statuses = Counter(row.status for row in RULES_ROWS)
+    prefix = "robotstxt/response_status_count/"
+    assert {code: result.stat(f"{prefix}{code}") for code in statuses} == statuses
+    assert result.stat("rep/outcome/rules") == len(resolved.all) == len(table)
     result.assert_clean()
 
 
@@ -147,57 +158,74 @@ async def test_204_holds_no_rule(sites: Sites) -> None:
     result.assert_clean()
 
 
-@by_id(MISSING_ROWS)
-async def test_3xx_and_4xx_mean_no_restrictions(sites: Sites, row: Row) -> None:
-    site, resolved = sites.add(robots=row.robots), Resolved()
-    result = await crawl(
-        [site.url("/private"), site.url("/public")], signal_handlers=resolved.handlers
-    )
-    assert result.responses == {site.url("/private"): 200, site.url("/public"): 200}
-    assert site.count("/robots.txt") == 1
-    assert [(one["outcome"], one["status"]) for one in resolved.all] == [
-        (Outcome.MISSING, row.status)
-    ]
-    assert result.stat("rep/outcome/missing") == 1
+async def test_3xx_and_4xx_mean_no_restrictions(sites: Sites) -> None:
+    table, resolved = added(sites, MISSING_ROWS), Resolved()
+    result = await crawl(urls_of(table, "/private", "/public"), signal_handlers=resolved.handlers)
+    with every_row() as checking:
+        for row, site in table:
+            with checking(row.id):
+                wanted = {site.url("/private"): 200, site.url("/public"): 200}
+                assert responses_of(result, site) == wanted
+                assert site.count("/robots.txt") == 1
+                found = [(one["outcome"], one["status"]) for one in resolved.of(site.url())]
+                assert found == [(Outcome.MISSING, row.status)]
+    assert result.stat("rep/outcome/missing") == len(resolved.all) == len(table)
     result.assert_clean()
 
 
-@by_id(UNREACHABLE_ROWS)
-async def test_unreachable_is_dropped(sites: Sites, row: Row) -> None:
-    site, resolved = sites.add(robots=row.robots), Resolved()
+UNREACHABLE = pytest.mark.parametrize(
+    ("rows", "settings"),
+    [(UNREACHABLE_ROWS, ONE_ATTEMPT), (SILENT_ROWS, IMPATIENT)],
+    ids=["answers", "silence"],
+)
+
+
+@UNREACHABLE
+async def test_unreachable_is_dropped(
+    sites: Sites, rows: list[Row], settings: dict[str, Any]
+) -> None:
+    table, resolved = added(sites, rows), Resolved()
     result = await crawl(
-        [site.url("/public"), site.url("/other")],
-        {**IMPATIENT, "REP_UNREACHABLE": "drop"},
+        urls_of(table, "/public", "/other"),
+        {**settings, "REP_UNREACHABLE": "drop"},
         signal_handlers=resolved.handlers,
     )
-    for path in ("/public", "/other"):
-        error = result.failure(site.url(path))
-        assert isinstance(error, RobotsUnreachable)
-        assert error.origin == Origin.from_url(site.url())
-        assert error.decision is None
-        assert error.reason
-        assert error.attempts == 1
-        assert site.count(path) == 0
-    assert site.asked_once("/robots.txt")
-    assert [(one["outcome"], one["status"], one["attempts"]) for one in resolved.all] == [
-        (Outcome.UNREACHABLE, row.status, 1)
-    ]
-    assert result.stat("rep/unreachable/dropped") == 2
-    assert result.stat("rep/outcome/unreachable") == 1
+    with every_row() as checking:
+        for row, site in table:
+            with checking(row.id):
+                for path in ("/public", "/other"):
+                    error = result.failure(site.url(path))
+                    assert isinstance(error, RobotsUnreachable)
+                    assert error.origin == Origin.from_url(site.url())
+                    assert error.decision is None
+                    assert error.reason
+                    assert error.attempts == 1
+                    assert site.count(path) == 0
+                assert site.asked_once("/robots.txt")
+                [one] = resolved.of(site.url())
+                found = (one["outcome"], one["status"], one["attempts"])
+                assert found == (Outcome.UNREACHABLE, row.status, 1)
+    assert result.stat("rep/unreachable/dropped") == 2 * len(table)
+    assert result.stat("rep/outcome/unreachable") == len(resolved.all) == len(table)
     result.assert_clean()
 
 
-@by_id(UNREACHABLE_ROWS)
-async def test_unreachable_is_let_pass(sites: Sites, row: Row) -> None:
-    site = sites.add(robots=row.robots)
+@UNREACHABLE
+async def test_unreachable_is_let_pass(
+    sites: Sites, rows: list[Row], settings: dict[str, Any]
+) -> None:
+    table = added(sites, rows)
     result = await crawl(
-        [site.url("/private"), site.url("/public")],
-        {**IMPATIENT, "REP_UNREACHABLE": "allow"},
+        urls_of(table, "/private", "/public"), {**settings, "REP_UNREACHABLE": "allow"}
     )
-    assert result.responses == {site.url("/private"): 200, site.url("/public"): 200}
-    assert result.stat("rep/unreachable/allowed") == 2
-    assert result.stat("robotstxt/request_count") == 1
-    assert site.asked_once("/robots.txt")
+    with every_row() as checking:
+        for row, site in table:
+            with checking(row.id):
+                wanted = {site.url("/private"): 200, site.url("/public"): 200}
+                assert responses_of(result, site) == wanted
+                assert site.asked_once("/robots.txt")
+    assert result.stat("rep/unreachable/allowed") == 2 * len(table)
+    assert result.stat("robotstxt/request_count") == len(table)
     result.assert_clean()
 
 
@@ -214,25 +242,28 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize("choice", ["drop", "allow"])
-@pytest.mark.parametrize("case", ["refused", "unresolvable", "TLS error"])
-async def test_no_connection(sites: Sites, case: str, choice: str) -> None:
-    """The page itself cannot be had either; the question is whether it is asked for."""
-    root = {
+async def test_without_a_connection_there_is_no_page_either(sites: Sites, choice: str) -> None:
+    """The page itself cannot be fetched; the question is whether it is asked for."""
+    roots = {
         "refused": sites.refused(),
         "unresolvable": "http://nonexistent.invalid",
         "TLS error": sites.add().url("").replace("http:", "https:"),
-    }[case]
+    }
     resolved = Resolved()
     result = await crawl(
-        f"{root}/public",
+        [f"{root}/public" for root in roots.values()],
         {"REP_UNREACHABLE": choice, "RETRY_ENABLED": False},
         signal_handlers=resolved.handlers,
     )
-    error = result.failure(f"{root}/public")
-    assert error is not None
-    assert isinstance(error, RobotsUnreachable) == (choice == "drop")
-    [one] = resolved.all
-    assert one["outcome"] is Outcome.UNREACHABLE
-    assert one["status"] is None
-    assert one["error"]
+    with every_row() as checking:
+        for case, root in roots.items():
+            with checking(case):
+                error = result.failure(f"{root}/public")
+                assert error is not None
+                assert isinstance(error, RobotsUnreachable) == (choice == "drop")
+                [one] = resolved.of(root)
+                assert one["outcome"] is Outcome.UNREACHABLE
+                assert one["status"] is None
+                assert one["error"]
+    assert len(resolved.all) == len(roots)
     result.assert_clean()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scrapy_rep import signals
+from scrapy_rep.protocol import Origin
 
 
 class Resolved:
@@ -19,6 +20,10 @@ class Resolved:
     @property
     def handlers(self) -> dict[Any, Any]:
         return {signals.robots_resolved: self}
+
+    def of(self, url: str) -> list[dict[str, Any]]:
+        """Those for the origin of a URL."""
+        return [one for one in self.all if one["origin"] == Origin.from_url(url)]
 
 
 class Discovered:

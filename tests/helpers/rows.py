@@ -1,0 +1,44 @@
+"""Tables whose rows share one crawl.
+
+with every_row() as row:
+    for one in ROWS:
+        with row(one.id):
+            assert ...
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from tests.helpers.crawling import CrawlResult
+from tests.helpers.servers import Site
+
+Row = Callable[[object], AbstractContextManager[None]]
+
+
+@contextmanager
+def every_row() -> Iterator[Row]:
+    """A row that fails does not hide the others: at the end, all that failed are named."""
+    failed: list[tuple[str, str]] = []
+
+    @contextmanager
+    def row(name: object) -> Iterator[None]:
+        try:
+            yield
+        except Exception:  # noqa: BLE001 (whatever it is: it goes into the report)
+            failed.append((str(name), traceback.format_exc()))
+
+    yield row
+    if failed:
+        details = "\n".join(f"--- {name}\n{text}" for name, text in failed)
+        names = ", ".join(name for name, _ in failed)
+        pytest.fail(f"rows that failed: {names}\n{details}", pytrace=False)
+
+
+def responses_of(result: CrawlResult, site: Site) -> dict[str, int]:
+    """URL and status of what callbacks saw of that site."""
+    return {url: code for url, code in result.responses.items() if url.startswith(site.url("/"))}
