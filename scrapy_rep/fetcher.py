@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 # As the built-in middleware has it: before the pages that wait for it.
 PRIORITY = 1000
 
+# Bytes of a Location that are encoded. Letters of a host take microseconds each.
+_MAX_FOREIGN = 4096
+
 # The user's to mend, not the site's: asking again would change nothing.
 CONFIGURATION_ERRORS = (
     NotSupported,
@@ -170,7 +173,7 @@ class Fetcher:
 def _redirect_target(url: str, response: Response) -> str | None:
     """Where a redirect leads, None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
-    if not location:
+    if not location or (len(location) > _MAX_FOREIGN and not location.isascii()):
         return None
     try:
         target = urljoin(url, safe_url_string(location))
