@@ -73,7 +73,7 @@ class Answers:
         origin = known.origin
         url = known.entry.url or origin.robots_url
         if robots is not None:
-            self._discovery.discovered(origin, url, robots)
+            await self._discovery.discovered(origin, url, robots)
         if self._seeding is not None and (robots is not None or outcome is Outcome.MISSING):
             self._seeding.discovered(origin, url, robots)
         if answer is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.exceptions import ResponseDataLossError, StopDownload
 
+from scrapy_rep import headers
 from scrapy_rep.listener import Listener
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
@@ -31,14 +32,18 @@ ACCEPT_ENCODING = "gzip, deflate"
 # One byte more than counts, so that the parser sees whether the limit cuts a line in two.
 READ_BYTES = MAX_BYTES + 1
 
-# For a body in an encoding that was not asked for: HttpCompressionMiddleware may unpack so much.
-_OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
+OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
+"""For a body in an encoding that was not asked for: HttpCompressionMiddleware may unpack so much. It
+does so in one go."""
+
+_MAX_MEMBERS = 100
+"""Of a gzip file. Members can be empty, and each costs as much as a kilobyte of rules."""
 
 
 class Transfer:
     """What is seen of one response while it arrives. Travels in the request's meta."""
 
-    __slots__ = ("cut", "encodings", "on_left", "received")
+    __slots__ = ("cut", "encodings", "on_left", "problem", "received")
 
     def __init__(self, on_left: Callable[[], object]) -> None:
         """:param on_left: called when the response has left the downloader, before Scrapy looks for
@@ -48,6 +53,8 @@ class Transfer:
         self.received = 0
         self.cut = False
         self.encodings: list[str] = []
+        self.problem: str | None = None
+        """Why the body is not decoded at all, if it isn't."""
 
     def body_of(self, response: Response) -> bytes:
         """Return the body: decoded, and at most :data:`READ_BYTES` of it.
@@ -55,6 +62,8 @@ class Transfer:
         :raises ResponseDataLossError: if the body is not what its ``Content-Encoding`` says, or
             ends before its end
         """
+        if self.problem is not None:
+            raise ResponseDataLossError(self.problem)
         body = response.body
         for encoding in reversed(self.encodings):
             body, complete = decode(body, encoding)
@@ -104,13 +113,19 @@ class TransferWatch:
         transfer = request.meta.get(META_KEY)
         if not isinstance(transfer, Transfer):
             return
-        named = b",".join(response.headers.getlist("Content-Encoding")).decode("latin-1")
-        encodings = [name.strip().lower() for name in named.split(",") if name.strip()]
+        try:
+            encodings = headers.encodings(response.headers)
+        except headers.NotCredible as error:
+            transfer.problem = str(error)
+            encodings = []
         if all(encoding in _WBITS for encoding in encodings):
-            transfer.encodings = [name for name in encodings if name != "identity"]
+            transfer.encodings = encodings
             response.headers.pop("Content-Encoding", None)
+        elif len(encodings) == 1:
+            request.meta["download_maxsize"] = OTHER_ENCODINGS_MAX
         else:
-            request.meta["download_maxsize"] = _OTHER_ENCODINGS_MAX
+            transfer.problem = f"the body is encoded as {', '.join(encodings)}"[:200]
+            response.headers.pop("Content-Encoding", None)
 
     def _response_received(self, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
@@ -119,7 +134,7 @@ class TransferWatch:
 
 
 # 47: zlib finds out whether it is gzip or zlib.
-_WBITS = {"gzip": 47, "x-gzip": 47, "deflate": 47, "identity": 0}
+_WBITS = {"gzip": 47, "x-gzip": 47, "deflate": 47}
 
 
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
@@ -136,7 +151,9 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
         wbits = -15
     output = b""
     try:
-        while data and len(output) < READ_BYTES:
+        for _ in range(_MAX_MEMBERS):
+            if not data or len(output) >= READ_BYTES:
+                break
             decoder = zlib.decompressobj(wbits)
             output += decoder.decompress(data, READ_BYTES - len(output))
             if not decoder.eof:

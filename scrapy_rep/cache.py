@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scrapy_rep import headers
 from scrapy_rep.fetcher import DEAD_HOST_ERRORS, Answer
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol.availability import Outcome
@@ -19,8 +20,6 @@ from scrapy_rep.storages.entry import pack_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from scrapy.http import Headers
 
     from scrapy_rep.fetcher import Fetcher
     from scrapy_rep.known import Known, KnownOrigins
@@ -126,8 +125,8 @@ class RobotsCache:
     def _answered(self, origin: Origin, answer: Answer, now: float) -> Entry:
         settings = self._settings
         lifetime = fresh_seconds(
-            _header(answer.headers, "Cache-Control"),
-            _header(answer.headers, "Age"),
+            headers.text(answer.headers, "Cache-Control"),
+            headers.text(answer.headers, "Age"),
             default=settings.cache_ttl,
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
@@ -156,7 +155,7 @@ class RobotsCache:
             base=settings.retry_delay,
             maximum=settings.retry_max_delay,
             jitter=random.random(),
-            retry_after=retry_after(_header(answer.headers, "Retry-After"), now),
+            retry_after=retry_after(headers.text(answer.headers, "Retry-After"), now),
         )
         return replace(
             entry,
@@ -194,8 +193,3 @@ class RobotsCache:
 def _credible(time: float, now: float, longest: float) -> float:
     """Return *time*, or 0 if that is farther off than it could be."""
     return time if time - now <= longest else 0.0
-
-
-def _header(headers: Headers | None, name: str) -> str | None:
-    values = headers.getlist(name) if headers is not None else []
-    return b",".join(values).decode("latin-1") if values else None

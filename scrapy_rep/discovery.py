@@ -12,11 +12,14 @@ from scrapy import Request
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 from scrapy_rep.urls import as_it_stands
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
@@ -39,6 +42,10 @@ _CANONICAL = re.compile(r"https?://[a-z0-9._-]+")
 
 # As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.
 MAX_SITEMAPS = 500
+
+MAX_URL = 2048
+"""Characters: what sitemaps.org allows. To encode a host of foreign letters takes microseconds for
+each letter."""
 
 
 def seeding_mode(spider: Spider | None, settings: RepSettings) -> str | bool:
@@ -67,13 +74,19 @@ class Discovery:
         # Hashes: the URLs of a million sites would be a hundred megabytes.
         self._seen: set[int] = set()
 
-    def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
+    async def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
         """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
 
         :param robots_url: where the file came from, for relative URLs
         """
-        for url, _ in self.listed(origin, robots_url, robots, warn=True):
-            if self.count(url):
+        steps = self._announce(origin, robots_url, robots)
+        while not work(steps):
+            await pause()
+
+    def _announce(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> Iterator[None]:
+        for one in self.listed(origin, robots_url, robots, warn=True):
+            yield
+            if one is not None and self.count(url := one[0]):
                 self._crawler.signals.send_catch_log(
                     signals.sitemap_discovered,
                     origin=origin,
@@ -91,8 +104,9 @@ class Discovery:
 
     def listed(
         self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool
-    ) -> list[tuple[str, str]]:
-        """The sitemaps that a robots.txt lists: their URLs and where these are."""
+    ) -> Iterator[tuple[str, str] | None]:
+        """The sitemaps that a robots.txt lists: their URLs and where these are; None for one that
+        is not a URL. Strange ones take a millisecond each: a caller can stop after any."""
         listed = list(dict.fromkeys(robots.sitemaps))
         if len(listed) > MAX_SITEMAPS and warn:
             logger.warning(
@@ -101,23 +115,25 @@ class Discovery:
                 {"origin": origin, "count": len(listed), "limit": MAX_SITEMAPS},
                 extra={"spider": self._crawler.spider},
             )
-        urls = {}
+        seen = set()
         for value in listed[:MAX_SITEMAPS]:
-            message = None
+            message = found = None
             try:
+                if len(value) > MAX_URL:
+                    raise ValueError
                 plain = as_it_stands(value)
                 if plain is not None and _CANONICAL.fullmatch(plain[0]):
-                    urls[value] = plain[0]  # most: a fifth of the time
-                    continue
-                url = value
-                if _is_relative(value):
-                    url = urljoin(robots_url, value)
-                    message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
-                url = Request(url).url
-                place = Origin.from_url(url)
-                if place.scheme not in ("http", "https"):
-                    raise ValueError
-                urls[url] = str(place)
+                    found = value, plain[0]  # most: a fifth of the time
+                else:
+                    url = value
+                    if _is_relative(value):
+                        url = urljoin(robots_url, value)
+                        message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
+                    url = Request(url).url
+                    place = Origin.from_url(url)
+                    if place.scheme not in ("http", "https"):
+                        raise ValueError
+                    found = url, str(place)
             except ValueError:
                 message = "robots.txt of %(origin)s lists a sitemap that is no URL"
             if message and warn:
@@ -126,7 +142,10 @@ class Discovery:
                     {"origin": origin, "value": value[:200]},
                     extra={"spider": self._crawler.spider},
                 )
-        return list(urls.items())
+            if found is None or found[0] not in seen:
+                yield found
+            if found is not None:
+                seen.add(found[0])
 
 
 def _is_relative(url: str) -> bool:

@@ -27,6 +27,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 from w3lib.url import safe_url_string
 
+from scrapy_rep import headers
 from scrapy_rep.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome, outcome_of
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 # As the built-in middleware has it: before the pages that wait for it.
 PRIORITY = 1000
+
+# Bytes of a Location that are encoded. Letters of a host take microseconds each.
+_MAX_FOREIGN = 4096
 
 # The user's to mend, not the site's: asking again would change nothing.
 CONFIGURATION_ERRORS = (
@@ -113,17 +117,17 @@ class Fetcher:
             except Exception as error:  # noqa: BLE001
                 # Whatever a download handler or another middleware raises, nothing was learnt.
                 return Answer(Outcome.UNREACHABLE, url, hops, error=error)
-            status, headers = response.status, response.headers
+            status = response.status
             if status not in REDIRECTS:
                 outcome = outcome_of(status, body, soft_404=self._settings.soft_404)
-                return Answer(outcome, url, hops, status, headers, body)
+                return Answer(outcome, url, hops, status, response.headers, body)
             target = _redirect_target(url, response)
             if target is None or target in seen:
                 break
             seen.add(target)
             if hops < MAX_HOPS:
                 url = target
-        return Answer(Outcome.MISSING, url, hops, status, headers)
+        return Answer(Outcome.MISSING, url, hops, status, response.headers)
 
     async def _get(self, url: str, slot: ExitStack) -> tuple[Response, bytes]:
         """:param slot: given back as soon as the response is there, or a page would take it before
@@ -168,11 +172,11 @@ class Fetcher:
 
 def _redirect_target(url: str, response: Response) -> str | None:
     """Where a redirect leads, None if it can't be followed."""
-    location = response.headers.get("Location")
-    if location is None or not location.strip():
+    location = headers.last(response.headers, "Location").strip()
+    if not location or (len(location) > _MAX_FOREIGN and not location.isascii()):
         return None
     try:
-        target = urljoin(url, safe_url_string(location.strip()))
+        target = urljoin(url, safe_url_string(location))
         parts = urlsplit(target)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             return None

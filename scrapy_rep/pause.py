@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SLICE_SECONDS = 0.01
+"""After so many, the event loop has its turn."""
+
+
+def work(steps: Iterator[object]) -> bool:
+    """Take steps for one slice of time. Return whether those were all."""
+    until = time.perf_counter() + SLICE_SECONDS
+    for _ in steps:
+        if time.perf_counter() > until:
+            return False
+    return True
 
 
 async def pause(seconds: float = 0) -> None:

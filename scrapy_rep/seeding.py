@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.discovery import FED, SITEMAP
-from scrapy_rep.pause import pause
+from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import Feeder
@@ -29,6 +30,8 @@ from scrapy_rep.sitemaps.spool import Spool, open_spool
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
@@ -42,8 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The event loop has its turn after so many seconds.
-_SLICE_SECONDS = 0.01
 # So many spellings of origins are remembered as met.
 _SPELLINGS = 20_000
 
@@ -93,6 +94,7 @@ class SitemapSeeding:
             discovery.count,
         )
         """What becomes of requests for sitemaps."""
+        self._unfinished = 0  # robots.txt files of whose sitemaps some are not in the spool yet
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -138,14 +140,18 @@ class SitemapSeeding:
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
         """Have what *origin* lists read."""
+        if self._spool is not None:
+            self._go_on(origin, self._add(self._spool, origin, robots_url, robots))
+
+    def _go_on(self, origin: Origin, steps: Iterator[None]) -> None:
+        """Take some sitemaps of *origin* now, and the others when the event loop has had its turn.
+        Nearly always that is all of them."""
         if self._spool is None or self._feeder.stopped:
             return
-        listed = self._discovery.listed(origin, robots_url, robots, warn=False) if robots else []
-        guessed = not listed and self._settings.sitemap_guess
-        if guessed:
-            listed = [(f"{origin}/sitemap.xml", str(origin))]
         try:
-            self._add(self._spool, origin, listed, guessed=guessed)
+            if not work(steps):
+                self._unfinished += 1
+                call_later(0, self._later, origin, steps)
         except sqlite3.Error as error:
             logger.error(
                 "The sitemaps of %(origin)s can't be written to disk and are not read: %(error)s",
@@ -153,18 +159,44 @@ class SitemapSeeding:
                 extra={"spider": self._crawler.spider},
             )
 
+    def _later(self, origin: Origin, steps: Iterator[None]) -> None:
+        self._unfinished -= 1
+        self._go_on(origin, steps)
+
     def _add(
-        self, spool: Spool, origin: Origin, listed: list[tuple[str, str]], *, guessed: bool
-    ) -> None:
+        self, spool: Spool, origin: Origin, robots_url: str, robots: RobotsTxt | None
+    ) -> Iterator[None]:
         files, _ = spool.sitemaps.counts(str(origin))
-        for url, place in listed:
-            if files >= self._settings.sitemap_max_files:
-                Report(self._crawler, url).too_many(str(origin))
-            elif spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
-                files += 1
-                if guessed:
-                    self._discovery.count(url)
-                self._feeder.asking.add_host(place)
+        listed = self._discovery.listed(origin, robots_url, robots, warn=False) if robots else ()
+        any_listed = False
+        for one in listed:
+            if one is not None:
+                any_listed = True
+                files += self._add_one(spool, origin, files, *one)
+            yield
+        if not any_listed and self._settings.sitemap_guess:
+            url = f"{origin}/sitemap.xml"
+            if self._add_one(spool, origin, files, url, str(origin), guessed=True):
+                self._discovery.count(url)
+
+    def _add_one(
+        self,
+        spool: Spool,
+        origin: Origin,
+        files: int,
+        url: str,
+        place: str,
+        *,
+        guessed: bool = False,
+    ) -> bool:
+        """Take a sitemap, if *origin* may have more than these *files*. Return whether it is new."""
+        if files >= self._settings.sitemap_max_files:
+            Report(self._crawler, url).too_many(str(origin))
+            return False
+        if not spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
+            return False
+        self._feeder.asking.add_host(place)
+        return True
 
     # Requests on their way
 
@@ -204,7 +236,7 @@ class SitemapSeeding:
             self.reading.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
-        if self._feeder or self._proofs:
+        if self._feeder or self._proofs or self._unfinished:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:

@@ -81,16 +81,15 @@ def test_sitemaps_that_a_file_lists(value: str) -> None:
         return  # relative to the file: for the tests of seeding
     crawler: Any = SimpleNamespace(stats=SimpleNamespace(), spider=None)
     robots: Any = SimpleNamespace(sitemaps=(value,))
-    listed = Discovery(crawler).listed(HOST, HOST.robots_url, robots, warn=False)
-    expected = long_way(value)
-    assert listed == ([] if expected is None else [expected])
+    (listed,) = Discovery(crawler).listed(HOST, HOST.robots_url, robots, warn=False)
+    assert listed == long_way(value)
 
 
 def test_a_robots_txt_can_list_the_same_sitemap_twice() -> None:
     body = b"Sitemap: https://example.com/s.xml\n" * 2 + b"Sitemap: https://example.com:443/s.xml"
     crawler: Any = SimpleNamespace(stats=SimpleNamespace(), spider=None)
     listed = Discovery(crawler).listed(HOST, "", RobotsTxt.parse(body), warn=False)
-    assert listed == [
+    assert list(listed) == [
         ("https://example.com/s.xml", "https://example.com"),
         ("https://example.com:443/s.xml", "https://example.com"),
     ]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_HOPS = 5
 """How many redirects are followed (REP.md section 2)."""
@@ -43,19 +47,54 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
 
 # A title or a heading stands near the start; what is beyond is not searched.
 _SEARCHED_BYTES = 65536
-_HEADINGS = (
-    re.compile(rb"<title\b[^>]{0,500}>([^<]{0,500})", re.IGNORECASE),
-    re.compile(rb"<h[1-6]\b[^>]{0,500}>(.{0,500}?)</h[1-6]\s*>", re.IGNORECASE | re.DOTALL),
-)
-_TAG = re.compile(rb"<[^>]*>")
+_WITHIN = 500
+"""Bytes of a tag, and of what stands in it."""
+
+_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
+_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
+_HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
 _NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\bdoes\s+not\s+exist\b", re.IGNORECASE)
 
 
 def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page reads like "404"."""
     head = body[:_SEARCHED_BYTES]
-    for pattern in _HEADINGS:
-        match = pattern.search(head)
-        if match and _NOT_FOUND.search(_TAG.sub(b" ", match.group(1))):
-            return True
-    return False
+    return any(_NOT_FOUND.search(_without_tags(text)) for text in (_title(head), _heading(head)))
+
+
+def _title(head: bytes) -> bytes:
+    """The beginning of the title; empty if there is none."""
+    for start in _after(_TITLE, head):
+        text = head[start : start + _WITHIN]
+        return text.partition(b"<")[0]
+    return b""
+
+
+def _heading(head: bytes) -> bytes:
+    """The first heading that has an end nearby; empty if there is none."""
+    # One search for an end serves all headings before it: a page may be nothing but headings.
+    end = None
+    for start in _after(_HEADING, head):
+        if end is None or end.start() < start:
+            end = _HEADING_END.search(head, start)
+            if end is None:
+                break
+        if end.start() - start <= _WITHIN:
+            return head[start : end.start()]
+    return b""
+
+
+def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
+    """Yield where tags of a kind end."""
+    for match in tag.finditer(head):
+        end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
+        if end >= 0:
+            yield end + 1
+
+
+def _without_tags(text: bytes) -> bytes:
+    out = []
+    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
+        out.append(text[:start])
+        text = text[end + 1 :]
+    return b" ".join([*out, text])

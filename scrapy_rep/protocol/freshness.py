@@ -8,7 +8,9 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-_MAX_AGE = re.compile(r'\bmax-age\s*=\s*"?\s*(-?[0-9]+)\b', re.IGNORECASE)
+# Blanks after the quote only if there is a quote: two runs of blanks side by side would be tried in
+# every way to share them.
+_MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 

@@ -141,7 +141,7 @@ def read(rows: Iterable[str], number: int = 1) -> Iterator[tuple[int, int, str]]
         if field is None or not colon:
             line = line.strip(SPACE)
             # Of the other lines most are blank, comments or HTML: a quarter of the time to parse.
-            if not line or line[0] not in _INITIALS:
+            if len(line) < _SHORTEST or line[0] not in _INITIALS or not _PREFIXES.match(line):
                 continue
             line = line.partition("#")[0].rstrip(SPACE)
             name, colon, value = line.partition(":")
@@ -162,6 +162,7 @@ def lines(body: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 _INITIALS = {initial for name in _NAMES for initial in (name[0], name[0].upper())}
+_SHORTEST = min(map(len, _NAMES))
 _BLANK = re.compile(r"[ \t]+")
 
 

@@ -9,12 +9,11 @@ import sqlite3
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
 from scrapy.utils.asyncio import call_later
-from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
+from scrapy_rep.sitemaps.listing import Listings
 from scrapy_rep.sitemaps.sorting import Reason
 
 if TYPE_CHECKING:
@@ -36,17 +35,6 @@ _AT_A_TIME = 16
 _LOOK = 0.1
 # So many origins are looked at, or entries settled, before the event loop has its turn.
 _SLICE = 200
-
-
-def listed(robots_url: str, values: tuple[str, ...]) -> list[str]:
-    """Return the sitemaps of a robots.txt as URLs, as the sitemaps of a crawl have them."""
-    urls = []
-    for value in values:
-        try:
-            urls.append(safe_url_string(urljoin(robots_url, value.strip())).partition("#")[0])
-        except ValueError:
-            continue
-    return urls
 
 
 class Proofs:
@@ -72,6 +60,7 @@ class Proofs:
         self._flights = flights
         self._worth_waiting = worth_waiting
         self._on_settled = on_settled
+        self._listings = Listings()
         self._deadlines: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []
         self._in_the_air: set[str] = set()
@@ -92,16 +81,11 @@ class Proofs:
         """Whether *origin*'s robots.txt lists one of the sitemaps *chain*; None if that is not
         known: its entries have to wait then."""
         known = self._cache.get(origin)
-        if known is None or known.unreachable:
+        listing = None if known is None or known.unreachable else self._listings.of(known)
+        if listing is None or not listing.complete():
             self._wait_for(str(origin))
             return None
-        return self._lists(known, chain)
-
-    def _lists(self, known: Known, chain: tuple[str, ...]) -> bool:
-        if known.robots is None:
-            return False
-        urls = listed(known.entry.url or known.origin.robots_url, known.robots.sitemaps)
-        return not set(chain).isdisjoint(urls)
+        return listing.has_any(chain)
 
     def _wait_for(self, origin: str) -> None:
         if origin not in self._deadlines:
@@ -146,12 +130,13 @@ class Proofs:
             now = time.monotonic()
             if not self._due or self._due[0][0] > now:
                 return False
-            _, key = heapq.heappop(self._due)
+            due, key = heapq.heappop(self._due)
             if key not in self._deadlines:
                 continue
             worked = self._look(key, now)
             if key in self._deadlines:
-                heapq.heappush(self._due, (now if worked else now + _LOOK, key))
+                # One that is begun goes on first: only some listings are kept.
+                heapq.heappush(self._due, (due if worked else now + _LOOK, key))
             if worked:
                 return True
         return True
@@ -161,7 +146,7 @@ class Proofs:
         origin = Origin.from_url(key)
         known = None if origin in self._flights else self._cache.get(origin)
         if known is not None and not known.unreachable:
-            return self._settle(key, known)
+            return not self._listings.of(known).complete() or self._settle(key, known)
         if known is not None and not self._worth_waiting(known):
             return self._settle(key, None)
         if now >= self._deadlines[key]:
@@ -184,13 +169,14 @@ class Proofs:
                 self._flights.abandon(Origin.from_url(key))
             self._on_settled()
             return True
+        listing = self._listings.of(known) if known is not None else None
         verdicts: dict[int, bool] = {}
         accepted: list[Row] = []
         for _, row in rows:
             sitemap = row[1]
             if sitemap not in verdicts:
                 chain = self.spool.sitemaps.chain_of(sitemap)
-                verdicts[sitemap] = known is not None and self._lists(known, chain)
+                verdicts[sitemap] = listing is not None and listing.has_any(chain)
             if verdicts[sitemap]:
                 accepted.append(row)
         self.spool.settle([number for number, _ in rows], accepted)

@@ -21,9 +21,7 @@ MAX_ENTRIES = 50_000
 """Of one file: the protocol's limit, for URLs as for the sitemaps of an index."""
 
 _UTF16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-_HTML = re.compile(
-    rb"(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
-)
+_HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes by which it is seen what a file is.
 _ENOUGH = 512
 
@@ -52,16 +50,20 @@ class SitemapReader:
         :param pieces: the file, in as many pieces as you like
         :returns: lists that may be empty, each after about a millisecond of work
         """
-        unpacker = Unpacker()
+        unpacker = Unpacker(self._max_bytes)
         feed: XmlFeed | TextFeed | None = None
         start = b""
         whole = False
         for piece in unpacker.unpack(pieces):
             data = piece[: self._max_bytes - self.bytes]
             self.bytes += len(data)
+            if not piece:
+                yield []
+                continue
             if feed is None:
                 start += data
                 if len(start) < _ENOUGH and len(data) == len(piece):
+                    yield []
                     continue
                 feed = self._feed_for(start)
                 if feed is None:
@@ -99,7 +101,7 @@ class SitemapReader:
             if text[2:].lstrip(b"\0 \t\r\n").startswith(b"<"):
                 return XmlFeed()
             return TextFeed(_UTF16[text[:2]])
-        if _HTML.match(text[:_ENOUGH]):
+        if _HTML.match(_without_comments(text[:_ENOUGH])):
             self.problem = "it is an HTML page, not a sitemap"
             return None
         if text.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
@@ -124,3 +126,14 @@ class SitemapReader:
         self.problem = self.problem or unpacker.problem or feed.problem
         if self.kind is None:
             self.problem = self.problem or "it is no sitemap"
+
+
+def _without_comments(text: bytes) -> bytes:
+    """Return *text* without the comments that it begins with. A regular expression for these
+    would try each end of a comment for each comment."""
+    while text.startswith(b"<!--"):
+        end = text.find(b"-->", len(b"<!--"))
+        if end < 0:
+            break
+        text = text[end + len(b"-->") :].lstrip()
+    return text

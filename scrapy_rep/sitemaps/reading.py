@@ -21,6 +21,7 @@ from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.reader import SitemapReader
 from scrapy_rep.sitemaps.sorting import Reason, Sorter
+from scrapy_rep.sitemaps.transfer import MAXSIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -84,6 +85,7 @@ class Reading:
         """
         if self._spool is None or self._of(request, self._spool) is None:
             raise IgnoreRequest("this sitemap was read before")
+        request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     def _of(self, request: Request, spool: Spool) -> Sitemap | None:
         """The sitemap that *request* is for; None if it is done with."""

@@ -1,5 +1,6 @@
 """The transfer of sitemaps: no more is received than counts, and gzip stays as it is, to be unpacked
-piece by piece (`unpack.py`)."""
+piece by piece (`unpack.py`). Other encodings, which nobody asked for, are unpacked by Scrapy's
+HttpCompressionMiddleware, in one go: up to a limit."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
+from scrapy_rep import headers
+from scrapy_rep.body import OTHER_ENCODINGS_MAX
 from scrapy_rep.discovery import SITEMAP
 from scrapy_rep.listener import Listener
 
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
 
 ACCEPT_ENCODING = "gzip"
 """All that can be unpacked here. HttpCompressionMiddleware would unpack a file in one go."""
+
+MAXSIZE = "download_maxsize"
+"""Scrapy's meta key, by which HttpCompressionMiddleware is told how much it may unpack. It holds
+for one response alone: :meth:`Reading.check` takes it off a request that is sent again."""
+
+_GZIP = ("gzip", "x-gzip")
 
 
 class Transfers:
@@ -33,6 +42,8 @@ class Transfers:
             },
         )
         self._max_bytes = max_bytes
+        maxsize = crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
+        self._other_encodings_max = min(maxsize, OTHER_ENCODINGS_MAX)
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     def watch(self, on: bool) -> None:
@@ -55,6 +66,11 @@ class Transfers:
         if SITEMAP not in request.meta:
             return
         self._received.pop(request, None)
-        named = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
-        if named in (b"gzip", b"x-gzip"):
-            del response.headers["Content-Encoding"]
+        try:
+            encodings = headers.encodings(response.headers)
+        except headers.NotCredible:
+            encodings = []  # read as it came, it is no sitemap
+        if len(encodings) == 1 and encodings[0] not in _GZIP:
+            request.meta[MAXSIZE] = self._other_encodings_max
+        else:
+            response.headers.pop("Content-Encoding", None)

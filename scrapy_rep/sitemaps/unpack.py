@@ -1,13 +1,14 @@
 """Gzip by its magic number, whatever a name or a header says, unpacked piece by piece: a bomb is
-as large as the caller lets it be."""
+as large as the caller lets it be, and takes no more time at once than any other file."""
 
 from __future__ import annotations
 
 import zlib
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
 MAGIC = b"\x1f\x8b\x08"
 
@@ -17,84 +18,92 @@ STEP = 32 * 1024
 # A packed file that a server packs once more for the way, and a name for it. More is a joke.
 _LAYERS = 3
 
+# Members of one layer: a file of 50 MiB that was packed in blocks (bgzip) has 800. Empty ones cost
+# time and give nothing.
+_MAX_MEMBERS = 10_000
+
 _GZIP = 31  # zlib's number for "with a gzip header"
 
 
 class Unpacker:
     """Unpacks what is packed and leaves the rest as it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int) -> None:
+        """:param max_bytes: how much of the content the caller reads"""
+        # Of each layer. What was packed is hardly longer than its content, unless it is a bomb.
+        self._max_bytes = 2 * max_bytes + 2 * STEP
         self.problem: str | None = None
         """What was wrong with the packing, if anything: what came before that is good."""
 
     def unpack(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Return the content in pieces of no more than :data:`STEP` bytes."""
+        """Return the content in pieces of no more than :data:`STEP` bytes. Some are empty: after
+        each step of work the caller has its turn, whether that brought something or not."""
+        rest = _small(pieces)
         for _ in range(_LAYERS):
-            pieces, first = _peek(pieces)
+            first = yield from _start(rest)
+            rest = chain([first], rest)
             if not first.startswith(MAGIC):
                 break
-            pieces = self._layer(pieces)
-        yield from _small(pieces)
+            rest = self._layer(rest)
+        yield from rest
 
     def _layer(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Unpack one layer: a step of this one, or none, for each step of the layer around it."""
         decoder = zlib.decompressobj(_GZIP)
-        members = 0
+        members = size = 0  # members that have ended
         begun = False
-        for piece in _small(pieces):
-            data = piece
-            while data:
+        for piece in pieces:
+            data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
+            if not data:
+                yield b""
+            full = False
+            # A full piece may have left more behind without needing more input.
+            while data or full:
                 if decoder.eof:
-                    members += 1
-                    data = data.lstrip(b"\0")  # padding between members
-                    if not data:
-                        break
+                    if members >= _MAX_MEMBERS:
+                        self._fail(f"the gzip file has more than {_MAX_MEMBERS} members")
+                        return
                     decoder = zlib.decompressobj(_GZIP)
                 try:
                     out = decoder.decompress(data, STEP)
                 except zlib.error as error:
                     # Rubbish after the end of a member is no news: gunzip ignores it too.
                     if begun or not members:
-                        self.problem = f"broken gzip ({error})"
+                        self._fail(f"broken gzip ({error})")
                     return
                 begun = not decoder.eof
-                data = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
-                if out:
-                    yield out
-                # A full piece may have left more behind without needing more input.
-                while not decoder.eof and not data and len(out) == STEP:
-                    out = decoder.decompress(b"", STEP)
-                    if out:
-                        yield out
-                if decoder.eof:
-                    begun = False
-                    data = data or decoder.unused_data
+                full = begun and len(out) == STEP
+                if begun:
+                    data = decoder.unconsumed_tail
+                else:
+                    members += 1
+                    data = decoder.unused_data.lstrip(b"\0")
+                size += len(out)
+                yield out
+                if size > self._max_bytes:
+                    self._fail(f"unpacked, it is longer than {self._max_bytes} bytes")
+                    return
         if not decoder.eof:
-            self.problem = "the gzip file ends too early"
+            self._fail("the gzip file ends too early")
+
+    def _fail(self, problem: str) -> None:
+        # What the inner layers say then follows from what the outer one said first.
+        self.problem = self.problem or problem
 
 
-def _peek(pieces: Iterable[bytes]) -> tuple[Iterator[bytes], bytes]:
-    """Return the pieces again, and the first bytes: enough of them to see what it is."""
-    rest = iter(pieces)
+def _start(pieces: Iterator[bytes]) -> Generator[bytes, None, bytes]:
+    """Return the first bytes: enough of them to see what it is."""
     first = b""
-    for piece in rest:
+    for piece in pieces:
         first += piece
         if len(first) >= len(MAGIC):
             break
-
-    def again() -> Iterator[bytes]:
-        if first:
-            yield first
-        yield from rest
-
-    return again(), first
+        yield b""
+    return first
 
 
 def _small(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        if len(piece) <= STEP:
-            if piece:
-                yield piece
-            continue
         view = memoryview(piece)
         for start in range(0, len(view), STEP):
             yield bytes(view[start : start + STEP])

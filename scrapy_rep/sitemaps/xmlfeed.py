@@ -7,11 +7,11 @@ would leave them out of URLs without a word.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree  # type: ignore[import-untyped]
 
+from scrapy_rep.sitemaps.ampersands import MAX_MENDED, Ampersands
 from scrapy_rep.sitemaps.kinds import Kind
 
 if TYPE_CHECKING:
@@ -35,7 +35,14 @@ _MAX_ERRORS = 100
 """A file with so many is not read further."""
 
 _MAX_SILENT = 1 << 20
-"""Bytes. Nothing in so many, after an error: libxml2 has given up and only hoards them."""
+"""Bytes. Nothing in so many: libxml2 has given up after an error, or keeps them until a tag, a
+comment or a CDATA section ends, to read them all at once then."""
+
+_MAX_ATTRIBUTES = 4096
+"""Of one tag, about: libxml2 reads a tag at once."""
+
+_MAX_CHILDREN = 1000
+"""Of one entry: elements of different names, and alternates."""
 
 
 class XmlFeed:
@@ -56,9 +63,10 @@ class XmlFeed:
             remove_comments=True,
             remove_pis=True,
         )
-        self._mend: _Ampersands | None = None
+        self._mend: Ampersands | None = None
         self._begun = False
         self._silent = 0
+        self._attributes = 0
         self._tail = b""
         self._entities = False
 
@@ -70,6 +78,12 @@ class XmlFeed:
         for error in self._parser.feed_error_log:
             if error.level >= etree.ErrorLevels.ERROR:
                 return f"broken XML, line {error.line}: {error.message.strip()[:200]}"
+        if self._silent > _MAX_SILENT:
+            return f"something in it is longer than {_MAX_SILENT} bytes: a tag or a comment"
+        if self._attributes > _MAX_ATTRIBUTES:
+            return f"a tag has more than {_MAX_ATTRIBUTES} attributes"
+        if self._mended > MAX_MENDED:
+            return f"more than {MAX_MENDED} ampersands are not escaped"
         return None
 
     @property
@@ -77,7 +91,16 @@ class XmlFeed:
         """Whether nothing more is to be expected."""
         if self._entities or (self.root is not None and self.kind is None):
             return True
-        return self._silent > _MAX_SILENT or len(self._parser.feed_error_log) > _MAX_ERRORS
+        return (
+            self._silent > _MAX_SILENT
+            or self._attributes > _MAX_ATTRIBUTES
+            or self._mended > MAX_MENDED
+            or len(self._parser.feed_error_log) > _MAX_ERRORS
+        )
+
+    @property
+    def _mended(self) -> int:
+        return self._mend.count if self._mend is not None else 0
 
     def feed(self, data: bytes) -> list[Entry]:
         """Return the entries that *data* completes."""
@@ -85,7 +108,7 @@ class XmlFeed:
             self._begun = True
             data = data.lstrip()  # an XML declaration has to be the very first thing
             if b"\0" not in data[:4] and data[:2] not in (b"\xfe\xff", b"\xff\xfe"):
-                self._mend = _Ampersands()
+                self._mend = Ampersands()
         if self.root is None:
             # Where declarations can be. (In UTF-16 there are zeros between the letters.)
             prolog = self._tail + data.replace(b"\0", b"")
@@ -97,9 +120,19 @@ class XmlFeed:
             data = self._mend.feed(data)
         before = self._target.events
         self._push(data)
-        silent = before == self._target.events and len(self._parser.feed_error_log) > 0
-        self._silent = self._silent + len(data) if silent else 0
+        self._listen(data, silent=before == self._target.events)
         return self._target.take()
+
+    def _listen(self, data: bytes, *, silent: bool) -> None:
+        """Take note of how much libxml2 keeps for later."""
+        if not silent:
+            self._silent = self._attributes = 0
+            return
+        self._silent += len(data)
+        # A tag has no "<" but the one that it begins with, and a "=" for each attribute.
+        start = data.rfind(b"<")
+        attributes = data.count(b"=", start + 1)
+        self._attributes = attributes if start >= 0 else self._attributes + attributes
 
     def close(self) -> list[Entry]:
         """Return what is left. An entry that the end cuts in two is none."""
@@ -174,18 +207,20 @@ class _Target:
                 href = href.strip().replace("&#38;", "&")
                 if kind is Kind.ATOM:
                     self._entry.setdefault("loc", href)
-                else:
-                    self._entry.setdefault("alternate", []).append(href)
+                elif len(alternates := self._entry.setdefault("alternate", [])) < _MAX_CHILDREN:
+                    alternates.append(href)
         elif namespace == self._namespace or kind in (Kind.URLSET, Kind.INDEX):
             # Others than these in feeds: <atom:link>, <media:title> ...
             name = self._renamed.get(name, name)
             # <image:loc> stands deeper; whatever else has the name, the page's own is meant.
-            if name not in self._entry and (name != "loc" or namespace == self._namespace):
+            new = name not in self._entry and len(self._entry) < _MAX_CHILDREN
+            if new and (name != "loc" or namespace == self._namespace):
                 self._name = name
                 self._texts = []
                 self._length = 0
 
     def data(self, text: str) -> None:
+        self.events += 1
         if self._name is not None and self._depth == self._at:
             self._length += len(text)
             if self._length <= _MAX_TEXT:
@@ -214,60 +249,3 @@ class _Target:
 
     def close(self) -> None:
         pass
-
-
-class _Ampersands:
-    """Mends what is wrong most often: `&` in a URL that should be `&amp;`. libxml2 would leave out
-    what follows, so that the URL is another one. In CDATA it is right as it is."""
-
-    # A complete CDATA section, the beginning of one, or an ampersand that begins no reference.
-    _PATTERN = re.compile(
-        rb"<!\[CDATA\[(?:.*?\]\]>)?|&(?!#[0-9]{1,8};|#x[0-9a-fA-F]{1,8};|[A-Za-z_][\w.-]{0,30};)",
-        re.DOTALL,
-    )
-    _LONGEST = 40  # bytes of what may be cut in two by the end of a piece
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._in_cdata = False
-
-    def feed(self, data: bytes) -> bytes:
-        if not (self._rest or self._in_cdata or b"&" in data or b"<![" in data[-12:]):
-            start = data.rfind(b"<![CDATA[")
-            if (start < 0 or data.find(b"]]>", start) >= 0) and b"<" not in data[-9:]:
-                return data
-        data = self._rest + data
-        cut = len(data)
-        if self._in_cdata:
-            cut -= 2  # of the three bytes that end it
-        else:
-            for mark in (b"&", b"<"):
-                at = data.rfind(mark, max(0, len(data) - self._LONGEST))
-                if at >= 0:
-                    cut = min(cut, at)
-        cut = max(cut, 0)
-        self._rest = data[cut:]
-        return self._mend(data[:cut])
-
-    def close(self) -> bytes:
-        data, self._rest = self._rest, b""
-        return self._mend(data)
-
-    def _mend(self, data: bytes) -> bytes:
-        if self._in_cdata:
-            end = data.find(b"]]>")
-            if end < 0:
-                return data
-            self._in_cdata = False
-            return data[: end + 3] + self._mend(data[end + 3 :])
-        out: list[bytes] = []
-        done = 0
-        for match in self._PATTERN.finditer(data):
-            if match[0] == b"&":
-                out += [data[done : match.start()], b"&amp;"]
-                done = match.end()
-            elif not match[0].endswith(b"]]>"):
-                self._in_cdata = True
-                break
-        out.append(data[done:])
-        return b"".join(out)

@@ -1,0 +1,57 @@
+"""Headers of answers, as far as they are of a credible size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy.http import Headers
+
+MAX_HEADER = 16 * 1024
+"""Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
+
+MAX_ENCODINGS = 5
+"""Of one body. Each layer may unpack to much more than the one around it."""
+
+
+class NotCredible(ValueError):
+    """A header is longer than any that is meant seriously."""
+
+
+def joined(headers: Headers | None, name: str) -> bytes:
+    """Return the values of all headers of that name, joined by commas; empty if there is none.
+
+    :raises NotCredible: if that is longer than :data:`MAX_HEADER`
+    """
+    values = headers.getlist(name) if headers is not None else []
+    if sum(map(len, values)) + len(values) > MAX_HEADER:
+        raise NotCredible(f"the {name} header is longer than {MAX_HEADER} bytes")
+    return b",".join(values)
+
+
+def text(headers: Headers | None, name: str) -> str | None:
+    """Return the same as text; None if there is no such header, or only one that is too long."""
+    try:
+        return joined(headers, name).decode("latin-1") or None
+    except NotCredible:
+        return None
+
+
+def encodings(headers: Headers) -> list[str]:
+    """Return the content encodings of an answer, in lower case, in the order they were applied;
+    without ``identity``, which is none.
+
+    :raises NotCredible: also if there are more than :data:`MAX_ENCODINGS`
+    """
+    names = map(str.strip, joined(headers, "Content-Encoding").decode("latin-1").lower().split(","))
+    found = [name for name in names if name not in ("", "identity")]
+    if len(found) > MAX_ENCODINGS:
+        raise NotCredible(f"{len(found)} content encodings; no more than {MAX_ENCODINGS} are read")
+    return found
+
+
+def last(headers: Headers, name: str) -> bytes:
+    """Return the value of the last header of that name; empty if there is none, or only one that
+    is too long."""
+    value = headers.get(name) or b""
+    return value if len(value) <= MAX_HEADER else b""

@@ -1,0 +1,223 @@
+"""Answers made to keep the event loop, or the memory, through whole crawls."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep import discovery, pause, seeding
+from scrapy_rep.discovery import MAX_SITEMAPS, MAX_URL, Discovery
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.sitemaps import listing
+from scrapy_rep.sitemaps.listing import Listing, Listings
+from scrapy_rep.storages import Entry
+from tests.helpers.behaviours import RULES, answer, in_turn, raw
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.log import lines
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import SeededSpider, pages, urlset
+
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+
+ON = {"REP_SITEMAPS": True, "RETRY_TIMES": 1}
+MEBIBYTE = 1 << 20
+
+
+async def seeded(site: Site, settings: dict[str, Any] | None = None) -> CrawlResult:
+    result = await crawl(SeededSpider, {**ON, **(settings or {})}, requests=[site.url("/start")])
+    result.assert_clean()
+    return result
+
+
+def encoded(body: bytes, *encodings: str, status: int = 200) -> Any:
+    return answer(body, status, [("Content-Encoding", one) for one in encodings])
+
+
+def layers(body: bytes, count: int) -> bytes:
+    for _ in range(count):
+        body = gzip.compress(body)
+    return body
+
+
+# robots.txt
+
+
+async def test_five_encodings_and_no_more(sites: Sites) -> None:
+    body = RULES.encode() if isinstance(RULES, str) else RULES
+    five = sites.add(robots=encoded(layers(body, 5), *["gzip"] * 5))
+    six = sites.add(robots=encoded(layers(body, 6), "gzip, gzip, gzip", "gzip, gzip, gzip"))
+    other = sites.add(robots=encoded(body, "br", "br"))
+    result = await crawl([site.url("/private") for site in (five, six, other)])
+    assert isinstance(result.failure(five.url("/private")), RobotsDisallowed)
+    errors = [str(result.failure(site.url("/private"))) for site in (six, other)]
+    assert all(
+        isinstance(result.failure(site.url("/private")), RobotsUnreachable) for site in (six, other)
+    )
+    assert "6 content encodings" in errors[0]
+    assert "encoded as br, br" in errors[1]
+    result.assert_clean()
+
+
+@pytest.mark.needs_reactor(reason="without one, Scrapy's handler refuses such a header")
+async def test_a_location_that_is_folded_over_and_over(sites: Sites) -> None:
+    """Twisted takes megabytes of it. It leads nowhere, so there are no rules."""
+    folded = b"Location: /rules" + b"\r\n   /longer" * 5_000
+    site = sites.add(robots=raw(b"HTTP/1.1 301 Moved\r\n" + folded + b"\r\n\r\n"))
+    result = await crawl(site.url("/page"))
+    assert result.status(site.url("/page")) == 200
+    assert [hit.path for hit in site.hits] == ["/robots.txt", "/page"]
+    assert result.stat("rep/outcome/missing") == 1
+    result.assert_clean()
+
+
+# Sitemaps in encodings that nobody asked for
+
+
+async def test_what_other_encodings_unpack_to_has_a_limit(sites: Sites) -> None:
+    """Nine mebibytes in nine kilobytes."""
+    site = sites.add()
+    start = f"<urlset><url><loc>{site.url('/no')}</loc></url>".encode()
+    site.set("/bomb.xml", encoded(zlib.compress(start + b" " * 9 * MEBIBYTE), "deflate"))
+    site.set("/good.xml", encoded(zlib.compress(urlset([site.url("/page")]).encode()), "deflate"))
+    site.set("/robots.txt", "Sitemap: /bomb.xml\nSitemap: /good.xml")
+    result = await seeded(site)
+    assert pages(result) == [site.url("/page")]
+    assert result.stat("rep/sitemaps/failed") == 1
+    assert result.stat("httpcompression/response_bytes") < MEBIBYTE
+
+
+async def test_the_limit_of_the_project_holds(sites: Sites) -> None:
+    site = sites.add()
+    body = urlset([site.url("/no")]).encode() + b" " * 200_000
+    site.set("/map.xml", encoded(zlib.compress(body), "deflate"))
+    site.set("/robots.txt", "Sitemap: /map.xml")
+    result = await seeded(site, {"DOWNLOAD_MAXSIZE": 100_000})
+    assert pages(result) == []
+
+
+async def test_the_limit_is_that_of_one_response(sites: Sites) -> None:
+    """What comes when it is asked for again is in no such encoding."""
+    site = sites.add()
+    body = f"<urlset>{' ' * 9 * MEBIBYTE}<url><loc>{site.url('/page')}</loc></url></urlset>"
+    site.set(
+        "/map.xml", in_turn(encoded(zlib.compress(b"busy"), "deflate", status=503), answer(body))
+    )
+    site.set("/robots.txt", "Sitemap: /map.xml")
+    assert pages(await seeded(site)) == [site.url("/page")]
+
+
+async def test_sitemaps_that_are_encoded_over_and_over(sites: Sites) -> None:
+    """Gzip is unpacked piece by piece, three layers; the others not at all."""
+    site = sites.add()
+    body = urlset([site.url("/page")]).encode()
+    site.set("/2.xml", encoded(layers(body, 2), "gzip", "gzip"))
+    site.set("/br.xml", encoded(b"\0" + body, "br, br"))
+    site.set("/many.xml", encoded(b"\0" + body, *["br"] * 2_000))
+    site.set("/robots.txt", "Sitemap: /2.xml\nSitemap: /br.xml\nSitemap: /many.xml")
+    result = await seeded(site)
+    assert pages(result) == [site.url("/page")]
+    assert result.stat("rep/sitemaps/failed") == 2
+    assert result.stat("httpcompression/response_count") == 0
+
+
+# What a robots.txt lists
+
+
+@pytest.fixture
+def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The event loop has its turn after each step; how often it had."""
+    turns = []
+    really = pause.work
+
+    def work(steps: Any) -> bool:
+        turns.append(1)
+        return really(steps)
+
+    monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
+    for module in (discovery, seeding, listing):
+        monkeypatch.setattr(module, "work", work)
+    return turns
+
+
+async def test_sitemaps_are_taken_in_slices(sites: Sites, one_step_a_slice: list[int]) -> None:
+    """None is lost, and the crawl does not end before the last."""
+    site = sites.add()
+    maps = [f"/map{number}.xml" for number in range(40)]
+    for path in maps:
+        site.set(path, urlset([site.url(path + ".page")]))
+    site.set("/robots.txt", "".join(f"Sitemap: {path}\n" for path in maps))
+    result = await seeded(site)
+    assert pages(result) == sorted(site.url(path + ".page") for path in maps)
+    assert result.stat("rep/sitemaps/found") == 40
+    assert len(one_step_a_slice) > 80  # to announce them, and to have them read
+
+
+async def test_proof_is_looked_for_in_slices(sites: Sites, one_step_a_slice: list[int]) -> None:
+    site, other, not_listed = sites.add(), sites.add(), sites.add()
+    some = "".join(f"Sitemap: /{number}\n" for number in range(20))
+    url = site.url("/map.xml")
+    site.set("/robots.txt", f"Sitemap: {url}\n")
+    other.set("/robots.txt", f"{some}Sitemap: {url}#x\n")
+    not_listed.set("/robots.txt", some)
+    hosts = (site, other, not_listed)
+    site.set("/map.xml", urlset([one.url(f"/{n}") for one in hosts for n in range(3)]))
+    result = await seeded(site)
+    assert pages(result) == sorted(one.url(f"/{n}") for one in hosts[:2] for n in range(3))
+    assert result.stat("rep/sitemaps/rejected/cross_host") == 3
+    assert len(one_step_a_slice) > 40
+
+
+def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
+    values = [f"/{number}" for number in range(MAX_SITEMAPS + 10)]
+    some = Listing("http://a.test/robots.txt", ["/0", "http://[", *values])
+    steps = 1
+    while not some.complete():
+        steps += 1
+    assert steps == MAX_SITEMAPS + 1
+    assert some.has_any(["http://b.test/", f"http://a.test/{MAX_SITEMAPS - 2}"])
+    assert not some.has_any([f"http://a.test/{MAX_SITEMAPS - 1}", "http://["])
+    long = Listing("http://a.test/robots.txt", ["http://" + "ä." * MAX_URL, "/" + "x" * MAX_URL])
+    assert (long.complete(), long.complete(), long.complete()) == (False, False, True)
+    assert not long.has_any(["http://a.test/" + "x" * MAX_URL])
+
+
+def test_some_listings_are_kept() -> None:
+    def known(number: int) -> Any:
+        from scrapy_rep.known import Known
+
+        return Known(Entry(f"http://h{number}.test"))
+
+    many = [known(number) for number in range(150)]
+    listings = Listings()
+    first = [listings.of(one) for one in many]
+    assert [listings.of(one) is was for one, was in zip(many[50:], first[50:], strict=True)] == (
+        [True] * 100
+    )
+    assert listings.of(many[0]) is not first[0]
+    many[149].update(Entry("http://h149.test"))
+    assert listings.of(many[149]) is not first[149]
+
+
+def test_a_sitemap_line_has_a_limit() -> None:
+    """A host of foreign letters takes microseconds for each of them."""
+    origin = Origin.from_url("http://a.test/")
+    body = "".join(f"Sitemap: {start}{'ä.' * 1_500}\n" for start in ("http://", "/", "http://a/"))
+    found = Discovery(get_crawler()).listed(
+        origin, origin.robots_url, RobotsTxt.parse(body.encode()), warn=False
+    )
+    assert list(found) == [None] * 3
+
+
+async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:
+    site = sites.add()
+    site.set("/robots.txt", f"Sitemap: /{'x' * MAX_URL}\nSitemap: /map.xml\n")
+    site.set("/map.xml", urlset([site.url("/page")]))
+    result = await seeded(site)
+    assert pages(result) == [site.url("/page")]
+    assert len(lines(result, "lists a sitemap that is no URL", level="WARNING")) == 1

@@ -1,0 +1,101 @@
+"""XML made to keep the event loop: libxml2 reads a tag, a comment or a section only when its end
+is there, and all of it at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.sitemaps import BEFORE, GOOD, read
+
+MEBIBYTE = 1 << 20
+
+
+def attributes(count: int, value: str = "''") -> str:
+    return " ".join(f"a{number}={value}" for number in range(count))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("value", ["''", "'>'", "\t''"])
+def test_attributes_of_one_tag(value: str, encoding: str) -> None:
+    body = f"<urlset>{BEFORE}<a {attributes(200_000, value)}/></urlset>".encode(encoding)
+    reader, entries = read(body)
+    assert [entry["loc"] for entry in entries] == GOOD
+    assert reader.problem == "a tag has more than 4096 attributes"
+    assert reader.bytes < 200_000 < len(body) / 2
+
+
+def test_attributes_of_the_root() -> None:
+    reader, entries = read(f"<urlset {attributes(200_000)}>{BEFORE}</urlset>")
+    assert (entries, reader.kind) == ([], None)
+    assert reader.problem == "a tag has more than 4096 attributes"
+
+
+def test_many_attributes_of_many_tags() -> None:
+    tag = f"<a {attributes(1_000)}/>"
+    reader, entries = read(f"<urlset>{BEFORE}{tag * 100}{BEFORE}</urlset>")
+    assert (len(entries), reader.problem) == (2 * len(GOOD), None)
+
+
+@pytest.mark.parametrize(
+    ("start", "filling", "end"),
+    [
+        ("<!--", "x", "-->"),
+        ("<!--", "<b/>", "-->"),
+        ("<?a ", "<b/>", "?>"),
+        ("<![CDATA[", "<b/>", "]]>"),
+        ("<a x='", "<b/>", "'/>"),
+        ("</urlset", " ", ">"),
+    ],
+)
+def test_what_is_kept_for_later(start: str, filling: str, end: str) -> None:
+    """A mebibyte, no more."""
+    many = 12 * MEBIBYTE // len(filling)
+    reader, entries = read(f"<urlset>{BEFORE}{start}{filling * many}{end}{BEFORE}</urlset>")
+    assert [entry["loc"] for entry in entries] == GOOD
+    assert reader.problem is not None
+    assert reader.bytes < 1.2 * MEBIBYTE
+
+
+@pytest.mark.parametrize("kilobytes", [100, 900])
+def test_a_sitemap_that_is_commented_out(kilobytes: int) -> None:
+    old = "<url><loc>http://a.test/?old=1&amp;x=2</loc><x y='z' a='b'/></url>\n"
+    comment = f"<!--{old * (kilobytes * 1000 // len(old))}-->"
+    reader, entries = read(f"<urlset>{comment}{BEFORE}</urlset>")
+    assert [entry["loc"] for entry in entries] == GOOD
+    assert reader.problem is None
+
+
+def test_text_of_any_length_is_not_kept() -> None:
+    reader, entries = read(f"<urlset><x>{'x = ' * MEBIBYTE}</x>{BEFORE}</urlset>")
+    assert (len(entries), reader.problem) == (len(GOOD), None)
+
+
+@pytest.mark.slow
+def test_ampersands() -> None:
+    reader, entries = read(f"<urlset>{BEFORE}<x>{'&' * 5_000_000}</x>{BEFORE}</urlset>")
+    assert [entry["loc"] for entry in entries] == GOOD
+    assert reader.problem == "more than 1000000 ampersands are not escaped"
+    assert reader.bytes < 1_100_000
+
+
+def test_ampersands_that_are_meant() -> None:
+    urls = [f"http://a.test/?{'&a=b' * 20}&{number}" for number in range(1_000)]
+    body = "".join(f"<url><loc>{url}</loc></url>" for url in urls)
+    reader, entries = read(f"<urlset>{body}</urlset>")
+    assert ([entry["loc"] for entry in entries], reader.problem) == (urls, None)
+
+
+def test_cdata_without_an_end() -> None:
+    reader, entries = read(f"<urlset>{BEFORE}{'<![CDATA[' * 1000}&]]>{BEFORE}</urlset>")
+    assert (len(entries), reader.problem) == (2 * len(GOOD), None)
+
+
+def test_children_of_one_entry() -> None:
+    children = "".join(f"<c{number}/>" for number in range(20_000))
+    links = "<x:link href='http://a.test/a'/>" * 20_000
+    reader, [entry] = read(
+        f"<urlset xmlns:x='x'><url><loc>http://a.test/</loc>{links}{children}</url></urlset>"
+    )
+    assert (entry["loc"], reader.problem) == ("http://a.test/", None)
+    assert len(entry["alternate"]) == 1_000
+    assert len(entry) == 1_000

@@ -1,0 +1,167 @@
+"""Every regular expression of the package takes time linear in the text, whatever the text is.
+
+Compared is growth, never seconds, as in tests/protocol/test_linear.py: four times the text may take
+about four times the time, where quadratic work would take sixteen times.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import thread_time
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import scrapy_rep
+from tests.hostile.attacks import attacks
+
+TIMES = 4
+MAX_GROWTH = 9.0
+SIZE = 1_000
+"""Characters of the smaller text."""
+ROUNDS = 5
+MOST_ROUNDS = 12
+NOISE = 0.0002
+"""Seconds. A larger text that takes less is not suspicious: it has eight million pairs of characters."""
+
+METHODS = ("match", "search", "fullmatch", "findall", "finditer", "sub", "split")
+
+
+def modules() -> Iterator[ModuleType]:
+    yield scrapy_rep
+    for info in pkgutil.walk_packages(scrapy_rep.__path__, "scrapy_rep."):
+        try:
+            yield importlib.import_module(info.name)
+        except ImportError:
+            continue  # of an extra that is not installed
+
+
+def patterns_in(value: Any) -> Iterator[re.Pattern[Any]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from patterns_in(one)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield from patterns_in(one)
+
+
+def collected() -> dict[str, re.Pattern[Any]]:
+    """All expressions of modules and of their classes, by where they are."""
+    found: dict[re.Pattern[Any], str] = {}
+    for module in modules():
+        spaces = [(module.__name__, vars(module))]
+        for name, value in vars(module).items():
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                spaces.append((f"{module.__name__}.{name}", vars(value)))
+        for where, space in spaces:
+            for name, value in list(space.items()):
+                for pattern in patterns_in(value):
+                    found.setdefault(pattern, f"{where}.{name}")
+    return {name: pattern for pattern, name in found.items()}
+
+
+PATTERNS = collected()
+SOURCE = "\n".join(
+    path.read_text(encoding="utf-8") for path in Path(scrapy_rep.__path__[0]).rglob("*.py")
+)
+
+
+def methods_of(name: str) -> list[str]:
+    """How the package uses an expression: one that is only matched at a text's beginning need not
+    be quick to search for."""
+    used = set(re.findall(rf"\b{re.escape(name.rpartition('.')[2])}\.(\w+)\b", SOURCE))
+    return [method for method in METHODS if method in used] or list(METHODS)
+
+
+def work_of(pattern: re.Pattern[Any], method: str, text: str) -> Callable[[], object]:
+    subject = text.encode("utf-8") if isinstance(pattern.pattern, bytes) else text
+    if method == "sub":
+        return lambda: pattern.sub(subject[:0], subject)
+    if method == "finditer":
+        return lambda: list(pattern.finditer(subject))
+    return lambda: getattr(pattern, method)(subject)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = thread_time()
+    work()
+    return thread_time() - started
+
+
+def worst_growth(pattern: re.Pattern[Any], methods: list[str]) -> tuple[float, str]:
+    """How the worst of all attacks grows, and what it is."""
+    worst = (0.0, "")
+    for start, pump, end in attacks(pattern):
+        for method in methods:
+
+            def work(size: int, parts: Any = (start, pump, end, method)) -> Callable[[], object]:
+                start, pump, end, method = parts
+                return work_of(pattern, method, start + pump * (size // len(pump) + 1) + end)
+
+            grown = growth(work)
+            if grown > worst[0]:
+                worst = grown, f"{method} of {start!r} + {pump!r} * n + {end!r}"
+                if grown > MAX_GROWTH:
+                    return worst
+    return worst
+
+
+def growth(work: Callable[[int], Callable[[], object]]) -> float:
+    size, before = 16, float("inf")
+    while size < SIZE * TIMES:  # by and by, or exponential work would never end
+        now = seconds(work(size))
+        if now > NOISE and now > 2 * MAX_GROWTH * before:
+            now = min(seconds(work(size)) for _ in range(3))
+            if now > MAX_GROWTH * before:
+                return now / before
+        size, before = size * 3 // 2, max(now, 1e-6)
+    large, small = work(SIZE * TIMES), work(SIZE)
+    least_small = least_large = float("inf")
+    for number in range(1, MOST_ROUNDS + 1):
+        least_large = min(least_large, seconds(large))
+        if least_large < NOISE:
+            return 0.0
+        least_small = min(least_small, seconds(small))
+        if number >= ROUNDS and least_large < MAX_GROWTH * least_small:
+            break
+    return least_large / least_small
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PATTERNS)
+def test_linear(name: str) -> None:
+    grown, attack = worst_growth(PATTERNS[name], methods_of(name))
+    assert grown < MAX_GROWTH, f"{TIMES} times the text takes {grown:.0f} times as long: {attack}"
+
+
+SLOW = {
+    "comments": rb"(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    "blanks": r'\bmax-age\s*=\s*"?\s*(-?[0-9]+)\b',
+    "tags": rb"<[^>]*>",
+    "nested": r"(a+)+b",
+}
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_slow_ones_are_caught(name: str) -> None:
+    """The first two were in the package."""
+    pattern = re.compile(SLOW[name], re.IGNORECASE | re.DOTALL)
+    assert worst_growth(pattern, ["search", "match"])[0] > MAX_GROWTH
+
+
+def test_all_are_found() -> None:
+    """In modules, in classes, of text and of bytes."""
+    compiled = len(re.findall(r"^ *\w+ = re\.compile\(", SOURCE, re.MULTILINE))
+    assert len(PATTERNS) >= compiled - 2  # equal ones count once
+    assert "scrapy_rep.sitemaps.ampersands.Ampersands._PATTERN" in PATTERNS
+    assert "scrapy_rep.protocol.freshness._MAX_AGE" in PATTERNS
