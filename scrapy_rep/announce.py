@@ -9,6 +9,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep import signals
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.robotparser import RobotParser
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_rep.known import Known
     from scrapy_rep.protocol import Origin, RobotsTxt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Each configuration error is logged once, as many as this.
 _MAX_LOGGED = 1000

@@ -14,6 +14,7 @@ from scrapy import signals as scrapy_signals
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.ledger import Ledger
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The first refusal of an origin is logged at INFO level. So many origins are remembered.
 _REMEMBERED = 100_000

@@ -3,7 +3,6 @@ That they seed the crawl is the work of `seeding.py`, which is not even imported
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -12,6 +11,7 @@ from scrapy import Request
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 from scrapy_rep.urls import as_it_stands
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SPIDER_ATTRIBUTE = "rep_sitemaps"
 

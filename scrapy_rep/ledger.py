@@ -8,11 +8,11 @@ one of a thousand.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Origin
     from scrapy_rep.protocol.availability import Outcome
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # So many figures are in memory before they go to the database: in a few milliseconds, while the
 # event loop waits.

@@ -7,7 +7,6 @@ asked for (`asking.py`) and read (`reading.py`), and the pages go from the spool
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.discovery import FED, SITEMAP
+from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.conventions import Conventions
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The event loop has its turn after so many seconds.
 _SLICE_SECONDS = 0.01

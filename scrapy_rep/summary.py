@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.ledger import Ledger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _TOP = 5
 _RULE_LENGTH = 200

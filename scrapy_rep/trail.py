@@ -7,7 +7,6 @@ leaves no half line behind. What can't be written is one error in the log; the c
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -17,6 +16,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.feed import Feed
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.freshness import Standing
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.known import Known
     from scrapy_rep.protocol import Decision, Origin
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.sitemaps.sorting import Reason
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy_rep.sitemaps.reader import SitemapReader
     from scrapy_rep.sitemaps.sorting import Sorter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Report:

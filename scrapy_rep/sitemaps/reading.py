@@ -3,7 +3,6 @@ that a request is in progress until all of its sitemap is in the spool (DESIGN.m
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.discovery import SITEMAP
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scrapy_rep.sitemaps.sitemaptable import Sitemap
     from scrapy_rep.sitemaps.spool import Spool
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The event loop has its turn after so many seconds.
 _SLICE_SECONDS = 0.01

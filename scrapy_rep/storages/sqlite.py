@@ -3,7 +3,6 @@ them."""
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy.utils.project import data_path
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.sqlitefiles import set_aside
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
