@@ -20,7 +20,6 @@ from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
 from scrapy_rep.timeline import Timeline
 from scrapy_rep.trail import Trail
-from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,7 +221,7 @@ class Decisions:
                 "robots.txt of %(origin)s forbids %(url)s (line %(line)d: %(rule)s, group "
                 "%(group)s); more of this origin at DEBUG level",
                 origin=error.origin,
-                url=clean(request.url),
+                url=request.url,
                 line=decision.rule.line,
                 rule=decision.rule,
                 group=decision.agent,

@@ -65,17 +65,17 @@ def log_summary(ledger: Ledger, figures: Figures, crawler: Crawler) -> None:
     """Log it, unless nothing came by."""
     assert crawler.stats is not None
     try:
-        text = _summary(ledger, figures, crawler.stats)
+        lines = _summary(ledger, figures, crawler.stats)
     except sqlite3.Error as error:
-        text = f"No summary of robots.txt: {error}"
-    if text:
-        logger.info("%(summary)s", {"summary": text}, extra={"spider": crawler.spider})
+        lines = [f"No summary of robots.txt: {error}"]
+    if lines:
+        logger.info("\n".join(["%s"] * len(lines)), *lines, extra={"spider": crawler.spider})
 
 
-def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
+def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[str]:
     outcomes = ledger.outcomes()
     if not outcomes and not figures.without_origin:
-        return ""
+        return []
     parts = [f"{outcomes[key]:,} {words}" for key, words in OUTCOMES.items() if outcomes.get(key)]
     lines = [
         f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
@@ -93,7 +93,7 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
             )
     if ledger.broken:
         lines.append("(The figures of origins and lines are too low, see the warning above.)")
-    return "\n".join(lines)
+    return lines
 
 
 def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:

@@ -6,7 +6,6 @@ leaves no half line behind. What can't be written is one error in the log; the c
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -18,6 +17,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep.feed import Feed
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.words import json_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin
 
 logger = get_logger(__name__)
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 # Seconds and bytes after which lines are written.
 _SECONDS = 1.0
@@ -106,9 +104,8 @@ class Trail:
         )
 
     def _add(self, record: dict[str, Any]) -> None:
-        line = _encode(record) + "\n"
-        # Messages of errors may hold what is no character.
-        self._lines.append(line.encode("utf-8", "backslashreplace"))
+        line = (json_line(record) + "\n").encode()
+        self._lines.append(line)
         self._bytes += len(line)
         if self._bytes >= _BYTES:
             self._write()

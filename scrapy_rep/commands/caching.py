@@ -19,13 +19,14 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.explain import moment
 from scrapy_rep.commands.inputs import InputError, request_for, settings_of
 from scrapy_rep.commands.status import Status
-from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain, plain
+from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, standing
 from scrapy_rep.storages.access import make_storage
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -163,7 +164,7 @@ class _Cache:
     def _dropped(self, origin: str) -> bool:
         dropped = self._storage.drop(origin)
         if dropped:
-            self._output.line(f"dropped {plain(origin)}")
+            self._output.line(f"dropped {clean(origin)}")
         return dropped
 
     def _standing(self, entry: Entry) -> Standing:
@@ -214,7 +215,7 @@ class _Cache:
         output, state = self._output, self._standing(entry)
         output.line(
             f"{output.paint(_WORDS.get(state, state.value), BOLD, _COLOURS[state])}  "
-            f"{plain(entry.origin)}"
+            f"{clean(entry.origin)}"
         )
         rows = [("answer", _answer(entry))]
         if entry.hops:
@@ -235,7 +236,7 @@ class _Cache:
         if entry.has_copy:
             output.line()
             for line in entry.body.decode("utf-8", "replace").splitlines():
-                output.line(plain(line))
+                output.line(clean(line))
 
 
 def _answer(entry: Entry) -> str:

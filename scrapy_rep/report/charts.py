@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pygal
 from markupsafe import Markup
 
+from scrapy_rep.words import clean
+
 if TYPE_CHECKING:
     from scrapy_rep.report.data import ReportData, Spell
 
@@ -123,14 +125,13 @@ def _bar(spell: Spell, line: int, data: ReportData) -> list[tuple[float, int]]:
 
 def _short(name: str) -> str:
     name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
-    # XML has no control characters at all.
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in name)
+    return clean(name)
 
 
 def _drawn(chart: Any, label: str) -> Markup:
     """Return the picture as a part of the page, described by *label*."""
 
-    def clean(root: Any) -> Any:
+    def strip(root: Any) -> Any:
         for element in list(root.iter()):
             for child in list(element):
                 # Styles and settings of pygal's, comments, descriptions for its scripts, tooltips.
@@ -146,5 +147,5 @@ def _drawn(chart: Any, label: str) -> Markup:
         root.set("aria-label", label)
         return root
 
-    chart.add_xml_filter(clean)
+    chart.add_xml_filter(strip)
     return Markup(chart.render(is_unicode=True))

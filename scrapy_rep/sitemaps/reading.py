@@ -21,6 +21,7 @@ from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.reader import SitemapReader
 from scrapy_rep.sitemaps.sorting import Reason, Sorter
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -140,7 +141,7 @@ class Reading:
             name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
             self._end(sitemap, f"{name}{exception}", exception)
         if not isinstance(exception, IgnoreRequest):
-            raise IgnoreRequest(f"the sitemap failed: {exception}") from exception
+            raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
     def _end(self, sitemap: Sitemap, why: str, error: Exception | None = None) -> None:
         """Be done with a sitemap that can't be read."""
