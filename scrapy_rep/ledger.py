@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.log import get_logger
@@ -163,7 +164,7 @@ class Ledger:
                 )
             self._db.executemany(_RULE, [(*key, *value) for key, value in self._rules.items()])
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 (a full disk, or a number that SQLite can't take)
             if not self.broken:
                 logger.warning(
                     "Figures about robots.txt can't be written to a temporary file, so those of "
@@ -171,8 +172,9 @@ class Ledger:
                     {"error": error},
                 )
             self.broken = True
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            with suppress(sqlite3.Error):
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
         self._answers.clear()
         self._counts.clear()
         self._rules.clear()

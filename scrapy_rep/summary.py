@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,7 +65,7 @@ def log_summary(ledger: Ledger, figures: Figures, crawler: Crawler) -> None:
     assert crawler.stats is not None
     try:
         lines = _summary(ledger, figures, crawler.stats)
-    except sqlite3.Error as error:
+    except Exception as error:  # noqa: BLE001 (a full disk, mostly)
         lines = [f"No summary of robots.txt: {error}"]
     if lines:
         logger.info("\n".join(["%s"] * len(lines)), *lines, extra={"spider": crawler.spider})

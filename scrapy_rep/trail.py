@@ -166,5 +166,8 @@ def _iso(seconds: float | None) -> str | None:
     """Return seconds since the epoch as ISO 8601 has them, UTC, to the millisecond."""
     if seconds is None:
         return None
-    time = datetime.fromtimestamp(seconds, timezone.utc)
+    try:
+        time = datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # the clock is out of its mind
+        return None
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -173,6 +173,7 @@ class _Cache:
             fresh_until=entry.fresh_until,
             has_copy=entry.has_copy,
             unreachable_since=entry.unreachable_since,
+            unreachable_for=entry.unreachable_for,
             next_attempt_at=entry.next_attempt_at,
             limit=self._limit,
         )[0]
