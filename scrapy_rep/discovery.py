@@ -11,7 +11,7 @@ from scrapy import Request
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import Few, get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 from scrapy_rep.urls import as_it_stands
@@ -36,6 +36,9 @@ FED = "_rep_page"
 
 # How an origin is written in canonical form, if it has its default port and no letters but ASCII's.
 _CANONICAL = re.compile(r"https?://[a-z0-9._-]+")
+
+# Of the sitemap lines of a file that are wrong, so many are told one by one.
+_TOLD = 3
 
 # As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.
 MAX_SITEMAPS = 500
@@ -102,6 +105,7 @@ class Discovery:
                 extra={"spider": self._crawler.spider},
             )
         urls = {}
+        few = Few(_TOLD)
         for value in listed[:MAX_SITEMAPS]:
             message = None
             try:
@@ -120,12 +124,18 @@ class Discovery:
                 urls[url] = str(place)
             except ValueError:
                 message = "robots.txt of %(origin)s lists a sitemap that is no URL"
-            if message and warn:
+            if message and warn and few.one_more():
                 logger.warning(
                     f"{message}: %(value)s",
                     {"origin": origin, "value": value[:200]},
                     extra={"spider": self._crawler.spider},
                 )
+        if few.left_out:
+            logger.warning(
+                "robots.txt of %(origin)s: %(count)d more lines with such sitemaps",
+                {"origin": origin, "count": few.left_out},
+                extra={"spider": self._crawler.spider},
+            )
         return list(urls.items())
 
 

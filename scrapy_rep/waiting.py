@@ -79,6 +79,6 @@ class Waiting:
             raise RobotsUnreachable(origin, "the crawl is ending") from None
         except CancelledError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # A wrong configuration, or a bug, which Flights logs. The request is innocent.
             raise RobotsUnreachable(origin, text_of(error)) from None

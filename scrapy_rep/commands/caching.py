@@ -41,6 +41,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 # So many rows of the list are aligned with each other: there may be a million.
 _AT_A_TIME = 1000
 
+# Of a name that is none, so many characters are shown.
+_SHOWN = 80
+
 _COLOURS = {
     Standing.FRESH: GREEN,
     Standing.ASK: DIM,
@@ -105,7 +108,11 @@ class _Cache:
         return Status.GOOD if all(found) else Status.FOUND
 
     def _body(self, sha256: str) -> bool:
-        body = self._storage.body(sha256)
+        try:
+            body = self._storage.body(sha256)
+        except UnreadableEntry as error:
+            complain(f"the robots.txt with the hash {sha256} can't be read: it is {error}")
+            return False
         if body is None:
             complain(f"no robots.txt with the hash {sha256} is kept")
             return False
@@ -116,6 +123,7 @@ class _Cache:
     def _one(self, origin: str) -> bool:
         try:
             entry = self._storage.load(origin)
+            entry = None if entry is None else entry.check(origin)
         except UnreadableEntry as error:
             complain(f"{origin}: {error}")
             return self._drop and self._dropped(origin)
@@ -150,16 +158,26 @@ class _Cache:
         return found
 
     def _matching(self, hosts: Sequence[str]) -> Iterator[Entry]:
-        unreadable = 0
+        unreadable: list[object] = []
         for entry in self._storage.entries():
             if isinstance(entry, UnreadableEntry):
-                unreadable += 1
-            elif not hosts or any(
-                fnmatchcase(Origin.from_url(entry.origin).host, host) for host in hosts
-            ):
+                unreadable.append(entry)
+                continue
+            try:
+                host = Origin.from_url(entry.origin).host
+                entry.check(entry.origin)
+            except ValueError as error:
+                unreadable.append(f"{entry.origin[:_SHOWN]}: {error}")
+                continue
+            if not hosts or any(fnmatchcase(host, one) for one in hosts):
                 yield entry
-        if unreadable:
-            complain(f"{unreadable} entries can't be read, and count as absent")
+        if len(unreadable) == 1:
+            complain(f"1 entry can't be read, and counts as absent: {unreadable[0]}")
+        elif unreadable:
+            complain(
+                f"{len(unreadable)} entries can't be read, and count as absent. "
+                f"The first: {unreadable[0]}"
+            )
 
     def _dropped(self, origin: str) -> bool:
         dropped = self._storage.drop(origin)
