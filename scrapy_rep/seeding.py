@@ -159,7 +159,7 @@ class SitemapSeeding:
         files, _ = spool.sitemaps.counts(str(origin))
         for url, place in listed:
             if files >= self._settings.sitemap_max_files:
-                Report(self._crawler, url).too_many(str(origin))
+                Report(self._crawler, url, str(origin)).too_many()
             elif spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
                 files += 1
                 if guessed:

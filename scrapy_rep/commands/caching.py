@@ -165,7 +165,6 @@ class _Cache:
                 continue
             try:
                 host = Origin.from_url(entry.origin).host
-                entry.check(entry.origin)
             except ValueError as error:
                 unreadable.append(f"{entry.origin[:_SHOWN]}: {error}")
                 continue

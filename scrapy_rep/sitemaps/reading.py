@@ -147,7 +147,7 @@ class Reading:
         """Be done with a sitemap that can't be read."""
         self._spool_done(sitemap)
         quiet = sitemap.guessed or isinstance(error, RobotsDisallowed)
-        Report(self._crawler, sitemap.url).failed(why, quiet=quiet)
+        Report(self._crawler, sitemap.url, sitemap.origin).failed(why, quiet=quiet)
 
     def _spool_done(self, sitemap: Sitemap) -> None:
         if self._spool is not None and not self._feeder.stopped:
@@ -216,7 +216,7 @@ class Reading:
             self._end(sitemap, reader.problem or "it is no sitemap")
             return
         spool.sitemaps.done(sitemap)
-        Report(self._crawler, sitemap.url).read(reader, sorter)
+        Report(self._crawler, sitemap.url, sitemap.origin).read(reader, sorter)
         self._feeder.asking.came(sitemap.url)
         self._feeder.gauge()
 
