@@ -160,7 +160,7 @@ class SqliteStorage(Storage):
         """Run *action*, as one transaction if it *writes* more than one row."""
         if self._db is not None and not self._is_still_there():
             # Else all would go well, in a file without a name that ends with the process.
-            logger.warning(
+            logger.info(
                 "%(path)s was deleted or replaced: the robots.txt cache goes on with what is there "
                 "now, if need be with a new file",
                 {"path": self._path},
