@@ -4,6 +4,7 @@ and clocks. None takes the reports down, or a request, or what is held."""
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.helpers.log import summary as summary_of
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import Site, Sites
 from tests.helpers.steps import Clock, StepSpider
-from tests.helpers.storing import A, in_a_file, on_a_server, rules
+from tests.helpers.storing import A, in_a_file, on_a_server, open_, rules
 
 HUGE = raw(b"HTTP/1.1 99999999999999999999999 Fine\r\nConnection: close\r\n\r\nUser-agent: *\n")
 
@@ -98,7 +99,7 @@ def test_a_long_story_is_cut() -> None:
 
 
 def poisoned(site: Site, **values: Any) -> str:
-    header = json.loads(rules(origin_of(site), body=b"User-agent: *\nDisallow: /\n").header())
+    header = json.loads(rules(origin_of(site), at=time.time()).header())
     return json.dumps({**header, **values})
 
 
@@ -154,6 +155,9 @@ async def test_a_poisoned_server(
             client.delete(key)
             client.rpush(key, "x")
         else:
+            storage = open_(stored)
+            storage.save(rules(origin_of(site)))
+            storage.close()
             client.set(key, poisoned(site, **poison))
         await check_poisoned(site, good, stored, tmp_path)
 
