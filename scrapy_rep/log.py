@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.words import clean
@@ -29,7 +30,7 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _clean(record: logging.LogRecord) -> bool:
-    if isinstance(record.args, dict):
+    if isinstance(record.args, Mapping):
         record.args = {key: _text(value) for key, value in record.args.items()}
     elif record.args:
         record.args = tuple(map(_text, record.args))

@@ -13,6 +13,7 @@ from scrapy_rep.sitemaps.sorting import Reason
 from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
+    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_rep.sitemaps.reader import SitemapReader
@@ -31,7 +32,6 @@ class _Told:
     """How much one crawl has warned of sitemaps."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
         self._of: dict[str, Few] = {}
         crawler.signals.connect(self._closed, scrapy_signals.spider_closed)
 
@@ -41,7 +41,7 @@ class _Told:
             origin = ""  # the others, together
         return self._of.setdefault(origin, Few(_TOLD)).one_more()
 
-    def _closed(self) -> None:
+    def _closed(self, spider: Spider) -> None:
         left_out = [few.left_out for few in self._of.values() if few.left_out]
         if left_out:
             logger.warning(
@@ -50,10 +50,11 @@ class _Told:
                     "count": counted(sum(left_out), "more problem"),
                     "origins": counted(len(left_out), "origin"),
                 },
-                extra={"spider": self._crawler.spider},
+                extra={"spider": spider},
             )
 
 
+# Nothing in the values may hold on to the crawlers.
 _told: WeakKeyDictionary[Crawler, _Told] = WeakKeyDictionary()
 
 

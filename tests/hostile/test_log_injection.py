@@ -4,16 +4,20 @@ lines, URLs, messages of errors, in every output. What can be printed stays as i
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import io
 import json
 import logging
 import pkgutil
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.statscollectors import StatsCollector
 
 import scrapy_rep
 from scrapy_rep.commands.terminal import Output
@@ -21,6 +25,7 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.report.page import render
+from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.words import clean, json_line
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
@@ -249,6 +254,17 @@ async def test_sitemap_lines(sites: Sites) -> None:
     assert len(told) == 4
     assert r"relative URL: /0\x1b[31m" in told[0]
     assert told[3].endswith(": 398 more lines with such sitemaps")
+
+
+def test_what_was_told_holds_on_to_no_crawler() -> None:
+    """A process may run crawls without end."""
+    crawler: Any = Crawler(Spider)
+    crawler.stats = StatsCollector(crawler)
+    Report(crawler, "http://a.example/x", "http://a.example").failed("why", quiet=False)
+    gone = weakref.ref(crawler)
+    del crawler
+    gc.collect()
+    assert gone() is None
 
 
 async def test_sitemaps_with_problems(sites: Sites) -> None:
