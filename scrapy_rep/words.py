@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -34,6 +35,15 @@ def _shown(one: str) -> str:
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def date(seconds: float, form: str) -> str:
+    """Return seconds since the epoch as :func:`time.strftime` writes them, UTC; ``?`` for what is
+    beyond all dates: a clock may say anything."""
+    try:
+        return time.strftime(form, time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "?"
 
 
 def json_line(record: dict[str, Any]) -> str:

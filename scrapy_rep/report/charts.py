@@ -3,13 +3,12 @@ table beside each."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pygal
 from markupsafe import Markup
 
-from scrapy_rep.words import clean
+from scrapy_rep.words import clean, date
 
 if TYPE_CHECKING:
     from scrapy_rep.report.data import ReportData, Spell
@@ -103,9 +102,7 @@ def _times(data: ReportData) -> dict[str, Any]:
     def words(value: float) -> str:
         if seconds < _SHORT:
             return f"{value:.1f} s"
-        return time.strftime(
-            "%H:%M:%S" if seconds < _LONG else "%m-%d %H:%M", time.gmtime(began + value)
-        )
+        return date(began + value, "%H:%M:%S" if seconds < _LONG else "%m-%d %H:%M")
 
     began, seconds = data.figures.began, max(data.figures.ended - data.figures.began, 0.001)
     return {

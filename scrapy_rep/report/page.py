@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from markupsafe import Markup
 
 from scrapy_rep.report import charts
 from scrapy_rep.summary import OUTCOMES
-from scrapy_rep.words import clean, counted
+from scrapy_rep.words import clean, counted, date
 
 if TYPE_CHECKING:
     from scrapy_rep.report.data import ReportData
@@ -67,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    return date(seconds, "%Y-%m-%d %H:%M:%S")
 
 
 def _source(name: str) -> str:

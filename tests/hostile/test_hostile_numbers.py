@@ -175,12 +175,19 @@ async def test_a_clock_out_of_its_mind(
     pages = [one.url(page) for _ in range(2) for one in many for page in ("/private", "/x")]
     result = await crawl(
         StepSpider,
-        {"REP_DECISIONS": str(path), "REP_CACHE_MAX_ORIGINS": 2, "REP_CACHE_TTL": 1e300},
+        {
+            "REP_DECISIONS": str(path),
+            "REP_REPORT": str(tmp_path / "report.html"),
+            "REP_CACHE_MAX_ORIGINS": 2,
+            "REP_CACHE_TTL": 1e300,
+        },
         steps=pages,
         clock=clock,
     )
     result.assert_clean()
     assert len(written(path)) == 6
+    assert lines(result, level="ERROR") == []
+    assert (tmp_path / "report.html").stat().st_size > 1000
     assert set(result.responses) == {one.url("/x") for one in many}
 
 
