@@ -19,7 +19,7 @@ from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import Sites
 from tests.helpers.steps import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider
 from tests.helpers.storing import A, in_a_file, on_a_server
-from tests.test_tally import NOW, World
+from tests.helpers.tallied import NOW, World
 
 LIMIT = 30.0 * DAY
 
@@ -55,11 +55,11 @@ def after(*gaps: float, limit: float = LIMIT) -> float:
         ([600.0] * 4320, True),
     ],
 )
-def test_attempts_count(gaps: list[float], over: bool) -> None:
+def test_attempts_count_and_not_time(gaps: list[float], over: bool) -> None:
     assert (after(*gaps) >= LIMIT) is over
 
 
-def test_other_limits() -> None:
+def test_other_limits_than_30_days() -> None:
     assert after(limit=0.0) >= 0.0, "REP_UNREACHABLE_LIMIT = 0: at once, as ever"
     assert after(9.0, 9.0, 9.0, limit=20.0) < 20.0
     assert after(9.0, 9.0, 9.0, 9.0, limit=20.0) >= 20.0
@@ -122,7 +122,7 @@ def test_the_stat_of_hits_goes_on(back: float) -> None:
     assert World().after(0, 0.1, -back, -back + 0.1, -back + 1.0) == [1, 1, 3, 3, 5]
 
 
-async def test_in_a_crawl(sites: Sites, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hits_in_a_crawl(sites: Sites, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     site = sites.add(robots=RULES)
     told: list[float] = []
     real = Tally._tell

@@ -213,7 +213,7 @@ def test_others_are_shown(tmp_path: Path, kind: str, how: tuple[str, ...]) -> No
 
 
 @pytest.mark.process
-def test_a_damaged_body(tmp_path: Path) -> None:
+def test_a_damaged_body_beside_others(tmp_path: Path) -> None:
     stored = in_a_file(tmp_path)
     storage = open_(stored)
     a, b = "http://a.example", "http://b.example"
@@ -231,7 +231,7 @@ def test_a_damaged_body(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.needs_redis
-def test_on_a_server(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_others_on_a_server(tmp_path: Path, redis_server: RedisServer) -> None:
     import redis
 
     stored = on_a_server(redis_server.url, "others")

@@ -80,7 +80,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=lambda value: repr(value)[:20])
-def test_out_of_range(name: str, value: Any) -> None:
+def test_a_value_out_of_range(name: str, value: Any) -> None:
     """Whether it comes as JSON, or from a class of the user's that keeps objects."""
     header = json.dumps({**json.loads(rules().header()), name: value})
     with pytest.raises(UnreadableEntry, match=rf"^broken: {name} is .{{0,100}}$"):
@@ -121,7 +121,9 @@ async def check_poisoned(
 
 
 @pytest.mark.parametrize("values", [{"fetched_at": 1e300}, {"status": 10**30}, {"hops": 10**30}])
-async def test_a_poisoned_file(sites: Sites, tmp_path: Path, values: dict[str, Any]) -> None:
+async def test_an_entry_poisoned_in_a_file(
+    sites: Sites, tmp_path: Path, values: dict[str, Any]
+) -> None:
     stored = in_a_file(tmp_path)
     site, good = sites.add(robots=RULES), sites.add(robots=RULES)
     await crawl(site.url("/x"), stored)
@@ -141,7 +143,7 @@ async def test_a_file_with_what_is_no_text(sites: Sites, tmp_path: Path) -> None
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("poison", [{"fetched_at": 1e300}, {"status": 10**30}, "a list"])
-async def test_a_poisoned_server(
+async def test_an_entry_poisoned_on_a_server(
     sites: Sites, tmp_path: Path, redis_server: RedisServer, poison: Any
 ) -> None:
     import redis

@@ -87,7 +87,7 @@ def assert_clean_log(result: CrawlResult) -> None:
         ("", ""),
     ],
 )
-def test_clean(text: str, shown: str) -> None:
+def test_what_is_cleaned_and_what_stays(text: str, shown: str) -> None:
     assert clean(text) == shown
     assert clean(clean(text)) == clean(text)
 
@@ -120,14 +120,14 @@ class Foreign(Exception):
     ],
     ids=repr,
 )
-def test_arguments(arguments: tuple[Any, ...]) -> None:
+def test_arguments_of_log_messages(arguments: tuple[Any, ...]) -> None:
     with captured_log() as records:
         get_logger("scrapy_rep.test").warning(*arguments)
     [record] = records
     assert record.getMessage().isprintable()
 
 
-def test_tracebacks() -> None:
+def test_tracebacks_of_hostile_exceptions() -> None:
     """Of an exception whose message has lines of its own."""
     with captured_log() as records:
         try:
@@ -179,7 +179,7 @@ def test_every_module_has_its_logger_from_one_place(name: str) -> None:
 # -- in crawls -------------------------------------------------------------------------------
 
 
-async def test_a_rule(sites: Sites, tmp_path: Path) -> None:
+async def test_a_rule_in_every_output(sites: Sites, tmp_path: Path) -> None:
     """Log, exception, audit trail, summary, report, stats."""
     evil = "\u009b31m\u202e\u0085\u2028é漢"  # ASCII matches no URL that Scrapy sends
     site = sites.add(
@@ -205,7 +205,7 @@ async def test_a_rule(sites: Sites, tmp_path: Path) -> None:
     assert_clean_text("".join(map(str, result.stats)))
 
 
-async def test_an_error(sites: Sites, tmp_path: Path) -> None:
+async def test_an_error_in_every_output(sites: Sites, tmp_path: Path) -> None:
     """Its message is in the log, the exception, the record and the summary of what went wrong."""
 
     class Hostile:
@@ -243,7 +243,7 @@ def test_exceptions_of_any_rule() -> None:
         assert READABLE in str(error)
 
 
-async def test_sitemap_lines(sites: Sites) -> None:
+async def test_sitemap_lines_without_end(sites: Sites) -> None:
     """Each is told, up to three of them; then their number."""
     listed = [f"Sitemap: /{number}{IN_A_LINE}.xml\n" for number in range(400)]
     listed += ["Sitemap: http://[x\u202e\x1b/\n"] * 2
@@ -288,14 +288,14 @@ async def test_sitemaps_with_problems(sites: Sites) -> None:
 # -- the report and the commands -------------------------------------------------------------
 
 
-def test_the_page() -> None:
+def test_the_page_of_the_report() -> None:
     text = EVERYTHING.replace("\ud800", "") + READABLE
     page = render(many(3, rule=text, url=text, error=text, origin=text)).decode()
     assert_clean_text(page)
     assert READABLE in page
 
 
-def test_tables() -> None:
+def test_tables_on_a_terminal() -> None:
     stream = io.StringIO()
     Output(stream).table([(EVERYTHING, READABLE)])
     assert_clean_text(stream.getvalue())
@@ -307,7 +307,7 @@ ROBOTS = f"User-agent: *\u202e\nUser-agent: *\nDisallow: /p{IN_A_LINE}é漢\nDis
 
 @pytest.mark.process
 @pytest.mark.parametrize("how", [(), ("--explain",), ("--lint",), ("--json", "--explain")], ids=str)
-def test_commands(project: Path, how: tuple[str, ...]) -> None:
+def test_commands_that_print_files(project: Path, how: tuple[str, ...]) -> None:
     (project / "robots.txt").write_text(ROBOTS)
     if "--lint" in how:
         done = robots(project, "--lint", "robots.txt")
