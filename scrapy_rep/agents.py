@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.python import to_unicode
 
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.agents import product_token
 from scrapy_rep.settings import TOKEN_HINT, chain
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 META_KEY = "rep_user_agent"
 SPIDER_ATTRIBUTE = "robotstxt_user_agent"

@@ -9,6 +9,8 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep import signals
+from scrapy_rep.isolation import Isolation
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.robotparser import RobotParser
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.known import Known
     from scrapy_rep.protocol import Origin, RobotsTxt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Each configuration error is logged once, as many as this.
 _MAX_LOGGED = 1000
@@ -38,15 +40,18 @@ class Announcer:
         self._stats = crawler.stats
         self._clock = clock
         self._logged: set[str] = set()
+        self._isolated = Isolation(crawler)
 
     async def resolved(self, known: Known, answer: Answer, request: Request) -> None:
         """A robots.txt was asked for.
 
         :param request: the request that was the first to want to know
         """
-        self._count(answer)
+        with self._isolated("count of answers"):
+            self._count(answer)
         if answer.outcome is Outcome.UNREACHABLE:
-            self._log_failure(known, answer)
+            with self._isolated("log of failures"):
+                self._log_failure(known, answer)
         robots = known.robots if answer.outcome is Outcome.RULES else None
         await self._parsed(robots, request)
         send = self._crawler.signals.send_catch_log_async

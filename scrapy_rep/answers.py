@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy import Request
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS, text_of
 from scrapy_rep.protocol.availability import Outcome
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scrapy_rep.discovery import Discovery
     from scrapy_rep.fetcher import Answer
     from scrapy_rep.flights import Flight
+    from scrapy_rep.isolation import Isolation
     from scrapy_rep.known import Known
     from scrapy_rep.seeding import SitemapSeeding
 
@@ -35,6 +37,7 @@ class Answers:
         deferral: Deferral,
         discovery: Discovery,
         seeding: SitemapSeeding | None,
+        isolated: Isolation,
     ) -> None:
         """:param obey_global: whether the group ``*`` applies where no other does"""
         self._cache = cache
@@ -45,6 +48,7 @@ class Answers:
         self._deferral = deferral
         self._discovery = discovery
         self._seeding = seeding
+        self._isolated = isolated
 
     async def ask(self, flight: Flight) -> Known:
         """Have a flight's robots.txt fetched, or found in the storage.
@@ -54,7 +58,14 @@ class Answers:
         try:
             known, answer = await self._cache.ask(flight.origin)
         except CONFIGURATION_ERRORS as error:
-            self._announcer.cannot_ask(flight.origin, error)
+            with self._isolated("announcement of robots.txt"):
+                self._announcer.cannot_ask(flight.origin, error)
+            self._deferral.cannot_ask(flight.origin, text_of(error))
+            raise
+        except CancelledError:
+            raise
+        except Exception as error:
+            # A bug, which Flights logs. What is held must not wait for an answer for ever.
             self._deferral.cannot_ask(flight.origin, text_of(error))
             raise
         flight.landing = True
@@ -63,21 +74,25 @@ class Answers:
 
     async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
         """There is news of an origin: an answer, or (None) what the storage has."""
+        origin = known.origin
         self._decisions.answered(known, answer)
         outcome = known.entry.outcome if answer is None else answer.outcome
         # At once: requests are decided by it from now on, and the crawl may end with them.
         robots = known.robots if outcome is Outcome.RULES else None
         if robots is not None and answer is not None:
             # While the body is at hand: else it would be unpacked and read twice.
-            robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
-        origin = known.origin
+            with self._isolated("reading of robots.txt"):
+                robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
         url = known.entry.url or origin.robots_url
         if robots is not None:
-            await self._discovery.discovered(origin, url, robots)
+            with self._isolated("search for sitemaps"):
+                await self._discovery.discovered(origin, url, robots)
         if self._seeding is not None and (robots is not None or outcome is Outcome.MISSING):
-            self._seeding.discovered(origin, url, robots)
-        if answer is None:
-            await self._announcer.recalled(known, request)
-        else:
-            await self._announcer.resolved(known, answer, request)
+            with self._isolated("seeding from sitemaps"):
+                self._seeding.discovered(origin, url, robots)
+        with self._isolated("announcement of robots.txt"):
+            if answer is None:
+                await self._announcer.recalled(known, request)
+            else:
+                await self._announcer.resolved(known, answer, request)
         self._deferral.resolved(known)

@@ -13,10 +13,17 @@ from scrapy_rep import headers
 from scrapy_rep.fetcher import DEAD_HOST_ERRORS, Answer
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.freshness import Standing, backoff, fresh_seconds, retry_after, standing
+from scrapy_rep.protocol.freshness import (
+    Standing,
+    backoff,
+    fresh_seconds,
+    retry_after,
+    standing,
+    unreachable_seconds,
+)
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import pack_body
+from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME, pack_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +115,7 @@ class RobotsCache:
 
     def _learn(self, origin: Origin, answer: Answer) -> Known:
         """Take in what a fetch brought."""
-        now = self._clock()
+        now = _in_range(self._clock())
         previous = self._known.get(origin)
         if answer.outcome is Outcome.UNREACHABLE:
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
@@ -139,12 +146,12 @@ class RobotsCache:
             updated_at=now,
             outcome=answer.outcome,
             status=answer.status,
-            url=answer.url,
+            url=answer.url if len(answer.url) <= MAX_TEXT else "",
             hops=answer.hops,
             packed=packed,
             sha256=sha256,
             fetched_at=now,
-            fresh_until=now + lifetime,
+            fresh_until=_in_range(now + lifetime),
         )
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
@@ -161,11 +168,19 @@ class RobotsCache:
             entry,
             updated_at=now,
             unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
+            unreachable_for=_in_range(
+                unreachable_seconds(
+                    entry.unreachable_for,
+                    entry.attempts,
+                    now - entry.updated_at,
+                    settings.unreachable_limit,
+                )
+            ),
             attempts=attempts,
             dead_attempts=entry.dead_attempts + 1
             if isinstance(answer.error, DEAD_HOST_ERRORS)
             else 0,
-            next_attempt_at=now + delay,
+            next_attempt_at=_in_range(now + delay),
             error=answer.reason,
         )
 
@@ -185,9 +200,15 @@ class RobotsCache:
             fresh_until=_credible(entry.fresh_until, now, self._longest_fresh),
             has_copy=entry.has_copy,
             unreachable_since=entry.unreachable_since,
+            unreachable_for=entry.unreachable_for,
             next_attempt_at=_credible(entry.next_attempt_at, now, settings.retry_max_delay),
             limit=settings.unreachable_limit,
         )
+
+
+def _in_range(time: float) -> float:
+    """Return *time* as an entry can have it: settings and clocks know no limits."""
+    return min(max(time, 0.0), MAX_TIME)
 
 
 def _credible(time: float, now: float, longest: float) -> float:

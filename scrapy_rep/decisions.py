@@ -13,13 +13,14 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.isolation import Isolation
 from scrapy_rep.ledger import Ledger
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
 from scrapy_rep.timeline import Timeline
 from scrapy_rep.trail import Trail
-from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The first refusal of an origin is logged at INFO level. So many origins are remembered.
 _REMEMBERED = 100_000
+
+# Parts that fail by themselves, in the words of the log.
+_LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
 
 
 class Decisions:
@@ -71,6 +75,7 @@ class Decisions:
             from scrapy_rep.report import Report  # its libraries are an extra
 
             self._report = Report(crawler, settings.report)
+        self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
         self._starts = Starts(crawler)
@@ -92,16 +97,17 @@ class Decisions:
         entry = known.entry
         failed = entry.unreachable_since is not None
         outcome = Outcome.UNREACHABLE if failed else entry.outcome
-        self._ledger.answered(
-            known.origin,
-            outcome,
-            asked=answer is not None,
-            status=answer.status if answer is not None else entry.status,
-            hops=answer.hops if answer is not None else entry.hops,
-            error=entry.error if failed else None,
-            attempts=entry.attempts,
-            now=self._clock(),
-        )
+        with self._isolated(_LEDGER):
+            self._ledger.answered(
+                known.origin,
+                outcome,
+                asked=answer is not None,
+                status=answer.status if answer is not None else entry.status,
+                hops=answer.hops if answer is not None else entry.hops,
+                error=entry.error if failed else None,
+                attempts=entry.attempts,
+                now=self._clock(),
+            )
 
     def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
         """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""
@@ -110,7 +116,7 @@ class Decisions:
     def passed(self, request: Request, known: Known) -> None:
         """*request* passes though nothing is known: ``REP_UNREACHABLE`` is "allow"."""
         self._figures.passed += 1
-        self._ledger.count(known.origin, "passed")
+        self._count(known.origin, "passed")
         reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
         self._record(request, known.origin, "allowed", known=known, reason=reason)
 
@@ -121,10 +127,11 @@ class Decisions:
         known: Known | None = None,
     ) -> None:
         """*request* is about to fail with *error*."""
-        self._starts.refused(request, error, dry_run=self.dry_run)
+        self._refused(request, error, dry_run=self.dry_run)
         if isinstance(error, RobotsDisallowed):
             self._figures.forbidden += 1
-            self._ledger.forbidden(error, request.url)
+            with self._isolated(_LEDGER):
+                self._ledger.forbidden(error, request.url)
             self._tell_forbidden(request, error)
             self._record(request, error.origin, "disallowed", known=known, decision=error.decision)
             return
@@ -132,7 +139,7 @@ class Decisions:
             self._figures.without_origin += 1
         else:
             self._figures.dropped += 1
-            self._ledger.count(error.origin, "dropped")
+            self._count(error.origin, "dropped")
             if self._is_first(error.origin):
                 self._log(
                     logging.INFO,
@@ -172,30 +179,31 @@ class Decisions:
         self._is_held(request, origin)
 
     def _is_held(self, request: Request, origin: Origin) -> None:
-        self._ledger.count(origin, "held")
+        self._count(origin, "held")
         self._record(request, origin, "held", reason=self._why_held(origin))
 
     def _released(self, request: Request, origin: Origin) -> None:
         self._change_held(-1)
-        self._ledger.count(origin, "released")
+        self._count(origin, "released")
         self._record(request, origin, "released")
 
     def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
         self._change_held(-1)
         error = RobotsUnreachable(origin, reason, attempts)
-        self._starts.refused(request, error, dry_run=False)
-        self._ledger.count(origin, "given_up")
+        self._refused(request, error, dry_run=False)
+        self._count(origin, "given_up")
         self._record(request, origin, "given_up", reason=reason)
 
     def _change_held(self, change: int) -> None:
-        if self._holding is None:  # it may be what an earlier run has left
-            self._holding = self._stats.get_value("rep/held", 0) - change
-        # The gauge goes down only when some have been released.
-        self._holding += change
-        self._held.add(self._clock(), self._holding)
+        with self._isolated("time-line"):
+            if self._holding is None:  # it may be what an earlier run has left
+                self._holding = self._stats.get_value("rep/held", 0) - change
+            # The gauge goes down only when some have been released.
+            self._holding += change
+            self._held.add(self._clock(), self._holding)
 
     def _sitemap(self, origin: Origin) -> None:
-        self._ledger.count(origin, "sitemaps")
+        self._count(origin, "sitemaps")
 
     def _why_held(self, origin: Origin) -> str:
         known = self._known.get(origin)
@@ -221,7 +229,7 @@ class Decisions:
                 "robots.txt of %(origin)s forbids %(url)s (line %(line)d: %(rule)s, group "
                 "%(group)s); more of this origin at DEBUG level",
                 origin=error.origin,
-                url=clean(request.url),
+                url=request.url,
                 line=decision.rule.line,
                 rule=decision.rule,
                 group=decision.agent,
@@ -232,9 +240,20 @@ class Decisions:
     def _log(self, level: int, message: str, **values: Any) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
+    # The parts, apart from each other
+
+    def _count(self, origin: Origin, what: str) -> None:
+        with self._isolated(_LEDGER):
+            self._ledger.count(origin, what)
+
+    def _refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
+        with self._isolated(_STARTS):
+            self._starts.refused(request, error, dry_run=dry_run)
+
     def _record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
         if self._trail is not None:
-            self._trail.record(request, origin, verdict, dry_run=self.dry_run, **more)
+            with self._isolated(_TRAIL):
+                self._trail.record(request, origin, verdict, dry_run=self.dry_run, **more)
 
     # The crawl's beginning and end
 
@@ -250,13 +269,20 @@ class Decisions:
 
     async def _closed(self, reason: str) -> None:
         self._figures.ended = self._clock()
-        self._held.add(self._figures.ended, self._stats.get_value("rep/held", 0))
-        self._ledger.flush()
-        log_summary(self._ledger, self._figures, self._crawler)
+        with self._isolated("time-line"):
+            self._held.add(self._figures.ended, self._stats.get_value("rep/held", 0))
+        with self._isolated(_LEDGER):
+            self._ledger.flush()
+        with self._isolated("summary"):
+            log_summary(self._ledger, self._figures, self._crawler)
         if reason == "finished":  # else there may be start requests that nobody came to
-            self._starts.warn(dry_run=self.dry_run)
+            with self._isolated(_STARTS):
+                self._starts.warn(dry_run=self.dry_run)
         if self._trail is not None:
-            await self._trail.close()
+            with self._isolated(_TRAIL):
+                await self._trail.close()
         if self._report is not None:
-            await self._report.write(self._ledger, self._figures, self._held, reason)
-        self._ledger.close()
+            with self._isolated("report"):
+                await self._report.write(self._ledger, self._figures, self._held, reason)
+        with self._isolated(_LEDGER):
+            self._ledger.close()

@@ -3,7 +3,6 @@ That they seed the crawl is the work of `seeding.py`, which is not even imported
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -12,6 +11,7 @@ from scrapy import Request
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.log import Few, get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SPIDER_ATTRIBUTE = "rep_sitemaps"
 
@@ -39,6 +39,9 @@ FED = "_rep_page"
 
 # How an origin is written in canonical form, if it has its default port and no letters but ASCII's.
 _CANONICAL = re.compile(r"https?://[a-z0-9._-]+")
+
+# Of the sitemap lines of a file that are wrong, so many are told one by one.
+_TOLD = 3
 
 # As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.
 MAX_SITEMAPS = 500
@@ -116,6 +119,7 @@ class Discovery:
                 extra={"spider": self._crawler.spider},
             )
         seen = set()
+        few = Few(_TOLD)
         for value in listed[:MAX_SITEMAPS]:
             message = found = None
             try:
@@ -136,7 +140,7 @@ class Discovery:
                     found = url, str(place)
             except ValueError:
                 message = "robots.txt of %(origin)s lists a sitemap that is no URL"
-            if message and warn:
+            if message and warn and few.one_more():
                 logger.warning(
                     f"{message}: %(value)s",
                     {"origin": origin, "value": value[:200]},
@@ -146,6 +150,12 @@ class Discovery:
                 yield found
             if found is not None:
                 seen.add(found[0])
+        if few.left_out:
+            logger.warning(
+                "robots.txt of %(origin)s: %(count)d more lines with such sitemaps",
+                {"origin": origin, "count": few.left_out},
+                extra={"spider": self._crawler.spider},
+            )
 
 
 def _is_relative(url: str) -> bool:

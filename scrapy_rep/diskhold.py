@@ -6,13 +6,13 @@ is closed in order, so a kill would lose them (DESIGN.md).
 
 from __future__ import annotations
 
-import logging
 import pickle
 import sqlite3
 from typing import TYPE_CHECKING
 
 from scrapy.utils.request import request_from_dict
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.memoryhold import Held, MemoryHold
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request, Spider
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # State of a row: HELD; RELEASED to the scheduler, until it is known what became of it; GIVEN_UP in
 # this run, kept for the next.

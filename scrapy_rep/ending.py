@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.log import get_logger
 from scrapy_rep.release import MARK, tell_given_up
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy_rep.memoryhold import Held, MemoryHold
     from scrapy_rep.release import Releases
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # So many errbacks are called before the event loop has its turn, when the crawl ends.
 _AT_THE_END = 20

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
+from scrapy_rep.words import clean
+
 if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin
 
@@ -18,8 +20,9 @@ class RobotsDisallowed(IgnoreRequest):
         self.origin = origin
         self.decision = decision
         line = decision.rule.line if decision.rule else 0
+        # Cleaned: Scrapy logs messages of exceptions as they are.
         super().__init__(
-            f"Forbidden by robots.txt (line {line}: {decision.rule}, group {decision.agent})"
+            clean(f"Forbidden by robots.txt (line {line}: {decision.rule}, group {decision.agent})")
         )
 
 
@@ -32,12 +35,12 @@ class RobotsUnreachable(IgnoreRequest):
     def __init__(self, origin: Origin | None, reason: str, attempts: int = 0) -> None:
         self.origin = origin
         """None where the URL has no origin that could be told."""
-        self.reason = reason
+        self.reason = clean(reason)
         """What happened at the last attempt."""
         self.attempts = attempts
         """How often in a row the file was asked for in vain."""
         asked = f" (asked {attempts} times)" if attempts > 1 else ""
-        super().__init__(f"robots.txt unreachable{asked}: {reason}")
+        super().__init__(f"robots.txt unreachable{asked}: {self.reason}")
 
 
 class SettingsError(ValueError):

@@ -29,7 +29,7 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep import headers
 from scrapy_rep.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
-from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome, outcome_of
+from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -59,6 +59,10 @@ DEAD_HOST_ERRORS = (
     # What Scrapy's aiohttp handler raises for a host such as 1.2.3: no handler is missing then.
     UnsupportedURLSchemeError,
 )
+
+
+class InvalidStatus(ValueError):
+    """An answer that is no HTTP: its status may have any number of digits."""
 
 
 def text_of(error: Exception) -> str:
@@ -114,10 +118,13 @@ class Fetcher:
                     response, body = await self._get(url, slot)
             except (*CONFIGURATION_ERRORS, CancelledError):
                 raise  # cancelled: nobody wants to know any more
-            except Exception as error:  # noqa: BLE001
+            except Exception as raised:  # noqa: BLE001
                 # Whatever a download handler or another middleware raises, nothing was learnt.
-                return Answer(Outcome.UNREACHABLE, url, hops, error=error)
+                return Answer(Outcome.UNREACHABLE, url, hops, error=raised)
             status = response.status
+            if not STATUSES[0] <= status <= STATUSES[1]:
+                error = InvalidStatus("the HTTP status is not a number from 100 to 999")
+                return Answer(Outcome.UNREACHABLE, url, hops, error=error)
             if status not in REDIRECTS:
                 outcome = outcome_of(status, body, soft_404=self._settings.soft_404)
                 return Answer(outcome, url, hops, status, response.headers, body)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_rep.known import Known
     from scrapy_rep.protocol import Origin
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # So many fetches at a time for each of CONCURRENT_REQUESTS: silent sites answer never, and the
 # others shall not have to wait for them.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_rep.diskhold import DiskHold
+from scrapy_rep.log import get_logger
 from scrapy_rep.memoryhold import Held, MemoryHold
 from scrapy_rep.sqlitefiles import open_or_set_aside
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DiskHold", "Held", "MemoryHold", "open_hold"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FILE_NAME = "rep-held.sqlite"
 """Of the file under JOBDIR."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.storages.entry import UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
@@ -97,7 +98,10 @@ class KnownOrigins:
         name = str(origin)
         known = self._parsed.get(name) or self._pinned.get(name)
         if known is None:
-            entry = self._packed.take(name)
+            try:
+                entry = self._packed.take(name)
+            except UnreadableEntry:  # from a clock that is out of range, say
+                entry = None
             if entry is not None:
                 known = Known(entry)
                 self._add(known)

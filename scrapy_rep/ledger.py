@@ -8,11 +8,12 @@ one of a thousand.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Origin
     from scrapy_rep.protocol.availability import Outcome
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # So many figures are in memory before they go to the database: in a few milliseconds, while the
 # event loop waits.
@@ -163,7 +164,7 @@ class Ledger:
                 )
             self._db.executemany(_RULE, [(*key, *value) for key, value in self._rules.items()])
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 (a full disk, or a number that SQLite can't take)
             if not self.broken:
                 logger.warning(
                     "Figures about robots.txt can't be written to a temporary file, so those of "
@@ -171,8 +172,9 @@ class Ledger:
                     {"error": error},
                 )
             self.broken = True
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            with suppress(sqlite3.Error):
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
         self._answers.clear()
         self._counts.clear()
         self._rules.clear()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol import Origin
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Line:

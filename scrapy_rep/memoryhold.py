@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
     from scrapy import Request
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Held(NamedTuple):

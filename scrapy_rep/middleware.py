@@ -23,6 +23,7 @@ from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.fetcher import Fetcher
 from scrapy_rep.flights import Flights
+from scrapy_rep.isolation import Isolation
 from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
@@ -95,6 +96,7 @@ class RepMiddleware:
             self._deferral,
             self._discovery,
             self._seeding,
+            Isolation(crawler),
         )
         self._catcher = self._deferral.catcher
 

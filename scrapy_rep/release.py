@@ -7,7 +7,6 @@ callback or another middleware sees the meta, the mark is gone.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold
+from scrapy_rep.log import get_logger
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy_rep.holds import Held, MemoryHold
     from scrapy_rep.protocol import Origin
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MARK = "_rep_held"
 

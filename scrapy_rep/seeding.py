@@ -7,7 +7,6 @@ asked for (`asking.py`) and read (`reading.py`), and the pages go from the spool
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.discovery import FED, SITEMAP
+from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.conventions import Conventions
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # So many spellings of origins are remembered as met.
 _SPELLINGS = 20_000
@@ -191,7 +191,7 @@ class SitemapSeeding:
     ) -> bool:
         """Take a sitemap, if *origin* may have more than these *files*. Return whether it is new."""
         if files >= self._settings.sitemap_max_files:
-            Report(self._crawler, url).too_many(str(origin))
+            Report(self._crawler, url, str(origin)).too_many()
             return False
         if not spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
             return False

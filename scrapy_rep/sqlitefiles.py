@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from typing import TYPE_CHECKING, TypeVar
+
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -10,13 +9,14 @@ from weakref import WeakSet
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.listener import Listener
+from scrapy_rep.log import get_logger
 from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Scrapy's own, of its StartSpiderMiddleware.
 _META_KEY = "is_start_request"

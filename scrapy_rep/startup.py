@@ -3,7 +3,6 @@ fetched, and without a traceback through code that isn't the user's."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -11,11 +10,13 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.ledger import Ledger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _TOP = 5
 _RULE_LENGTH = 200
@@ -65,17 +64,17 @@ def log_summary(ledger: Ledger, figures: Figures, crawler: Crawler) -> None:
     """Log it, unless nothing came by."""
     assert crawler.stats is not None
     try:
-        text = _summary(ledger, figures, crawler.stats)
-    except sqlite3.Error as error:
-        text = f"No summary of robots.txt: {error}"
-    if text:
-        logger.info("%(summary)s", {"summary": text}, extra={"spider": crawler.spider})
+        lines = _summary(ledger, figures, crawler.stats)
+    except Exception as error:  # noqa: BLE001 (a full disk, mostly)
+        lines = [f"No summary of robots.txt: {error}"]
+    if lines:
+        logger.info("\n".join(["%s"] * len(lines)), *lines, extra={"spider": crawler.spider})
 
 
-def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
+def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[str]:
     outcomes = ledger.outcomes()
     if not outcomes and not figures.without_origin:
-        return ""
+        return []
     parts = [f"{outcomes[key]:,} {words}" for key, words in OUTCOMES.items() if outcomes.get(key)]
     lines = [
         f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
@@ -93,7 +92,7 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
             )
     if ledger.broken:
         lines.append("(The figures of origins and lines are too low, see the warning above.)")
-    return "\n".join(lines)
+    return lines
 
 
 def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:

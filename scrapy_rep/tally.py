@@ -26,7 +26,7 @@ class Tally:
         self._engine = engine
         self._name = name
         self._count = 0
-        self._due = 0.0
+        self._told_at = self._due = 0.0
         self._every = _EVERY
         crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
@@ -36,9 +36,9 @@ class Tally:
         :param now: seconds since the epoch
         """
         self._count += 1
-        if now >= self._due:
+        if not self._told_at <= now < self._due:  # the clock may be set back
             self._tell()
-            self._due = now + self._every
+            self._told_at, self._due = now, now + self._every
 
     def _tell(self) -> None:
         if self._count:

@@ -1,23 +1,23 @@
 """The audit trail: decisions as lines of JSON, in a file of the user's choice (``REP_DECISIONS``).
 
 Lines gather for at most a second, then they are written in one go: a kill loses that second, and
-leaves no half line behind. What can't be written is one error in the log; the crawl goes on.
+leaves no half line behind. What can't be written is one error in the log; the crawl goes on. While a
+disk is full, lines wait for room.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
-from contextlib import suppress
 from datetime import datetime, timezone
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.feed import Feed
+from scrapy_rep.linefile import DiskFull, LineFile
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.words import json_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from scrapy_rep.known import Known
     from scrapy_rep.protocol import Decision, Origin
 
-logger = logging.getLogger(__name__)
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+logger = get_logger(__name__)
 
 # Seconds and bytes after which lines are written.
 _SECONDS = 1.0
 _BYTES = 65536
+# While the disk is full: seconds until the next try, and how many bytes wait for room.
+_AGAIN_SECONDS = 10.0
+_MAX_WAITING = 1 << 20
 
 _REASONS = {
     Standing.STALE: "an older copy is applied",
@@ -57,11 +58,13 @@ class Trail:
         self._agents = agents
         self._clock = clock
         self._feed = Feed(crawler, "REP_DECISIONS", uri, overwrite=False)
-        self._file: IO[bytes] | None = None
+        self._file: LineFile | None = None
         self._lines: list[bytes] = []
         self._bytes = 0
         self._timer: CallLaterResult | None = None
         self._broken = False
+        self._full = False
+        self._lost = 0
         crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def record(
@@ -106,22 +109,32 @@ class Trail:
         )
 
     def _add(self, record: dict[str, Any]) -> None:
-        line = _encode(record) + "\n"
-        # Messages of errors may hold what is no character.
-        self._lines.append(line.encode("utf-8", "backslashreplace"))
+        if self._full and self._bytes >= _MAX_WAITING:
+            self._lost += 1
+            return
+        line = (json_line(record) + "\n").encode()
+        self._lines.append(line)
         self._bytes += len(line)
-        if self._bytes >= _BYTES:
+        if self._bytes >= _BYTES and not self._full:
             self._write()
         elif self._timer is None:
-            self._timer = call_later(_SECONDS, self._write)
+            self._timer = call_later(_AGAIN_SECONDS if self._full else _SECONDS, self._write)
 
     async def close(self) -> None:
         """Write what is left, and hand the file to its storage."""
         self._write()
+        self._stop_timer()
         if self._file is None or self._broken:
             return
+        self._lost += len(self._lines)
+        if self._lost:
+            logger.error(
+                "REP_DECISIONS: %(count)d decisions are missing in %(uri)s: there was no room",
+                {"count": self._lost, "uri": self._feed},
+                extra={"spider": self._crawler.spider},
+            )
         try:
-            await self._feed.store(self._file)
+            await self._feed.store(self._file.file)
         except Exception as error:  # noqa: BLE001
             self._fail(error)
         else:
@@ -133,30 +146,47 @@ class Trail:
 
     def _spider_opened(self) -> None:
         try:
-            self._file = self._feed.open()
+            self._file = LineFile(self._feed.open())
         except Exception as error:  # noqa: BLE001
             self._fail(error)
 
     def _write(self) -> None:
+        self._stop_timer()
+        if self._file is None or not self._lines:
+            return
+        try:
+            self._file.write(self._lines)
+        except DiskFull as error:
+            self._no_room(error)
+        except Exception as error:  # noqa: BLE001 (the file may be of a class of the project's)
+            self._fail(error)
+        else:
+            self._full = False
+        self._bytes = sum(map(len, self._lines))
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._file is None or not self._lines:
-            return
-        lines, self._lines, self._bytes = self._lines, [], 0
-        try:
-            self._file.write(b"".join(lines))
-            self._file.flush()
-        except (OSError, ValueError) as error:
-            self._fail(error)
+
+    def _no_room(self, error: DiskFull) -> None:
+        """Try again later. Tell the user once."""
+        if not self._full:
+            logger.error(
+                "REP_DECISIONS: decisions can't be written to %(uri)s now: %(error)s. They wait for "
+                "room, as many as fit into a megabyte of memory.",
+                {"uri": self._feed, "error": error},
+                extra={"spider": self._crawler.spider},
+            )
+        self._full = True
+        self._timer = call_later(_AGAIN_SECONDS, self._write)
 
     def _fail(self, error: Exception) -> None:
         """Give up, with a word to the user."""
         self._broken = True
         self._lines.clear()
-        if self._file is not None and self._file is not getattr(sys.stdout, "buffer", None):
-            with suppress(OSError):
-                self._file.close()
+        if self._file is not None:
+            self._file.close()
         logger.error(
             "REP_DECISIONS: decisions can't be written to %(uri)s, so no more of them are: "
             "%(error)s",
@@ -169,5 +199,8 @@ def _iso(seconds: float | None) -> str | None:
     """Return seconds since the epoch as ISO 8601 has them, UTC, to the millisecond."""
     if seconds is None:
         return None
-    time = datetime.fromtimestamp(seconds, timezone.utc)
+    try:
+        time = datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # the clock is out of its mind
+        return None
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,8 +6,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from twisted.internet.defer import CancelledError
+
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.fetcher import CONFIGURATION_ERRORS, text_of
+from scrapy_rep.fetcher import text_of
 from scrapy_rep.flights import CrawlEnding, StillWaiting
 
 if TYPE_CHECKING:
@@ -75,5 +77,8 @@ class Waiting:
             if self._deferral.outlives and not direct:
                 return None
             raise RobotsUnreachable(origin, "the crawl is ending") from None
-        except CONFIGURATION_ERRORS as error:
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
             raise RobotsUnreachable(origin, text_of(error)) from None

@@ -224,10 +224,11 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
     sites: Sites, clock: Clock
 ) -> None:
     """The first site fails a day after its answer, the second from the start."""
-    wanted = {"with a copy": [NO, OK] * 5, "without a copy": [DOWN, DOWN] * 2 + [OK, OK] * 2}
+    wanted = {"with a copy": [NO, OK] * 9, "without a copy": [DOWN, DOWN] * 6 + [OK, OK] * 2}
     copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
     table = {"with a copy": copied, "without a copy": never}
-    since_failure = [0, 30 * DAY - 1000, 30 * DAY + 1000, 330 * DAY]
+    weeks = [7 * DAY * number for number in range(5)]  # time in which nobody asks is no evidence
+    since_failure = [*weeks, 30 * DAY - 1000, 30 * DAY + 1000, 330 * DAY]
     times = [(copied, moment) for moment in (0, *(DAY + one for one in since_failure))]
     times += [(never, moment) for moment in since_failure]
     plans: list[Plan] = [
@@ -241,14 +242,13 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
                 assert list(itertools.chain(*both)) == wanted[name]
 
 
-async def test_the_limit_needs_no_further_question(sites: Sites, clock: Clock) -> None:
-    """It may pass between two attempts."""
+async def test_the_limit_needs_attempts(sites: Sites, clock: Clock) -> None:
+    """Five at least: time in which nobody asks is no evidence, however long it is."""
     site = sites.add(robots=503)
     page = site.url("/private")
-    settings = {**SLOW, "REP_UNREACHABLE_LIMIT": 50}
-    outcomes, _ = await run(clock, page, 49, page, 2, page, settings=settings)
-    assert outcomes == [DOWN, DOWN, OK]
-    assert site.count("/robots.txt") == 1
+    outcomes, _ = await run(clock, *[page, 365 * DAY] * 4, page, 1, page, settings=SLOW)
+    assert outcomes == [DOWN] * 4 + [OK, OK]
+    assert site.count("/robots.txt") == 5
 
 
 async def test_least_recently_used_leave(sites: Sites, clock: Clock) -> None:

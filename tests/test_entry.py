@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, UnreadableEntry
-from scrapy_rep.storages.entry import SCHEMA, pack_body, squeeze, unsqueeze
+from scrapy_rep.storages.entry import MAX_TIME, SCHEMA, pack_body, squeeze, unsqueeze
 from tests.helpers.storing import KINDS, NOW, A, B, missing, rules
 
-times = st.floats(allow_nan=False, allow_infinity=False)
+times = st.floats(0, MAX_TIME)
 optional_times = st.none() | times
 counts = st.integers(0, 10**9)
 # Half of a surrogate pair stands for a byte that is no text; a whole one is a character.
@@ -34,12 +34,13 @@ def entries(draw: st.DrawFn) -> Entry:
         draw(texts),
         updated_at=draw(times),
         outcome=draw(st.sampled_from(Outcome)),
-        status=draw(st.none() | st.integers(-1, 10**6)),
+        status=draw(st.none() | st.integers(100, 999)),
         url=draw(texts),
         hops=draw(counts),
         fetched_at=draw(optional_times),
         fresh_until=draw(times),
         unreachable_since=draw(optional_times),
+        unreachable_for=draw(times),
         attempts=draw(counts),
         dead_attempts=draw(counts),
         next_attempt_at=draw(times),
@@ -72,7 +73,7 @@ def test_a_packed_body_unpacks_to_the_same_bytes(body: bytes) -> None:
 def test_what_entries_are_compared_with() -> None:
     """Every field is part of the form: none is forgotten by `header()`."""
     whole = rules(attempts=1, dead_attempts=1, unreachable_since=1.0, next_attempt_at=2.0)
-    whole = replace(whole, error="why", hops=1)
+    whole = replace(whole, unreachable_for=3.0, error="why", hops=1)
     values = json.loads(whole.header())
     assert values.pop("schema") == SCHEMA
     assert set(values) == {one.name for one in fields(Entry)} - {"packed"}

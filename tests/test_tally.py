@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scrapy import signals as scrapy_signals
-from scrapy.settings import Settings
-from scrapy.signalmanager import SignalManager
-from scrapy.statscollectors import StatsCollector
 
-from scrapy_rep.tally import Tally
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.servers import Sites
+from tests.helpers.tallied import World
 
 pytestmark = pytest.mark.scrapy_api
-
-NOW = 1_800_000_000.0
-
-
-class World:
-    """A tally, and what the stats say."""
-
-    def __init__(self) -> None:
-        self.crawler: Any = SimpleNamespace(settings=Settings(), spider=None)
-        self.crawler.stats = StatsCollector(self.crawler)
-        self.crawler.signals = SignalManager(self.crawler)
-        self.callbacks: list[Any] = []
-        engine: Any = SimpleNamespace(before_closing=self.callbacks.append)
-        self.tally = Tally(self.crawler, engine, "hits")
-        self.crawler.signals.send_catch_log(scrapy_signals.spider_opened)
-
-    def after(self, *seconds: float) -> list[int | None]:
-        """What the stats say after each of them."""
-        said = []
-        for one in seconds:
-            self.tally.add(NOW + one)
-            said.append(self.crawler.stats.get_value("hits"))
-        return said
 
 
 def test_the_first_is_told_at_once_and_then_one_second_together() -> None:

@@ -19,13 +19,14 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.explain import moment
 from scrapy_rep.commands.inputs import InputError, request_for, settings_of
 from scrapy_rep.commands.status import Status
-from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain, plain
+from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, standing
 from scrapy_rep.storages.access import make_storage
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -39,6 +40,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 # So many rows of the list are aligned with each other: there may be a million.
 _AT_A_TIME = 1000
+
+# Of a name that is none, so many characters are shown.
+_SHOWN = 80
 
 _COLOURS = {
     Standing.FRESH: GREEN,
@@ -104,7 +108,11 @@ class _Cache:
         return Status.GOOD if all(found) else Status.FOUND
 
     def _body(self, sha256: str) -> bool:
-        body = self._storage.body(sha256)
+        try:
+            body = self._storage.body(sha256)
+        except UnreadableEntry as error:
+            complain(f"the robots.txt with the hash {sha256} can't be read: it is {error}")
+            return False
         if body is None:
             complain(f"no robots.txt with the hash {sha256} is kept")
             return False
@@ -115,6 +123,7 @@ class _Cache:
     def _one(self, origin: str) -> bool:
         try:
             entry = self._storage.load(origin)
+            entry = None if entry is None else entry.check(origin)
         except UnreadableEntry as error:
             complain(f"{origin}: {error}")
             return self._drop and self._dropped(origin)
@@ -149,21 +158,30 @@ class _Cache:
         return found
 
     def _matching(self, hosts: Sequence[str]) -> Iterator[Entry]:
-        unreadable = 0
+        unreadable: list[object] = []
         for entry in self._storage.entries():
             if isinstance(entry, UnreadableEntry):
-                unreadable += 1
-            elif not hosts or any(
-                fnmatchcase(Origin.from_url(entry.origin).host, host) for host in hosts
-            ):
+                unreadable.append(entry)
+                continue
+            try:
+                host = Origin.from_url(entry.origin).host
+            except ValueError as error:
+                unreadable.append(f"{entry.origin[:_SHOWN]}: {error}")
+                continue
+            if not hosts or any(fnmatchcase(host, one) for one in hosts):
                 yield entry
-        if unreadable:
-            complain(f"{unreadable} entries can't be read, and count as absent")
+        if len(unreadable) == 1:
+            complain(f"1 entry can't be read, and counts as absent: {unreadable[0]}")
+        elif unreadable:
+            complain(
+                f"{len(unreadable)} entries can't be read, and count as absent. "
+                f"The first: {unreadable[0]}"
+            )
 
     def _dropped(self, origin: str) -> bool:
         dropped = self._storage.drop(origin)
         if dropped:
-            self._output.line(f"dropped {plain(origin)}")
+            self._output.line(f"dropped {clean(origin)}")
         return dropped
 
     def _standing(self, entry: Entry) -> Standing:
@@ -172,6 +190,7 @@ class _Cache:
             fresh_until=entry.fresh_until,
             has_copy=entry.has_copy,
             unreachable_since=entry.unreachable_since,
+            unreachable_for=entry.unreachable_for,
             next_attempt_at=entry.next_attempt_at,
             limit=self._limit,
         )[0]
@@ -214,7 +233,7 @@ class _Cache:
         output, state = self._output, self._standing(entry)
         output.line(
             f"{output.paint(_WORDS.get(state, state.value), BOLD, _COLOURS[state])}  "
-            f"{plain(entry.origin)}"
+            f"{clean(entry.origin)}"
         )
         rows = [("answer", _answer(entry))]
         if entry.hops:
@@ -235,7 +254,7 @@ class _Cache:
         if entry.has_copy:
             output.line()
             for line in entry.body.decode("utf-8", "replace").splitlines():
-                output.line(plain(line))
+                output.line(clean(line))
 
 
 def _answer(entry: Entry) -> str:

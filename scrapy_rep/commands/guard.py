@@ -12,6 +12,7 @@ from scrapy_rep.commands.lookup import CannotRun
 from scrapy_rep.commands.status import Status
 from scrapy_rep.commands.terminal import OutputClosed, complain
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ def set_up_logging(settings: Settings, *, configured: bool) -> None:
     if not configured:
         configure_logging(settings)
     if not settings.getbool("LOG_ENABLED"):
-        logging.getLogger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
+        get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
 
 
 class _Complainer(logging.Handler):

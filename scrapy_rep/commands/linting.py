@@ -10,11 +10,12 @@ from scrapy_rep.commands.inputs import STDIN, InputError, read_file, request_for
 from scrapy_rep.commands.lookup import Lookup
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
-from scrapy_rep.commands.terminal import DIM, YELLOW, Output, complain, plain
+from scrapy_rep.commands.terminal import DIM, YELLOW, Output, complain
 from scrapy_rep.fetcher import CONFIGURATION_ERRORS
 from scrapy_rep.lint import Finding, lint
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -94,14 +95,14 @@ class _Report:
             if self._json:
                 output.json({"source": source, **one._asdict()})
                 continue
-            place = f"{plain(source)}:{one.line}:" if one.line else f"{plain(source)}:"
+            place = f"{clean(source)}:{one.line}:" if one.line else f"{clean(source)}:"
             code = output.paint(f"[{one.code}]", YELLOW)
-            output.line(f"{place} {plain(one.message)} {code}")
+            output.line(f"{place} {clean(one.message)} {code}")
             text = one.text.strip()
             if text:
                 more = "…" if len(text) > _SHOWN else ""
-                output.line("    " + output.paint(plain(text[:_SHOWN]) + more, DIM))
+                output.line("    " + output.paint(clean(text[:_SHOWN]) + more, DIM))
         if status is Status.GOOD and not self._json:
-            output.line(f"{plain(source)}: nothing found")
+            output.line(f"{clean(source)}: nothing found")
         output.flush()
         return status

@@ -5,32 +5,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def plain(text: str) -> str:
-    """Return *text* with what could steer a terminal made visible: it comes from other people's
-    sites."""
-    return _CONTROL.sub(
-        lambda match: f"\\x{ord(match[0]):02x}" if match[0] < "\x80" else f"\\u{ord(match[0]):04x}",
-        text,
-    )
-
 
 def complain(message: str) -> None:
     """Print one line to standard error."""
-    print(f"scrapy robots: {plain(message)}", file=sys.stderr)
+    print(f"scrapy robots: {clean(message)}", file=sys.stderr)
 
 
 _IN_ASCII = str.maketrans("├└│─", "|`|-")
@@ -52,7 +42,7 @@ class Progress:
         self._again_at = time.monotonic() + _PROGRESS_SECONDS
         self._shown = True
         width = shutil.get_terminal_size().columns - 1
-        self._stream.write(f"\r\x1b[K{plain(text)[:width]}")
+        self._stream.write(f"\r\x1b[K{clean(text)[:width]}")
         self._stream.flush()
 
     def clear(self) -> None:
@@ -116,7 +106,7 @@ class Output:
 
         :param colours: for each row, a colour for each cell ('' for none)
         """
-        rows = [[plain(cell) for cell in row] for row in rows]
+        rows = [[clean(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for number, row in enumerate(rows):
             cells = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, moment
-from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, plain
+from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ _COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
 def block(output: Output, one: Explanation, *, explain: bool) -> None:
     """Print all about one URL and one agent."""
     word = verdict(one)
-    output.line(f"{output.paint(word, BOLD, _COLOURS[word])}  {plain(one.url)}")
+    output.line(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}")
     rows = [("agent", one.agent or "none that can be told"), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
@@ -160,4 +161,4 @@ def _files(output: Output, all_of_them: Sequence[Explanation]) -> None:
     """Say of each robots.txt how it was come by."""
     output.line()
     for robots in {id(one.robots): one.robots for one in all_of_them}.values():
-        output.line(output.paint(plain(facts_line(robots)), DIM))
+        output.line(output.paint(clean(facts_line(robots)), DIM))

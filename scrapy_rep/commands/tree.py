@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.terminal import DIM, RED, YELLOW, Output, plain
+from scrapy_rep.commands.terminal import DIM, RED, YELLOW, Output
 from scrapy_rep.sitemaps import Kind
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,9 +88,9 @@ class TextTree:
         output = self._output
         numbers = f"{urls:>{_WIDTHS[0]}}  "
         counted = output.paint(f"{forbidden:>{_WIDTHS[1]}}", colour)
-        row = numbers + counted + "  " + plain(text)
+        row = numbers + counted + "  " + clean(text)
         if note:
-            row += "  " + output.paint(plain(f"({note})"), shade)
+            row += "  " + output.paint(clean(f"({note})"), shade)
         output.line(row)
         output.flush()
 

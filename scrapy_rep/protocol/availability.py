@@ -15,6 +15,10 @@ MAX_HOPS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
+STATUSES = (100, 999)
+"""The first and the last HTTP status. An answer with another number is invalid HTTP."""
+
+
 class Outcome(Enum):
     """What is known of an origin's rules once it has answered, or failed to."""
 

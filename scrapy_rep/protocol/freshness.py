@@ -98,6 +98,27 @@ def backoff(
     return min(maximum, max(delay, retry_after or 0.0))
 
 
+# The time between two attempts counts for a quarter of the limit at most: seven and a half of 30 days.
+# So it takes five attempts spread over that time, and no jump of a clock comes near it. A larger
+# divisor would keep a crawl that runs weekly from ever counting all of its weeks.
+_SHARES = 4
+
+
+def unreachable_seconds(before: float, attempts: int, elapsed: float, limit: float) -> float:
+    """Return for how many seconds an origin counts as unreachable after one more failure (REP.md
+    section 4: attempts that were made count, not what a clock says between two of them).
+
+    :param before: the same after the failure before; 0 if there was none
+    :param attempts: failures in the row before this one
+    :param elapsed: seconds since the last attempt, by clocks that may have been set meanwhile
+    :param limit: the 30 days, in seconds
+    """
+    if not attempts:
+        return 0.0
+    share = limit / _SHARES
+    return min(before, (attempts - 1) * share) + min(max(elapsed, 0.0), share)
+
+
 class Standing(Enum):
     """What an origin's entry is good for at a moment."""
 
@@ -119,6 +140,7 @@ def standing(
     fresh_until: float,
     has_copy: bool,
     unreachable_since: float | None,
+    unreachable_for: float,
     next_attempt_at: float,
     limit: float,
 ) -> tuple[Standing, float]:
@@ -126,6 +148,7 @@ def standing(
     fetched (REP.md sections 4 and 5). All times in seconds since the epoch.
 
     :param unreachable_since: the first failure of an unbroken row, None if the last fetch counted
+    :param unreachable_for: for how long since, see :func:`unreachable_seconds`
     :param limit: the 30 days, in seconds
     """
     if unreachable_since is None:
@@ -134,7 +157,6 @@ def standing(
         return Standing.ASK, now
     if has_copy:  # however old it is, and whatever the limit
         return Standing.STALE, next_attempt_at
-    over = unreachable_since + limit
-    if now >= over:
+    if unreachable_for >= limit:
         return Standing.UNRESTRICTED, next_attempt_at
-    return Standing.UNREACHABLE, min(next_attempt_at, over)
+    return Standing.UNREACHABLE, next_attempt_at

@@ -6,7 +6,6 @@ page. Its libraries are an extra, so that who wants no report needs none of them
 
 from __future__ import annotations
 
-import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.feed import Feed
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.summary import Figures
     from scrapy_rep.timeline import Timeline
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LIBRARIES = ("jinja2", "pygal")
 

@@ -3,11 +3,12 @@ table beside each."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pygal
 from markupsafe import Markup
+
+from scrapy_rep.words import clean, date
 
 if TYPE_CHECKING:
     from scrapy_rep.report.data import ReportData, Spell
@@ -101,9 +102,7 @@ def _times(data: ReportData) -> dict[str, Any]:
     def words(value: float) -> str:
         if seconds < _SHORT:
             return f"{value:.1f} s"
-        return time.strftime(
-            "%H:%M:%S" if seconds < _LONG else "%m-%d %H:%M", time.gmtime(began + value)
-        )
+        return date(began + value, "%H:%M:%S" if seconds < _LONG else "%m-%d %H:%M")
 
     began, seconds = data.figures.began, max(data.figures.ended - data.figures.began, 0.001)
     return {
@@ -123,14 +122,13 @@ def _bar(spell: Spell, line: int, data: ReportData) -> list[tuple[float, int]]:
 
 def _short(name: str) -> str:
     name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
-    # XML has no control characters at all.
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in name)
+    return clean(name)
 
 
 def _drawn(chart: Any, label: str) -> Markup:
     """Return the picture as a part of the page, described by *label*."""
 
-    def clean(root: Any) -> Any:
+    def strip(root: Any) -> Any:
         for element in list(root.iter()):
             for child in list(element):
                 # Styles and settings of pygal's, comments, descriptions for its scripts, tooltips.
@@ -146,5 +144,5 @@ def _drawn(chart: Any, label: str) -> Markup:
         root.set("aria-label", label)
         return root
 
-    chart.add_xml_filter(clean)
+    chart.add_xml_filter(strip)
     return Markup(chart.render(is_unicode=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from markupsafe import Markup
 
 from scrapy_rep.report import charts
 from scrapy_rep.summary import OUTCOMES
-from scrapy_rep.words import counted
+from scrapy_rep.words import clean, counted, date
 
 if TYPE_CHECKING:
     from scrapy_rep.report.data import ReportData
@@ -26,6 +25,7 @@ def render(data: ReportData) -> bytes:
     environment = Environment(
         loader=PackageLoader("scrapy_rep.report", ""),
         autoescape=True,  # all of it was written by others
+        finalize=_cleaned,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -46,7 +46,11 @@ def render(data: ReportData) -> bytes:
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
-    return text.encode("utf-8", "backslashreplace")
+    return text.encode()
+
+
+def _cleaned(value: object) -> object:
+    return clean(value) if type(value) is str else value  # not markup, which is ours
 
 
 def duration(seconds: float) -> str:
@@ -62,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    return date(seconds, "%Y-%m-%d %H:%M:%S")
 
 
 def _source(name: str) -> str:

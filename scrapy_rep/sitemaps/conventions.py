@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.sitemaps.kinds import Entry
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Conventions:

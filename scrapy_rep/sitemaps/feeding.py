@@ -6,7 +6,6 @@ sees it next. What has not arrived yet is outstanding: there are so many of thes
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.discovery import FED
+from scrapy_rep.log import get_logger
 from scrapy_rep.sitemaps.asking import Asking
 from scrapy_rep.sitemaps.sorting import Reason
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.sitemaps.conventions import Conventions
     from scrapy_rep.sitemaps.spool import Page, Spool
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 PAGE_KEY = "rep_sitemap"
 

@@ -4,23 +4,67 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+from scrapy import signals as scrapy_signals
+
+from scrapy_rep.log import Few, get_logger
 from scrapy_rep.sitemaps.sorting import Reason
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
+    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_rep.sitemaps.reader import SitemapReader
     from scrapy_rep.sitemaps.sorting import Sorter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
+
+
+# Of the sitemaps that one origin's robots.txt leads to, so many are warned of; an index may list 50,000
+# that are missing. So many origins are counted each by itself.
+_TOLD = 5
+_ORIGINS = 10_000
+
+
+class _Told:
+    """How much one crawl has warned of sitemaps."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._of: dict[str, Few] = {}
+        crawler.signals.connect(self._closed, scrapy_signals.spider_closed)
+
+    def one_more(self, origin: str) -> bool:
+        """Whether another one of *origin* may be warned of."""
+        if origin not in self._of and len(self._of) >= _ORIGINS:
+            origin = ""  # the others, together
+        return self._of.setdefault(origin, Few(_TOLD)).one_more()
+
+    def _closed(self, spider: Spider) -> None:
+        left_out = [few.left_out for few in self._of.values() if few.left_out]
+        if left_out:
+            logger.warning(
+                "%(count)s with sitemaps, of %(origins)s, logged at DEBUG level alone",
+                {
+                    "count": counted(sum(left_out), "more problem"),
+                    "origins": counted(len(left_out), "origin"),
+                },
+                extra={"spider": spider},
+            )
+
+
+# Nothing in the values may hold on to the crawlers.
+_told: WeakKeyDictionary[Crawler, _Told] = WeakKeyDictionary()
 
 
 class Report:
     """Tells of one sitemap."""
 
-    def __init__(self, crawler: Crawler, url: str) -> None:
+    def __init__(self, crawler: Crawler, url: str, origin: str) -> None:
+        """:param origin: whose robots.txt led to it"""
         assert crawler.stats is not None
+        self._origin = origin
         self._crawler = crawler
         self._stats = crawler.stats
         self._url = url
@@ -58,16 +102,22 @@ class Report:
         level = logging.INFO if quiet else logging.WARNING
         self._log(level, "Sitemap %(url)s was not read: %(why)s", why=why)
 
-    def too_many(self, origin: str) -> None:
+    def too_many(self) -> None:
         """It is one too many."""
         self._stats.inc_value(Reason.LIMIT.value)
         self._log(
             logging.WARNING,
             "Sitemap %(url)s is not read: %(origin)s has as many as REP_SITEMAP_MAX_FILES allows",
-            origin=origin,
+            origin=self._origin,
         )
 
     def _log(self, level: int, message: str, **values: Any) -> None:
+        if level == logging.WARNING:
+            told = _told.get(self._crawler)
+            if told is None:
+                told = _told[self._crawler] = _Told(self._crawler)
+            if not told.one_more(self._origin):
+                level = logging.DEBUG
         logger.log(
             level, message, {"url": self._url, **values}, extra={"spider": self._crawler.spider}
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.listing import Listings
 from scrapy_rep.sitemaps.sorting import Reason
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.sitemaps.spool import Row, Spool
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # So many robots.txt are asked for at a time for this alone.
 _AT_A_TIME = 16

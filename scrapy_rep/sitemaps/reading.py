@@ -3,7 +3,6 @@ that a request is in progress until all of its sitemap is in the spool (DESIGN.m
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.discovery import SITEMAP
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
@@ -22,6 +22,7 @@ from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.reader import SitemapReader
 from scrapy_rep.sitemaps.sorting import Reason, Sorter
 from scrapy_rep.sitemaps.transfer import MAXSIZE
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from scrapy_rep.sitemaps.sitemaptable import Sitemap
     from scrapy_rep.sitemaps.spool import Spool
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The event loop has its turn after so many seconds.
 _SLICE_SECONDS = 0.01
@@ -142,13 +143,13 @@ class Reading:
             name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
             self._end(sitemap, f"{name}{exception}", exception)
         if not isinstance(exception, IgnoreRequest):
-            raise IgnoreRequest(f"the sitemap failed: {exception}") from exception
+            raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
     def _end(self, sitemap: Sitemap, why: str, error: Exception | None = None) -> None:
         """Be done with a sitemap that can't be read."""
         self._spool_done(sitemap)
         quiet = sitemap.guessed or isinstance(error, RobotsDisallowed)
-        Report(self._crawler, sitemap.url).failed(why, quiet=quiet)
+        Report(self._crawler, sitemap.url, sitemap.origin).failed(why, quiet=quiet)
 
     def _spool_done(self, sitemap: Sitemap) -> None:
         if self._spool is not None and not self._feeder.stopped:
@@ -217,7 +218,7 @@ class Reading:
             self._end(sitemap, reader.problem or "it is no sitemap")
             return
         spool.sitemaps.done(sitemap)
-        Report(self._crawler, sitemap.url).read(reader, sorter)
+        Report(self._crawler, sitemap.url, sitemap.origin).read(reader, sorter)
         self._feeder.asking.came(sitemap.url)
         self._feeder.gauge()
 

@@ -9,12 +9,12 @@ and what comes twice after a kill are the few whose rows were not deleted yet.
 from __future__ import annotations
 
 import json
-import logging
 import sqlite3
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.sitemaps import sitemaptable
 from scrapy_rep.sitemaps.sitemaptable import SitemapTable, transaction
 from scrapy_rep.sqlitefiles import open_or_set_aside
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FILE_NAME = "rep-sitemaps.sqlite"
 """Of the file under JOBDIR."""

@@ -16,6 +16,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred, DeferredLock
 
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.log import get_logger
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import re
 import zlib
 from dataclasses import dataclass, fields
 from typing import Any
 
-from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.availability import STATUSES, Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
 SCHEMA = 1
@@ -36,6 +36,17 @@ _PRESET = (
 
 # A body is cut to less. What was damaged may unpack to anything.
 _MAX_BYTES = 2 * MAX_BYTES
+
+MAX_TIME = 253_402_300_799.0
+"""The last second of the year 9999: no date is beyond, and no log, database or chart takes more."""
+
+MAX_TEXT = 65_536
+"""In characters. A URL from the longest header line that HTTP clients accept is shorter."""
+
+# More than anybody asks in a century, and small for whatever counts on.
+_MAX_COUNT = 10**9
+# Of what is wrong with an entry, so much is told.
+_SHOWN = 80
 
 
 class UnreadableEntry(ValueError):
@@ -88,6 +99,9 @@ class Entry:
 
     unreachable_since: float | None = None
     """When the first failure of the row was; None while all is well."""
+    unreachable_for: float = 0.0
+    """How many seconds of the row count as unreachable: see
+    :func:`~scrapy_rep.protocol.freshness.unreachable_seconds`."""
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
@@ -122,8 +136,11 @@ class Entry:
 
         :raises UnreadableEntry: if not
         """
+        for item in fields(self):
+            if item.name in _KINDS:
+                _check_value(item.name, getattr(self, item.name), item.default is None)
         if self.origin != origin:
-            raise UnreadableEntry(f"broken: it is of {self.origin}")
+            raise UnreadableEntry(f"broken: it is of {self.origin[:_SHOWN]}")
         has_body = self.has_copy or self.packed
         if has_body and hashlib.sha256(self.body).hexdigest() != self.sha256:
             raise UnreadableEntry("broken: its body is not the one that was kept")
@@ -146,25 +163,25 @@ class Entry:
         :raises UnreadableEntry: if that can't be made out
         """
         try:
+            if len(header) > _MAX_BYTES:
+                raise UnreadableEntry("broken: it is too large")
             values = json.loads(header)
             schema = values["schema"]
             if schema > SCHEMA:
-                raise UnreadableEntry(f"of the form {schema}; this version knows {SCHEMA}")
+                raise UnreadableEntry(
+                    f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}"
+                )
             known = {name: values[name] for name in _KINDS if name in values}
             known["outcome"] = Outcome(known.get("outcome", "unreachable"))
             for name, value in known.items():
-                kind = _KINDS[name]
-                if not isinstance(value, kind) or isinstance(value, bool):
-                    raise UnreadableEntry(f"broken: {name} is {value!r}")
-                if kind is _NUMBER and not math.isfinite(value):
-                    raise UnreadableEntry(f"broken: {name} is not finite")
+                _check_value(name, value)
             if not isinstance(packed or b"", bytes):
                 raise UnreadableEntry(f"broken: its body is {type(packed).__name__}")
             return cls(**known, packed=packed or b"")
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             if isinstance(error, UnreadableEntry):
                 raise
-            raise UnreadableEntry(f"broken: {error}") from None
+            raise UnreadableEntry(f"broken: {str(error)[:_SHOWN]}") from None
 
     def pack(self) -> bytes:
         """Return all of the entry as one string of bytes."""
@@ -185,23 +202,47 @@ class Entry:
         return cls.from_parts(unsqueeze(data[5:end]), data[end:])
 
 
-_NUMBER = (int, float)
-_KINDS: dict[str, Any] = {
-    "origin": str,
-    "updated_at": _NUMBER,
-    "outcome": Outcome,
-    "status": int,
-    "url": str,
-    "hops": int,
-    "sha256": str,
-    "fetched_at": _NUMBER,
-    "fresh_until": _NUMBER,
-    "unreachable_since": _NUMBER,
-    "attempts": int,
-    "dead_attempts": int,
-    "next_attempt_at": _NUMBER,
-    "error": str,
+_TEXT: tuple[Any, ...] = (str, 0, MAX_TEXT)
+_COUNT = (int, 0, _MAX_COUNT)
+_TIME = ((int, float), 0, MAX_TIME)
+# The type of each field, and between what its value (the length of a text) has to be.
+_KINDS: dict[str, tuple[Any, ...]] = {
+    "origin": _TEXT,
+    "updated_at": _TIME,
+    "outcome": (Outcome,),
+    "status": (int, *STATUSES),
+    "url": _TEXT,
+    "hops": _COUNT,
+    "sha256": _TEXT,
+    "fetched_at": _TIME,
+    "fresh_until": _TIME,
+    "unreachable_since": _TIME,
+    "unreachable_for": _TIME,
+    "attempts": _COUNT,
+    "dead_attempts": _COUNT,
+    "next_attempt_at": _TIME,
+    "error": _TEXT,
 }
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _check_value(name: str, value: Any, optional: bool = False) -> None:
+    """:param optional: whether it may be None
+    :raises UnreadableEntry: if the field can't have that value
+    """
+    if value is None and optional:
+        return
+    kind, *limits = _KINDS[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise UnreadableEntry(f"broken: {name} is {value!r:.{_SHOWN}}")
+    if limits:
+        least, most = limits
+        size = len(value) if kind is str else value
+        if not least <= size <= most:  # nor is NaN
+            what = "too long" if kind is str else "out of range"
+            raise UnreadableEntry(f"broken: {name} is {what}")
+    if name == "sha256" and not _SHA256.fullmatch(value):
+        raise UnreadableEntry("broken: sha256 is no hash")
 
 
 def pack_body(body: bytes) -> tuple[bytes, str]:

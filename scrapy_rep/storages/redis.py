@@ -26,15 +26,19 @@ _TIMEOUT_SECONDS = 2.0
 # So many entries are asked for at a time when all are.
 _AT_A_TIME = 500
 
-# Milliseconds. Returns 1 if the lease is the owner's now.
+# Milliseconds. Returns 1 if the lease is the owner's now. One that has no end (a restored dump loses
+# it), or a later one than any lease has, is nobody's; so is what is no lease at all.
 _LEASE = """
-local owner = redis.call('GET', KEYS[1])
-if owner and owner ~= ARGV[1] then return 0 end
+local owner = redis.pcall('GET', KEYS[1])
+local left = redis.call('PTTL', KEYS[1])
+if type(owner) == 'string' and owner ~= ARGV[1] and left >= 0 and left <= 10 * ARGV[2] then
+    return 0
+end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
 _RELEASE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """
 
 
@@ -87,7 +91,12 @@ class RedisStorage(Storage):
         return f"{self._prefix}:{kind}:{name}"
 
     def load(self, origin: str) -> Entry | None:
-        header = self._client.get(self._key("entry", origin))
+        try:
+            header = self._client.get(self._key("entry", origin))
+        except redis.ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):
+                raise
+            raise UnreadableEntry("broken: it is no string") from None
         if header is None:
             return None
         (entry,) = self._with_bodies([Entry.from_parts(header)])
@@ -140,7 +149,7 @@ class RedisStorage(Storage):
         yield from self._with_bodies(entries)
 
     def body(self, sha256: str) -> bytes | None:
-        packed = self._client.get(self._key("body", sha256))
+        [packed] = self._client.mget([self._key("body", sha256)])  # None for what is no string, too
         return None if packed is None else unsqueeze(packed)
 
     def lease(self, origin: str, owner: str, seconds: float) -> bool:

@@ -3,7 +3,6 @@ them."""
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy.utils.project import data_path
 
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.sqlitefiles import set_aside
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class SqliteStorage(Storage):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._inode = 0
+        self._identity = (0, 0)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
@@ -158,6 +158,14 @@ class SqliteStorage(Storage):
 
     def _do(self, action: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
         """Run *action*, as one transaction if it *writes* more than one row."""
+        if self._db is not None and not self._is_still_there():
+            # Else all would go well, in a file without a name that ends with the process.
+            logger.info(
+                "%(path)s was deleted or replaced: the robots.txt cache goes on with what is there "
+                "now, if need be with a new file",
+                {"path": self._path},
+            )
+            self.close()
         try:
             return self._transact(action, writes)
         except sqlite3.DatabaseError as error:
@@ -197,16 +205,21 @@ class SqliteStorage(Storage):
             lock.close()
 
     def _is_still_there(self) -> bool:
-        """Whether the file that was open is; else another process has set it aside."""
-        return self._path.exists() and self._path.stat().st_ino == self._inode
+        """Whether the file that was open is; else somebody has deleted it or set it aside."""
+        try:
+            return _identity(self._path) == self._identity
+        except OSError:
+            return False
 
     def _connect(self) -> sqlite3.Connection:
         # Calls come from different threads, but one at a time.
         db = sqlite3.connect(
             self._path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
         )
+        # Else one row that is no text fails all queries that meet it.
+        db.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
-            self._inode = self._path.stat().st_ino
+            self._identity = _identity(self._path)
             self._set_up(db)
         except BaseException:
             db.close()
@@ -243,6 +256,11 @@ class SqliteStorage(Storage):
             "%(aside)s",
             {"path": self._path, "error": error, "aside": aside.name},
         )
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _take(lock: sqlite3.Connection, path: Path) -> None:

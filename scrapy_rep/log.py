@@ -1,0 +1,76 @@
+"""The package's loggers: whatever is logged through them can neither forge lines nor steer the
+terminal that shows them. Every module gets its logger here; a test sees to that."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.words import clean
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    _Raised = (
+        tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    )
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of the module *name*.
+
+    Messages of several lines: one ``%s`` for each. A newline in an argument comes from outside.
+    """
+    logger = logging.getLogger(name)
+    if _clean not in logger.filters:
+        logger.addFilter(_clean)
+    return logger
+
+
+def _clean(record: logging.LogRecord) -> bool:
+    if isinstance(record.args, Mapping):
+        record.args = {key: _text(value) for key, value in record.args.items()}
+    elif record.args:
+        record.args = tuple(map(_text, record.args))
+    else:
+        record.msg = clean(str(record.msg))
+    if record.exc_info and record.exc_text is None:
+        record.exc_text = _traceback(record.exc_info)  # what formatters print, if it is there
+    return True
+
+
+def _text(value: Any) -> Any:
+    """Exceptions, requests and origins hold what others wrote, too."""
+    if value is None or isinstance(value, (int, float)):
+        return value
+    try:
+        return clean(str(value))
+    except Exception:  # noqa: BLE001 (of a user's class, say)
+        return f"<{type(value).__name__}>"
+
+
+def _traceback(raised: _Raised) -> str:
+    """Return a traceback whose lines can't be taken for lines of the log: they are indented."""
+    text = "".join(traceback.format_exception(*raised)).removesuffix("\n")
+    first, *others = text.split("\n")
+    return "\n".join([clean(first), *("  " + clean(line) for line in others)])
+
+
+class Few:
+    """Lets through the first few of what could be logged without end, and counts the others."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._count = 0
+
+    def one_more(self) -> bool:
+        """Whether this one may be logged."""
+        self._count += 1
+        return self._count <= self._limit
+
+    @property
+    def left_out(self) -> int:
+        """How many may not."""
+        return max(0, self._count - self._limit)

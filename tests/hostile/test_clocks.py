@@ -1,0 +1,189 @@
+"""Clocks that jump, and leases without an end. The 30 days of REP.md section 4 are attempts that were
+made, spread over that time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.protocol.freshness import unreachable_seconds
+from scrapy_rep.tally import Tally
+from scrapy_rep.timeline import Timeline
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import crawl
+from tests.helpers.held import origin_of
+from tests.helpers.log import warnings
+from tests.helpers.redisserver import RedisServer
+from tests.helpers.servers import Sites
+from tests.helpers.steps import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider
+from tests.helpers.storing import A, in_a_file, on_a_server
+from tests.helpers.tallied import NOW, World
+
+LIMIT = 30.0 * DAY
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock().install(monkeypatch)
+
+
+# -- the 30 days -----------------------------------------------------------------------------
+
+
+def after(*gaps: float, limit: float = LIMIT) -> float:
+    """How long a row of failures counts, with these seconds between them."""
+    counted = unreachable_seconds(0.0, 0, 0.0, limit)
+    for attempts, gap in enumerate(gaps, 1):
+        counted = unreachable_seconds(counted, attempts, gap, limit)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("gaps", "over"),
+    [
+        ([], False),
+        ([31 * DAY], False),
+        ([56 * 365 * DAY], False),
+        ([1e300] * 3, False),
+        ([-1e300, 1e300, -1e300, 1e300], False),
+        ([10.0 * DAY] * 4, True),
+        ([7.0 * DAY] * 4, False),
+        ([7.0 * DAY] * 5, True),
+        ([600.0] * 4319, False),
+        ([600.0] * 4320, True),
+    ],
+)
+def test_attempts_count_and_not_time(gaps: list[float], over: bool) -> None:
+    assert (after(*gaps) >= LIMIT) is over
+
+
+def test_other_limits_than_30_days() -> None:
+    assert after(limit=0.0) >= 0.0, "REP_UNREACHABLE_LIMIT = 0: at once, as ever"
+    assert after(9.0, 9.0, 9.0, limit=20.0) < 20.0
+    assert after(9.0, 9.0, 9.0, 9.0, limit=20.0) >= 20.0
+    assert after(1e9, 1e9, 1e9, 1e9, limit=float("inf")) < float("inf")
+
+
+def test_a_kept_figure_is_no_evidence_of_its_own() -> None:
+    """As large as the attempts that came with it can account for."""
+    assert unreachable_seconds(1e12, 2, 0.0, LIMIT) <= LIMIT / 4
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["memory", "file"])
+async def test_a_clock_that_began_in_1970(
+    sites: Sites, clock: Clock, tmp_path: Path, stored: bool
+) -> None:
+    """And is set right after three seconds."""
+    site = sites.add(robots=503)
+    now, clock.now = clock.now, 3.0
+    page = site.url("/x")
+    steps: list[Step] = [page, lambda: setattr(clock, "now", now), page, 250, page]
+    settings = {**SLOW, **(in_a_file(tmp_path) if stored else {})}
+    result = await crawl(StepSpider, settings, steps=steps, clock=clock)
+    assert isinstance(result.spider, StepSpider)
+    assert result.spider.outcomes == [DOWN, DOWN, DOWN]
+    assert site.robots_fetches == 3
+
+
+@pytest.mark.needs_redis
+async def test_an_entry_of_1970_in_a_fleet(
+    sites: Sites, clock: Clock, redis_server: RedisServer
+) -> None:
+    """Written by a machine whose clock had not been set, read by one whose clock was."""
+    site, stored = sites.add(robots=503), on_a_server(redis_server.url, "clocks")
+    now, clock.now = clock.now, 3.0
+    first = await crawl(StepSpider, {**SLOW, **stored}, steps=[site.url("/x")], clock=clock)
+    clock.now = now
+    second = await crawl(StepSpider, {**SLOW, **stored}, steps=[site.url("/x")], clock=clock)
+    for result in (first, second):
+        assert isinstance(result.spider, StepSpider)
+        assert result.spider.outcomes == [DOWN]
+
+
+async def test_weekly_crawls_get_there(sites: Sites, clock: Clock, tmp_path: Path) -> None:
+    site, stored = sites.add(robots=503), in_a_file(tmp_path)
+    outcomes = []
+    for _ in range(6):
+        result = await crawl(StepSpider, {**SLOW, **stored}, steps=[site.url("/x")], clock=clock)
+        assert isinstance(result.spider, StepSpider)
+        outcomes += result.spider.outcomes
+        clock.now += 7 * DAY
+    assert outcomes == [DOWN] * 5 + [OK]
+
+
+# -- stats and figures -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("back", [6 * 3600, 0.5, NOW])
+def test_the_stat_of_hits_goes_on(back: float) -> None:
+    """A clock that is set back, by hours or to 1970."""
+    assert World().after(0, 0.1, -back, -back + 0.1, -back + 1.0) == [1, 1, 3, 3, 5]
+
+
+async def test_hits_in_a_crawl(sites: Sites, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = sites.add(robots=RULES)
+    told: list[float] = []
+    real = Tally._tell
+
+    def tell(self: Tally) -> None:
+        told.append(clock.now)
+        real(self)
+
+    monkeypatch.setattr(Tally, "_tell", tell)
+    page = site.url("/x")
+    steps: list[Step] = [page, page, -6 * 3600, page, 2, page, 2, page]
+    result = await crawl(StepSpider, {}, steps=steps, clock=clock)
+    assert result.stat("rep/cache/hit") == 4
+    assert len(told) >= 4
+
+
+def test_the_time_line_goes_on() -> None:
+    """And its points stay in order, as the chart wants them."""
+    line = Timeline()
+    for now, value in [(NOW, 1), (NOW + 1, 2), (NOW - 6 * 3600, 3), (NOW - 6 * 3600 + 5, 4)]:
+        line.add(now, value)
+    assert line.points == [(NOW, 1), (NOW + 1, 3), (NOW + 6, 4)]
+    for number in range(5000):
+        line.add(NOW - number, number)
+    assert line.points == sorted(line.points)
+    assert line.points[-1][1] == 4999
+
+
+# -- leases ----------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_redis
+@pytest.mark.parametrize("kind", ["no end", "an end in years", "no lease"])
+async def test_a_lease_of_nobody(redis_server: RedisServer, sites: Sites, kind: str) -> None:
+    """A restored dump has lost its end, or its owner's clock had: taken over at once."""
+    import redis
+
+    site = sites.add(robots=RULES)
+    stored = on_a_server(redis_server.url, "leases")
+    client: Any = redis.Redis.from_url(redis_server.url)
+    with client:
+        key = f"leases:lease:{origin_of(site)}"
+        if kind == "no lease":
+            client.rpush(key, "x")
+        else:
+            client.set(key, "dead", ex=10 * 365 * DAY if kind == "an end in years" else None)
+        result = await crawl(site.url("/x"), stored)
+        assert result.status(site.url("/x")) == 200
+        assert warnings(result) == []
+        assert client.get(key) is None, "given back"
+
+
+@pytest.mark.needs_redis
+def test_a_lease_of_somebody(redis_server: RedisServer) -> None:
+    from scrapy_rep.storages import RedisStorage
+
+    storage = RedisStorage(redis_server.url, "leased", 3600.0)
+    assert storage.lease(A, "one", 30)
+    assert not storage.lease(A, "two", 30)
+    assert not storage.lease(A, "two", 5), "its own may be shorter"
+    storage.release(A, "one")
+    assert storage.lease(A, "two", 30)
+    storage.drop(A)
+    storage.close()

@@ -1,0 +1,246 @@
+"""Files that vanish, disks that are full, and entries that can't be read, beside others that can."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from scrapy_rep import trail
+from scrapy_rep.linefile import DiskFull, LineFile
+from scrapy_rep.storages import SqliteStorage
+from tests.helpers.behaviours import RULES
+from tests.helpers.brokenfiles import change
+from tests.helpers.crawling import crawl
+from tests.helpers.held import a_while, origin_of, urls
+from tests.helpers.log import lines, warnings
+from tests.helpers.redisserver import RedisServer
+from tests.helpers.robots_command import make_project, robots
+from tests.helpers.servers import Sites
+from tests.helpers.steps import StepSpider
+from tests.helpers.storing import A, B, in_a_file, missing, on_a_server, open_, rules
+
+# -- a cache file that is deleted --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "replaced"),
+    [
+        ([""], False),
+        (["", "-wal", "-shm"], False),
+        (["", "-wal", "-shm", ".lock"], False),
+        (["", "-wal", "-shm"], True),
+    ],
+)
+def test_a_file_that_is_gone(tmp_path: Path, suffixes: list[str], replaced: bool) -> None:
+    path = tmp_path / "robots.sqlite"
+    storage, other = SqliteStorage(path), SqliteStorage(tmp_path / "other.sqlite")
+    storage.save(rules(A))
+    other.save(missing(B))
+    other.close()
+    for suffix in suffixes:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    if replaced:
+        (tmp_path / "other.sqlite").rename(path)
+    assert storage.load(A) is None
+    assert storage.load(B) == (missing(B) if replaced else None)
+    storage.save(rules(A))
+    reader = SqliteStorage(path)
+    assert reader.load(A) == rules(A), "another process finds it"
+    reader.close()
+    storage.close()
+
+
+async def test_deleted_in_a_crawl(sites: Sites, tmp_path: Path) -> None:
+    stored = in_a_file(tmp_path)
+    path: Path = stored["REP_CACHE_PATH"]
+    before, after = sites.add(robots=RULES), sites.add(robots=RULES)
+    result = await crawl(StepSpider, stored, steps=[before.url("/x"), path.unlink, after.url("/x")])
+    result.assert_clean()
+    assert warnings(result) == []
+    assert len(lines(result, "was deleted or replaced")) == 1
+    storage = open_(stored)
+    assert storage.load(origin_of(after)) is not None
+    storage.close()
+
+
+# -- a full disk -------------------------------------------------------------------------------
+
+
+class SmallDisk(io.FileIO):
+    """A file on a disk that has room for so many bytes."""
+
+    room = 0
+
+    def write(self, data: Any) -> int:
+        some = bytes(data)[: SmallDisk.room]
+        if not some:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        SmallDisk.room -= len(some)
+        return super().write(some)
+
+    def truncate(self, size: int | None = None) -> int:
+        SmallDisk.room += self.seek(0, io.SEEK_END) - (size or 0)
+        return super().truncate(size)
+
+
+class SmallDiskStorage:
+    def __init__(self, uri: str, *, feed_options: Any = None) -> None:
+        self.path = uri.removeprefix("small:")
+
+    def open(self, spider: Any) -> IO[bytes]:
+        return io.BufferedWriter(SmallDisk(self.path, "ab"))
+
+    def store(self, file: IO[bytes]) -> None:
+        file.close()
+
+
+@pytest.mark.parametrize("room", range(0, 31, 3))
+def test_complete_lines_alone(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(b"an earlier run\n")
+    SmallDisk.room = room
+    file = LineFile(io.BufferedWriter(SmallDisk(path, "ab")))
+    left = [b"first\n", b"second\n", b"third, longer\n", b"\n"]
+    whole = b"".join(left)
+    if room < len(whole):
+        with pytest.raises(DiskFull):
+            file.write(left)
+        text = path.read_bytes()
+        assert text.endswith(b"\n")
+        assert text + b"".join(left) == b"an earlier run\n" + whole
+        SmallDisk.room = 1000
+    file.write(left)
+    assert left == []
+    file.close()
+    assert path.read_bytes() == b"an earlier run\n" + whole
+
+
+def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+
+    class Shared(SmallDisk):
+        def write(self, data: Any) -> int:
+            try:
+                return super().write(data)
+            except OSError:
+                with path.open("ab") as other:
+                    other.write(b"theirs\n")
+                raise
+
+    SmallDisk.room = 3
+    file = LineFile(io.BufferedWriter(Shared(path, "ab")))
+    with pytest.raises(DiskFull):
+        file.write([b"first\n"])
+    assert path.read_bytes() == b"firtheirs\n"
+    file.close()
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_decisions_on_a_full_disk(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """One error; complete lines; and all of them if there is room in time."""
+    monkeypatch.setattr(trail, "_SECONDS", 0.01)
+    monkeypatch.setattr(trail, "_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(trail, "_MAX_WAITING", 1000)
+    site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
+    SmallDisk.room = 1000
+    seen: list[int] = []
+
+    class WaitingSpider(StepSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> Any:
+            await a_while(0.1)
+            text = path.read_bytes()
+            assert text == b"" or text.endswith(b"\n")
+            seen.append(text.count(b"\n"))
+            if again:
+                SmallDisk.room = 1_000_000
+            return StepSpider.parse(self, response, **kwargs)
+
+    steps = [*urls(site, 4, "/private"), site.url("/1"), site.url("/private/last"), site.url("/2")]
+    result = await crawl(
+        WaitingSpider,
+        {"REP_DECISIONS": f"small:{path}", "FEED_STORAGES": {"small": SmallDiskStorage}},
+        steps=steps,
+    )
+    result.assert_clean()
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert 0 < seen[0] < 4
+    errors = lines(result, level="ERROR")
+    assert "They wait for room" in errors[0]
+    if again:
+        assert len(errors) == 1
+        assert [one["url"] for one in records] == [*urls(site, 4, "/private"), steps[5]]
+    else:
+        assert len(errors) == 2
+        assert f"{5 - len(records)} decisions are missing" in errors[1]
+
+
+# -- entries of nobody's among ours --------------------------------------------------------------
+
+FOREIGN = {
+    "no origin": ("UPDATE entries SET header = replace(header, ?, 'nonsense') WHERE origin = ?"),
+    "no text": "UPDATE entries SET header = CAST(x'fffe7b' AS TEXT) WHERE ? AND origin = ?",
+    "a number too large": (
+        "UPDATE entries SET header = replace(header, '{', '{\"hops\":' || 1e300 || ',') "
+        "WHERE ? != '' AND origin = ?"
+    ),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", [("a.example",), ("--json", "a.example"), ()], ids=str)
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_others_are_shown(tmp_path: Path, kind: str, how: tuple[str, ...]) -> None:
+    stored = in_a_file(tmp_path)
+    storage = open_(stored)
+    a, b = "http://a.example", "http://b.example"
+    storage.save(rules(a))
+    storage.save(missing(b))
+    storage.close()
+    query = FOREIGN[kind].replace("WHERE ? AND", "WHERE ? != '' AND")
+    change(stored["REP_CACHE_PATH"], query, b, b)
+    done = robots(make_project(tmp_path / "p"), "--cache", *how, settings=stored)
+    assert a in done.out
+    assert b not in done.out
+    [line] = done.err.splitlines()
+    assert line.startswith("scrapy robots: 1 entry can't be read, and counts as absent: ")
+
+
+@pytest.mark.process
+def test_a_damaged_body_beside_others(tmp_path: Path) -> None:
+    stored = in_a_file(tmp_path)
+    storage = open_(stored)
+    a, b = "http://a.example", "http://b.example"
+    storage.save(rules(a))
+    storage.save(rules(b, b"User-agent: *\nDisallow: /b\n"))
+    storage.close()
+    damaged = rules(a).sha256
+    change(stored["REP_CACHE_PATH"], "UPDATE bodies SET packed = x'00' WHERE sha256 = ?", damaged)
+    folder = make_project(tmp_path / "p")
+    done = robots(folder, "--cache", f"{a}/", f"{b}/", str(damaged), settings=stored)
+    assert "Disallow: /b" in done.out
+    assert len(done.err.splitlines()) == 2
+    assert "the cache can't be used" not in done.err
+
+
+@pytest.mark.process
+@pytest.mark.needs_redis
+def test_others_on_a_server(tmp_path: Path, redis_server: RedisServer) -> None:
+    import redis
+
+    stored = on_a_server(redis_server.url, "others")
+    storage = open_(stored)
+    storage.save(rules("http://a.example"))
+    storage.close()
+    client: Any = redis.Redis.from_url(redis_server.url)
+    with client:
+        client.set("others:entry:http://b.example", b'{"schema":1,"origin":"nonsense"}')
+    done = robots(make_project(tmp_path / "p"), "--cache", "a.example", settings=stored)
+    assert "http://a.example" in done.out
+    assert "1 entry can't be read" in done.err

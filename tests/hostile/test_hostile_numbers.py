@@ -1,0 +1,280 @@
+"""Numbers that are too large for what counts, dates or stores them: from status lines, stored entries
+and clocks. None takes the reports down, or a request, or what is held."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep import ledger, summary, timeline, trail
+from scrapy_rep.announce import Announcer
+from scrapy_rep.discovery import Discovery
+from scrapy_rep.storages import Entry, UnreadableEntry
+from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
+from tests.helpers.behaviours import RULES, in_turn, raw
+from tests.helpers.brokenfiles import change
+from tests.helpers.crawling import ONE_ATTEMPT, crawl
+from tests.helpers.held import DEFER, origin_of
+from tests.helpers.log import lines, warnings
+from tests.helpers.log import summary as summary_of
+from tests.helpers.redisserver import RedisServer
+from tests.helpers.servers import Site, Sites
+from tests.helpers.steps import Clock, StepSpider
+from tests.helpers.storing import A, in_a_file, on_a_server, open_, rules
+
+HUGE = raw(b"HTTP/1.1 99999999999999999999999 Fine\r\nConnection: close\r\n\r\nUser-agent: *\n")
+
+
+def written(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# -- status lines ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "status", [b"99999999999999999999999", b"1000", b"99", b"0", b"9" * 4000], ids=len
+)
+async def test_a_status_that_is_none(sites: Sites, tmp_path: Path, status: bytes) -> None:
+    """Invalid HTTP (REP.md section 3); a crawl that meets it is reported as any other."""
+    answer = raw(b"HTTP/1.1 " + status + b" Fine\r\nConnection: close\r\n\r\nUser-agent: *\n")
+    bad, good, path = sites.add(robots=answer), sites.add(robots=RULES), tmp_path / "d.jsonl"
+    report = tmp_path / "report.html"
+    result = await crawl(
+        [bad.url("/x"), good.url("/x"), good.url("/private")],
+        {**ONE_ATTEMPT, "REP_DECISIONS": str(path), "REP_REPORT": str(report)},
+    )
+    result.assert_clean()
+    assert result.status(good.url("/x")) == 200
+    assert type(result.failure(bad.url("/x"))).__name__ == "RobotsUnreachable"
+    assert {one["verdict"] for one in written(path)} == {"unreachable", "disallowed"}
+    assert "2 origins: 1 with rules, 1 unreachable" in summary_of(result)[0]
+    assert report.stat().st_size > 1000
+    ours = [name for name in result.stats if name.startswith("robotstxt/response_status_count/")]
+    assert ours == ["robotstxt/response_status_count/200"]
+
+
+async def test_it_is_asked_again(sites: Sites) -> None:
+    """What is held meanwhile is released."""
+    site = sites.add(robots=in_turn(HUGE, RULES))
+    result = await crawl(StepSpider, DEFER, steps=[site.url("/x")])
+    assert result.status(site.url("/x")) == 200
+    assert result.stat("rep/released") == 1
+
+
+# -- stored entries --------------------------------------------------------------------------
+
+TIMES = ["updated_at", "fetched_at", "fresh_until", "unreachable_since", "unreachable_for",
+         "next_attempt_at"]  # fmt: skip
+WRONG = [
+    *[(name, value) for name in TIMES for value in (1e300, -1.0, MAX_TIME + 1, 10**30)],
+    *[("status", value) for value in (0, 99, 1000, 10**30, -200)],
+    *[(name, value) for name in ("hops", "attempts", "dead_attempts") for value in (-1, 10**30)],
+    *[(name, "x" * (MAX_TEXT + 1)) for name in ("url", "error")],
+    *[("sha256", value) for value in ("x", "A" * 64, "../../etc/passwd")],
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG, ids=lambda value: repr(value)[:20])
+def test_a_value_out_of_range(name: str, value: Any) -> None:
+    """Whether it comes as JSON, or from a class of the user's that keeps objects."""
+    header = json.dumps({**json.loads(rules().header()), name: value})
+    with pytest.raises(UnreadableEntry, match=rf"^broken: {name} is .{{0,100}}$"):
+        Entry.from_parts(header, rules().packed)
+    with pytest.raises(UnreadableEntry, match=rf"^broken: {name} is .{{0,100}}$"):
+        rules(**{name: value}).check(A)
+
+
+def test_a_long_story_is_cut() -> None:
+    for header in ('{"schema":1,"origin":["%s"]}', '{"schema":1,"origin":"a","outcome":"%s"}'):
+        with pytest.raises(UnreadableEntry) as caught:
+            Entry.from_parts(header % ("x" * 10_000))
+        assert len(str(caught.value)) < 200
+    with pytest.raises(UnreadableEntry, match="too large"):
+        Entry.from_parts('{"schema":1,"origin":"' + "x" * 10_000_000 + '"}')
+
+
+def poisoned(site: Site, **values: Any) -> str:
+    header = json.loads(rules(origin_of(site), at=time.time()).header())
+    return json.dumps({**header, **values})
+
+
+async def check_poisoned(
+    poisoned_site: Site, good: Site, stored: dict[str, Any], tmp_path: Path
+) -> None:
+    """As if there was none, with one warning; then it is mended."""
+    path = tmp_path / "d.jsonl"
+    pages = [poisoned_site.url("/private"), poisoned_site.url("/x"), good.url("/x")]
+    result = await crawl(pages, {**stored, "REP_DECISIONS": str(path)})
+    result.assert_clean()
+    [warning] = warnings(result)
+    assert f"What the robots.txt cache has of {origin_of(poisoned_site)} is ignored" in warning
+    assert result.responses == dict.fromkeys(pages[1:], 200)
+    assert [one["line"] for one in written(path)] == [2]
+    assert summary_of(result) != []
+    assert warnings(await crawl(pages[1:], stored)) == []
+    assert poisoned_site.robots_fetches == 1
+
+
+@pytest.mark.parametrize("values", [{"fetched_at": 1e300}, {"status": 10**30}, {"hops": 10**30}])
+async def test_an_entry_poisoned_in_a_file(
+    sites: Sites, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    stored = in_a_file(tmp_path)
+    site, good = sites.add(robots=RULES), sites.add(robots=RULES)
+    await crawl(site.url("/x"), stored)
+    site.requests.clear()
+    change(stored["REP_CACHE_PATH"], "UPDATE entries SET header = ?", poisoned(site, **values))
+    await check_poisoned(site, good, stored, tmp_path)
+
+
+async def test_a_file_with_what_is_no_text(sites: Sites, tmp_path: Path) -> None:
+    stored = in_a_file(tmp_path)
+    site, good = sites.add(robots=RULES), sites.add(robots=RULES)
+    await crawl(site.url("/x"), stored)
+    site.requests.clear()
+    change(stored["REP_CACHE_PATH"], "UPDATE entries SET header = CAST(x'fffe7b' AS TEXT)")
+    await check_poisoned(site, good, stored, tmp_path)
+
+
+@pytest.mark.needs_redis
+@pytest.mark.parametrize("poison", [{"fetched_at": 1e300}, {"status": 10**30}, "a list"])
+async def test_an_entry_poisoned_on_a_server(
+    sites: Sites, tmp_path: Path, redis_server: RedisServer, poison: Any
+) -> None:
+    import redis
+
+    stored = on_a_server(redis_server.url, "numbers")
+    site, good = sites.add(robots=RULES), sites.add(robots=RULES)
+    client: Any = redis.Redis.from_url(redis_server.url)
+    key = f"numbers:entry:{origin_of(site)}"
+    with client:
+        if poison == "a list":
+            client.delete(key)
+            client.rpush(key, "x")
+        else:
+            storage = open_(stored)
+            storage.save(rules(origin_of(site)))
+            storage.close()
+            client.set(key, poisoned(site, **poison))
+        await check_poisoned(site, good, stored, tmp_path)
+
+
+# -- clocks and settings ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("now", [1e300, -1e9, 3e11])
+async def test_a_clock_out_of_its_mind(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: float
+) -> None:
+    clock = Clock().install(monkeypatch)
+    clock.now = now
+    many, path = [sites.add(robots=RULES) for _ in range(3)], tmp_path / "d.jsonl"
+    pages = [one.url(page) for _ in range(2) for one in many for page in ("/private", "/x")]
+    result = await crawl(
+        StepSpider,
+        {
+            "REP_DECISIONS": str(path),
+            "REP_REPORT": str(tmp_path / "report.html"),
+            "REP_CACHE_MAX_ORIGINS": 2,
+            "REP_CACHE_TTL": 1e300,
+        },
+        steps=pages,
+        clock=clock,
+    )
+    result.assert_clean()
+    assert len(written(path)) == 6
+    assert lines(result, level="ERROR") == []
+    assert (tmp_path / "report.html").stat().st_size > 1000
+    assert set(result.responses) == {one.url("/x") for one in many}
+
+
+def test_a_figure_that_sqlite_cannot_take(caplog: pytest.LogCaptureFixture) -> None:
+    """What is beyond 64 bits, wherever it may come from: the others are written."""
+    from scrapy_rep.protocol import Origin
+    from scrapy_rep.protocol.availability import Outcome
+
+    figures = ledger.Ledger()
+    origin = Origin.from_url("http://a.example")
+    for status in (10**30, 200):
+        figures.answered(
+            origin, Outcome.RULES, asked=True, status=status, hops=0, error=None, attempts=0, now=0
+        )
+        figures.flush()
+    assert figures.broken
+    assert figures.outcomes() == {"rules": 1}
+    assert len(caplog.records) == 1
+    figures.close()
+
+
+# -- a part that fails -----------------------------------------------------------------------
+
+PARTS: list[tuple[type, str]] = [
+    (ledger.Ledger, "answered"),
+    (ledger.Ledger, "forbidden"),
+    (ledger.Ledger, "count"),
+    (ledger.Ledger, "outcomes"),
+    (ledger.Ledger, "close"),
+    (trail.Trail, "record"),
+    (trail.Trail, "close"),
+    (timeline.Timeline, "add"),
+    (summary.Figures, "allowed"),
+    (Announcer, "_count"),
+    (Announcer, "_log_failure"),
+    (Announcer, "resolved"),
+    (Discovery, "discovered"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), PARTS, ids=lambda part: getattr(part, "__name__", part))
+async def test_a_part_that_fails(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    """One line that names it as a bug of ours; requests, and the other parts, go on."""
+
+    real = getattr(owner, name)
+
+    def broken(self: Any, *_: Any, **__: Any) -> Any:
+        if owner is ledger.Ledger and name == "close":
+            real(self)  # no file stays open
+        elif name == "close":
+            self._file.close()
+        raise OverflowError("Python int too large to convert to SQLite INTEGER")
+
+    monkeypatch.setattr(owner, name, broken)
+    site, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=RULES)
+    path = tmp_path / "d.jsonl"
+    pages = [one.url(page) for one in (site, other) for page in ("/x", "/private", "/private/2")]
+    result = await crawl(pages, {**DEFER, "REP_DECISIONS": str(path)})
+    assert result.reason == "finished"
+    assert set(result.responses) == {site.url("/x"), other.url("/x")}
+    assert {type(error).__name__ for error in result.failures.values()} == {"RobotsDisallowed"}
+    bugs = lines(result, "Bug in scrapy-rep", level="ERROR")
+    assert len(bugs) == (0 if (owner, name) in _SAID_OTHERWISE else 1)
+    assert [one for one in result.records if one.levelname == "ERROR" and "signal" in one.msg] == []
+    if owner is not trail.Trail:
+        assert len(written(path)) >= 4
+    if owner is not ledger.Ledger and owner is not summary.Figures:
+        assert summary_of(result) != []
+
+
+_SAID_OTHERWISE = [(ledger.Ledger, "outcomes"), (summary.Figures, "allowed")]
+
+
+async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be decided then; a request fails as any other, and none is stuck."""
+    from scrapy_rep.cache import RobotsCache
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(RobotsCache, "_learn", broken)
+    site = sites.add(robots=RULES)
+    result = await crawl(site.url("/x"), {**DEFER, "REP_DEFER_GRACE": 0})
+    assert result.reason == "finished"
+    assert type(result.failure(site.url("/x"))).__name__ == "RobotsUnreachable"
+    assert len(lines(result, "Bug in scrapy-rep", level="ERROR")) == 1

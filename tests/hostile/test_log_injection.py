@@ -1,0 +1,181 @@
+"""What others write steers no terminal, forges no line of a log and breaks no record: rules, sitemap
+lines, URLs, messages of errors, in every output. What can be printed stays as it was written."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import logging
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.statscollectors import StatsCollector
+
+from scrapy_rep.commands.terminal import Output
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol import Decision, Origin, Rule
+from scrapy_rep.report.page import render
+from scrapy_rep.sitemaps.outcome import Report
+from tests.helpers.behaviours import answer
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text
+from tests.helpers.log import lines, summary, warnings
+from tests.helpers.report_many import many
+from tests.helpers.robots_command import project, robots
+from tests.helpers.servers import Sites
+
+
+def assert_clean_log(result: CrawlResult) -> None:
+    """Ours, and what Scrapy says of our exceptions."""
+    for record in result.records:
+        if record.name.startswith("scrapy_rep") or "robots.txt" in record.getMessage():
+            assert_clean_text(logging.Formatter("%(name)s %(message)s").format(record))
+
+
+# -- in crawls -------------------------------------------------------------------------------
+
+
+async def test_a_rule_in_every_output(sites: Sites, tmp_path: Path) -> None:
+    """Log, exception, audit trail, summary, report, stats."""
+    evil = "\u009b31m\u202e\u0085\u2028é漢"  # ASCII matches no URL that Scrapy sends
+    site = sites.add(
+        robots=answer(f"User-agent: *\nDisallow: /p*{evil}*\nDisallow: /x{IN_A_LINE}\n")
+    )
+    trail, report = tmp_path / "d.jsonl", tmp_path / "report.html"
+    encoded = Request(site.url(f"/p{evil}x")).url
+    result = await crawl(
+        [encoded],
+        {"REP_DECISIONS": str(trail), "REP_REPORT": str(report), "LOG_LEVEL": "DEBUG"},
+    )
+    result.assert_clean()
+    assert_clean_log(result)
+    error = result.failure(encoded)
+    assert isinstance(error, RobotsDisallowed)
+    assert r"Disallow: /p*\u009b31m\u202e\u0085\u2028é漢" in str(error)
+    assert r"\u009b31m\u202e\u0085\u2028é漢" in "\n".join(summary(result))
+    text = trail.read_bytes().decode()
+    assert_clean_text(text)
+    [record] = [one for one in map(json.loads, text.splitlines()) if one["url"] == encoded]
+    assert record["rule"] == f"Disallow: /p*{evil}*"
+    assert_clean_text(report.read_text("utf-8"))
+    assert_clean_text("".join(map(str, result.stats)))
+
+
+async def test_an_error_in_every_output(sites: Sites, tmp_path: Path) -> None:
+    """Its message is in the log, the exception, the record and the summary of what went wrong."""
+
+    class Hostile:
+        def process_response(self, request: Request, response: Any) -> Any:
+            if request.url.endswith("robots.txt"):
+                raise RuntimeError(EVERYTHING + READABLE)
+            return response
+
+    site, trail, report = sites.add(), tmp_path / "d.jsonl", tmp_path / "report.html"
+    result = await crawl(
+        site.url("/x"),
+        {
+            "DOWNLOADER_MIDDLEWARES": {Hostile: 50},
+            "REP_DECISIONS": str(trail),
+            "REP_REPORT": str(report),
+        },
+    )
+    assert_clean_log(result)
+    error = result.failure(site.url("/x"))
+    assert isinstance(error, RobotsUnreachable)
+    assert_clean_text(str(error) + error.reason)
+    assert READABLE in error.reason
+    assert_clean_text(trail.read_bytes().decode())
+    assert_clean_text(report.read_text("utf-8"))
+
+
+def test_exceptions_of_any_rule() -> None:
+    origin = Origin.from_url("http://a.example")
+    decision = Decision(False, Rule(1, EVERYTHING + READABLE, False), "*")
+    for error in (
+        RobotsDisallowed(origin, decision),
+        RobotsUnreachable(origin, EVERYTHING + READABLE, 2),
+    ):
+        assert str(error).isprintable()
+        assert READABLE in str(error)
+
+
+async def test_sitemap_lines_without_end(sites: Sites) -> None:
+    """Each is told, up to three of them; then their number."""
+    listed = [f"Sitemap: /{number}{IN_A_LINE}.xml\n" for number in range(400)]
+    listed += ["Sitemap: http://[x\u202e\x1b/\n"] * 2
+    result = await crawl(sites.add(robots="".join(listed)).url("/x"))
+    result.assert_clean()
+    assert_clean_log(result)
+    told = warnings(result)
+    assert len(told) == 4
+    assert r"relative URL: /0\x1b[31m" in told[0]
+    assert told[3].endswith(": 398 more lines with such sitemaps")
+
+
+def test_what_was_told_holds_on_to_no_crawler() -> None:
+    """A process may run crawls without end."""
+    crawler: Any = Crawler(Spider)
+    crawler.stats = StatsCollector(crawler)
+    Report(crawler, "http://a.example/x", "http://a.example").failed("why", quiet=False)
+    gone = weakref.ref(crawler)
+    del crawler
+    gc.collect()
+    assert gone() is None
+
+
+async def test_sitemaps_with_problems(sites: Sites) -> None:
+    """An origin's first five are warned of; an XML error's newline comes through libxml2."""
+    name = f"<urlset>&#10;\u0085\u2028\u202e{EVIL['newline']}</x\u202e"
+    listed = "".join(f"Sitemap: @/{number}.xml\n" for number in range(30))
+    site = sites.add()
+    for number in range(30):
+        body = name.encode() if number % 2 else b"<urlset><url><loc>" + EVIL["newline"].encode()
+        site.set(f"/{number}.xml", answer(body, type="text/xml") if number % 3 else 404)
+    site.set("/robots.txt", listed.replace("@", site.url("")))
+    result = await crawl(site.url("/x"), {"REP_SITEMAPS": True})
+    result.assert_clean()
+    assert_clean_log(result)
+    told = warnings(result)
+    assert len(told) == 6
+    assert "more problems with sitemaps, of 1 origin" in told[5]
+    assert len(lines(result, "Sitemap ", level="DEBUG")) >= 10
+
+
+# -- the report and the commands -------------------------------------------------------------
+
+
+def test_the_page_of_the_report() -> None:
+    text = EVERYTHING.replace("\ud800", "") + READABLE
+    page = render(many(3, rule=text, url=text, error=text, origin=text)).decode()
+    assert_clean_text(page)
+    assert READABLE in page
+
+
+def test_tables_on_a_terminal() -> None:
+    stream = io.StringIO()
+    Output(stream).table([(EVERYTHING, READABLE)])
+    assert_clean_text(stream.getvalue())
+    assert READABLE in stream.getvalue()
+
+
+ROBOTS = f"User-agent: *\u202e\nUser-agent: *\nDisallow: /p{IN_A_LINE}é漢\nDisallow: /p\nx{IN_A_LINE}\nSitemap: /{IN_A_LINE}\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", [(), ("--explain",), ("--lint",), ("--json", "--explain")], ids=str)
+def test_commands_that_print_files(project: Path, how: tuple[str, ...]) -> None:
+    (project / "robots.txt").write_text(ROBOTS)
+    if "--lint" in how:
+        done = robots(project, "--lint", "robots.txt")
+    else:
+        done = robots(project, "--file", "robots.txt", *how, "http://a.example/p")
+    assert_clean_text(done.out + done.err)
+    assert "Disallow" in done.out or "no-field" in done.out
+
+
+__all__ = ["project"]

@@ -1,0 +1,128 @@
+"""The one function that cleans what others wrote, and the loggers that use it: every module of the
+package has its logger from one place."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import logging
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+
+import scrapy_rep
+from scrapy_rep.log import get_logger
+from scrapy_rep.words import clean, json_line
+from tests.helpers.crawling import captured_log
+from tests.helpers.evil import EVERYTHING, READABLE, assert_clean_text
+
+# -- the one function ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", r"\x1b[31m"),
+        ("\x1b]0;x\x07", r"\x1b]0;x\x07"),
+        ("\u009b", r"\u009b"),
+        ("\u0085", r"\u0085"),
+        ("\u2028\u202e", r"\u2028\u202e"),
+        ("\n\r\t\0", r"\x0a\x0d\x09\x00"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0001", r"\U000e0001"),
+        (READABLE, READABLE),
+        ("a\\b", "a\\b"),
+        ("", ""),
+    ],
+)
+def test_what_is_cleaned_and_what_stays(text: str, shown: str) -> None:
+    assert clean(text) == shown
+    assert clean(clean(text)) == clean(text)
+
+
+def test_json_keeps_the_values() -> None:
+    line = json_line({"rule": EVERYTHING + READABLE, "status": 200, "none": None})
+    assert line.isprintable()
+    assert READABLE in line
+    assert json.loads(line)["rule"] == (EVERYTHING + READABLE).replace("\ud800", r"\ud800")
+    line.encode()
+
+
+# -- the loggers -----------------------------------------------------------------------------
+
+
+class Foreign(Exception):
+    def __str__(self) -> str:
+        return EVERYTHING
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("%s", EVERYTHING),
+        ("%s %d %.1f", Foreign(), 3, 2.5),
+        ("%(error)s", {"error": Foreign(EVERYTHING)}),
+        ("%(request)s", {"request": Request("data:,", meta={})}),
+        (EVERYTHING,),
+        (Foreign(),),
+    ],
+    ids=repr,
+)
+def test_arguments_of_log_messages(arguments: tuple[Any, ...]) -> None:
+    with captured_log() as records:
+        get_logger("scrapy_rep.test").warning(*arguments)
+    [record] = records
+    assert record.getMessage().isprintable()
+
+
+def test_tracebacks_of_hostile_exceptions() -> None:
+    """Of an exception whose message has lines of its own."""
+    with captured_log() as records:
+        try:
+            raise ValueError(EVERYTHING)
+        except ValueError:
+            get_logger("scrapy_rep.test").exception("Bug: %s", "x")
+    text = logging.Formatter("%(levelname)s %(message)s").format(records[0])
+    assert_clean_text(text)
+    head, first, *others = text.split("\n")
+    assert (head, first) == ("ERROR Bug: x", "Traceback (most recent call last):")
+    assert all(line.startswith("  ") for line in others)
+
+
+def test_what_cannot_be_shown() -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise OverflowError
+
+    with captured_log() as records:
+        get_logger("scrapy_rep.test").warning("%s", Broken())
+    assert records[0].getMessage() == "<Broken>"
+
+
+MODULES = [one.name for one in pkgutil.walk_packages(scrapy_rep.__path__, "scrapy_rep.")]
+LOGGING = {f"logging.{name}" for name in ("getLogger", "Logger", "LoggerAdapter", "debug", "info", "warning", "warn", "error",
+           "exception", "critical", "fatal", "log", "basicConfig")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_has_its_logger_from_one_place(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    if name == "scrapy_rep.log":
+        return
+    found = {}
+    for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in LOGGING:
+            found[node.lineno] = ast.unparse(node)
+        if isinstance(node, ast.Attribute) and node.attr == "logger":
+            found[node.lineno] = "a logger of somebody else's"
+        if isinstance(node, ast.ImportFrom) and node.module == "logging":
+            found[node.lineno] = "from logging import"
+    assert found == {}, "use scrapy_rep.log.get_logger"
+    for value in vars(module).values():
+        if isinstance(value, logging.Logger):
+            assert get_logger(value.name).filters == value.filters != []
