@@ -4,6 +4,7 @@ origins cost a heap, not a task each."""
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,14 @@ if TYPE_CHECKING:
 
     from scrapy.utils.asyncio import CallLaterResult
 
+logger = logging.getLogger(__name__)
+
 # So many things are due before the event loop has its turn.
 _AT_A_TURN = 200
 # While the crawl is paused, it is looked at so often (seconds) whether it still is.
 _PAUSE_SECONDS = 0.5
+# What failed is due again after so many seconds.
+_RETRY_SECONDS = 1.0
 
 
 class Alarm:
@@ -80,5 +85,10 @@ class Alarm:
             time, key = heapq.heappop(self._heap)
             if self._times.get(key) == time:  # else it was set anew meanwhile
                 del self._times[key]
-                self._on_due(key)
+                try:
+                    self._on_due(key)
+                except Exception:
+                    # A bug, or another extension's: no reason for anything to wait for ever.
+                    logger.exception("%(key)s was due, and failed", {"key": key})
+                    self.set(key, self._now() + _RETRY_SECONDS)
         self._arm()

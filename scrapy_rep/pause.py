@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
@@ -15,3 +17,22 @@ async def pause(seconds: float = 0) -> None:
         await maybe_deferred_to_future(over)
     finally:
         timer.cancel()
+
+
+class Slices:
+    """Tells when the event loop is to have its turn: every 10 ms."""
+
+    _SECONDS = 0.01
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + self._SECONDS
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time. If so, the next slice begins."""
+        now = time.perf_counter()
+        if now < self._until:
+            return False
+        # What others do meanwhile takes time too, but it hardly ever takes all of it.
+        self._until = now + self._SECONDS
+        return True

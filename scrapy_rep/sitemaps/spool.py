@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.sitemaps import sitemaptable
-from scrapy_rep.sitemaps.sitemaptable import SitemapTable, transaction
-from scrapy_rep.sqlitefiles import open_or_set_aside
+from scrapy_rep.sitemaps.sitemaptable import SitemapTable
+from scrapy_rep.sqlitefiles import open_or_set_aside, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
