@@ -310,4 +310,5 @@ class Deferral:
     async def _spider_closed(self) -> None:
         self._releases.close()
         await self._upkeep.end()
-        self._hold.close()
+        if isinstance(self._hold, MemoryHold):
+            self._hold.close()

@@ -120,13 +120,14 @@ class HoldWriter:
             return
         self._busy = True
         try:
-            began = time.perf_counter()
             while self._left:
                 began = time.perf_counter()
                 changes = self._changes()
                 await run_in_thread(self.file.write_in_thread, changes)
                 self._written(changes)
-            if time.perf_counter() - began <= _SLOW_SECONDS or not self._slow:
+                if time.perf_counter() - began <= _SLOW_SECONDS:
+                    self._slow = 0
+            if not self._slow:
                 self._works()
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
