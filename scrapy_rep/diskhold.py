@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.holdfile import GIVEN_UP, HELD, HoldFile, Row
 from scrapy_rep.holdwriter import HoldWriter
@@ -48,6 +50,8 @@ class DiskHold:
         self._older: set[int] = set()
         """Rows that are in the file already, but not as they are to be."""
         self._warned = False
+        self._turn = DeferredLock()
+        self._closed = False
         self._failed_reads = 0
         self._unreadable = 0
         self._why_unreadable: object = None
@@ -243,20 +247,25 @@ class DiskHold:
         """Forget these."""
         self._writer.delete(rows)
 
-    async def upkeep(self, ran: float | None) -> None:
+    async def upkeep(self, ran: float | None, *, last: bool = False) -> None:
         """Do what is to be done now and then.
 
         :param ran: for how long the crawl has been running, if that is to be written down
+        :param last: close the file then
         """
-        if ran is not None:
-            self._writer.tick(ran)
-        await self._writer.look()
-        await self._writer.again()
-
-    async def finish(self, ran: float) -> None:
-        """Close the file, once all that can be written was."""
-        await self.upkeep(ran)
-        await run_in_thread(self.close)
+        await maybe_deferred_to_future(self._turn.acquire())
+        try:
+            if self._closed:
+                return
+            self._closed = last
+            if ran is not None:
+                self._writer.tick(ran)
+            await self._writer.look()
+            await self._writer.again()
+            if last:
+                await run_in_thread(self.close)
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Close the file. What is in it is for the next run."""

@@ -38,7 +38,6 @@ class HoldWriter:
         self._failing = False
         """Whether anything is written in a thread alone."""
         self._told = False
-        self._busy = False
         self._slow = 0
 
     # What is to be written
@@ -116,9 +115,8 @@ class HoldWriter:
 
     async def again(self) -> None:
         """Try again to write what could not be written."""
-        if self._busy or not self._failing:
+        if not self._failing:
             return
-        self._busy = True
         try:
             while self._left:
                 began = time.perf_counter()
@@ -131,14 +129,9 @@ class HoldWriter:
                 self._works()
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
-        finally:
-            self._busy = False
 
     async def look(self) -> None:
         """If somebody has deleted the file, put another one with the same contents in its place."""
-        if self._busy:
-            return
-        self._busy = True
         failing = self._failing
         try:
             if not await run_in_thread(self.file.is_gone):
@@ -151,8 +144,6 @@ class HoldWriter:
                 self._works()
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
-        finally:
-            self._busy = False
 
     def _failed(self, error: Exception) -> None:
         self._failing = True

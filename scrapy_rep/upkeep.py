@@ -61,4 +61,4 @@ class Upkeep:
         if self._timer is not None:
             self._timer.cancel()
         if hold is not None:
-            await hold.finish(self._now())
+            await hold.upkeep(self._now(), last=True)
