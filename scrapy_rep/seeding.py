@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
@@ -23,6 +25,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import Feeder
 from scrapy_rep.sitemaps.outcome import Report
+from scrapy_rep.sitemaps.patience import RETRY_SECONDS, Patience
 from scrapy_rep.sitemaps.proof import Proofs
 from scrapy_rep.sitemaps.reading import Reading
 from scrapy_rep.sitemaps.spool import Spool, open_spool
@@ -79,6 +82,8 @@ class SitemapSeeding:
         self.spellings: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
         self._spool: Spool | None = None
+        self._found: deque[tuple[Origin, list[tuple[str, str]], bool]] = deque()
+        """Which sitemaps of which origins are not in the spool yet."""
         self._feeder = Feeder(crawler, settings, engine, self._conventions, lambda: deferral.full)
         self._proofs = Proofs(
             crawler, settings, cache, flights, deferral.worth_waiting, self._feeder.wake
@@ -144,14 +149,32 @@ class SitemapSeeding:
         guessed = not listed and self._settings.sitemap_guess
         if guessed:
             listed = [(f"{origin}/sitemap.xml", str(origin))]
+        if listed:
+            self._found.append((origin, listed, guessed))
+            if len(self._found) == 1:  # else those before it could not be written yet
+                self._write_found()
+
+    def _write_found(self) -> None:
+        """Write what was found into the spool; later, if that does not work now."""
+        spool = self._spool
         try:
-            self._add(self._spool, origin, listed, guessed=guessed)
+            while self._found and spool is not None:
+                origin, listed, guessed = self._found[0]
+                self._add(spool, origin, listed, guessed=guessed)
+                spool.patience.worked("seeding")
+                self._found.popleft()
         except sqlite3.Error as error:
+            assert spool is not None
+            if spool.patience.failed("seeding", error):
+                call_later(RETRY_SECONDS, self._write_found)
+                return
             logger.error(
-                "The sitemaps of %(origin)s can't be written to disk and are not read: %(error)s",
-                {"origin": origin, "error": error},
+                "The sitemaps of %(count)d origins can't be written to disk and are not read: "
+                "%(error)s",
+                {"count": len(self._found), "error": error},
                 extra={"spider": self._crawler.spider},
             )
+            self._found.clear()
 
     def _add(
         self, spool: Spool, origin: Origin, listed: list[tuple[str, str]], *, guessed: bool
@@ -187,6 +210,7 @@ class SitemapSeeding:
     def _spider_opened(self, spider: Spider) -> None:
         self._engine.before_closing(self._before_closing)
         self._spool = open_spool(job_dir(self._crawler.settings), spider)
+        self._spool.patience = Patience(spider, self._settings.defer_max_wait)
         self.reading.open(self._spool)
         self._feeder.open(self._spool)
         self._proofs.open(self._spool)
@@ -204,7 +228,7 @@ class SitemapSeeding:
             self.reading.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
-        if self._feeder or self._proofs:
+        if self._feeder or self._proofs or self._found:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
@@ -212,6 +236,8 @@ class SitemapSeeding:
         if spool is None:
             return
         self._proofs.stop()
+        self._write_found()
+        self._found.clear()
         if self._engine.scheduler_outlives and not spool.durable:
             await self._flush()
         self._feeder.stop()

@@ -15,6 +15,7 @@ from scrapy.utils.asyncio import call_later
 from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
+from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
 
 if TYPE_CHECKING:
@@ -126,14 +127,17 @@ class Proofs:
         self._running = False
         try:
             more = self._some()
+            self.spool.patience.worked("proofs")
         except sqlite3.Error as error:
-            logger.error(
-                "Entries that wait for the robots.txt of their hosts can't be read from disk: "
-                "%(error)s",
-                {"error": error},
-                extra={"spider": self._crawler.spider},
-            )
-            more = False
+            if not self.spool.patience.failed("proofs", error):
+                logger.error(
+                    "Entries that wait for the robots.txt of their hosts can't be read from disk: "
+                    "they are not requested in this run",
+                    extra={"spider": self._crawler.spider},
+                )
+                self.stop()
+            self._go_on_in(RETRY_SECONDS)
+            return
         if self._due:
             self._go_on_in(0 if more else _LOOK)
 
@@ -149,9 +153,12 @@ class Proofs:
             _, key = heapq.heappop(self._due)
             if key not in self._deadlines:
                 continue
-            worked = self._look(key, now)
-            if key in self._deadlines:
-                heapq.heappush(self._due, (now if worked else now + _LOOK, key))
+            worked = False
+            try:
+                worked = self._look(key, now)
+            finally:
+                if key in self._deadlines:
+                    heapq.heappush(self._due, (now if worked else now + _LOOK, key))
             if worked:
                 return True
         return True
