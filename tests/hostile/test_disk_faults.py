@@ -3,18 +3,23 @@ or the next, one line says what is the matter, and nothing hangs."""
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Request, signals
+from scrapy.core.scheduler import Scheduler
 
+from scrapy_rep.holdfile import _SCHEMA
 from scrapy_rep.holds import FILE_NAME
 from tests.helpers import crawling
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.disks import Disk
 from tests.helpers.held import DEFER, Gate, Record, assert_no_errors, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
@@ -22,6 +27,13 @@ from tests.helpers.servers import Site, Sites
 pytestmark = pytest.mark.loop
 
 COUNT = 40
+
+
+class OnlyInMemory(Scheduler):
+    """Scrapy's own, but nothing of it is on the disk."""
+
+    def _dq(self) -> None:
+        return None
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +176,7 @@ def when_held(count: int, *steps: tuple[float, Callable[[], object]]) -> Record:
 
 
 async def run(
-    wanted: list[str], tmp_path: Path, record: Record | None = None, **settings: Any
+    wanted: Iterable[str | Request], tmp_path: Path, record: Record | None = None, **settings: Any
 ) -> CrawlResult:
     result = await crawl(
         wanted,
@@ -351,3 +363,68 @@ async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, faul
     site.set("/robots.txt", RULES)
     second = await run([], tmp_path)
     assert set(second.responses) | set(first.failures) == set(urls(site, COUNT))
+
+
+# A disk that is really full
+
+
+@pytest.mark.process
+async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "disk", "600k")
+    try:
+        gate = Gate(503, RULES)
+        site = sites.add(robots=gate)
+        on_disk: list[int] = []
+
+        def look() -> None:
+            db = sqlite3.connect(disk.folder / FILE_NAME)
+            on_disk.extend(db.execute("SELECT count(*) FROM held").fetchone())
+            db.close()
+
+        record = when_held(
+            5, (0, disk.fill), (0.6, disk.filler.unlink), (1.5, look), (1.6, gate.open)
+        )
+        wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
+        # Scrapy's own queues would be in the way.
+        result = await run(wanted, disk.folder, record, SCHEDULER=OnlyInMemory)
+        assert on_disk == [COUNT]
+        assert set(result.responses) == set(urls(site, COUNT))
+        assert len(lines(result, "can be written to again")) == 1
+    finally:
+        disk.close()
+
+
+# Many
+
+
+async def test_in_slices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sites: Sites) -> None:
+    """However many origins are recovered, or given up at the end: others have the event loop in
+    between."""
+    count = 30
+    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    db.executescript(_SCHEMA)
+    for number in range(count):
+        origin = f"http://127.0.0.1:{number + 1}"
+        data = pickle.dumps(Request(origin).to_dict())
+        values = (origin, number + 1, 0.0, 0, data)
+        db.execute(
+            "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, ?, ?)",
+            values,
+        )
+    db.close()
+    turns = []
+
+    async def pause() -> None:
+        turns.append(1)
+
+    monkeypatch.setattr("scrapy_rep.pause.Slices._SECONDS", 0.0)
+    monkeypatch.setattr("scrapy_rep.linetable.pause", pause)
+    monkeypatch.setattr("scrapy_rep.ending.pause", pause)
+    record = Record()
+    record.handlers[signals.spider_opened] = lambda spider: (
+        record._opened(spider),
+        later(0.2, record.close),
+    )
+    result = await run([], tmp_path, record, REP_DEFER_DEAD_HOST_TRIES=1000)
+    assert result.stats["rep/held"] == count
+    assert len(turns) >= 2 * count
