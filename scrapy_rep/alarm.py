@@ -46,6 +46,7 @@ class Alarm:
         self._timer: CallLaterResult | None = None
         self._timer_at = math.inf
         self._stopped = False
+        self._told = False
 
     def set(self, key: str, time: float) -> None:
         """Have *key* due at *time* and not before; infinity: never."""
@@ -89,6 +90,12 @@ class Alarm:
                     self._on_due(key)
                 except Exception:
                     # A bug, or another extension's: no reason for anything to wait for ever.
-                    logger.exception("%(key)s was due, and failed", {"key": key})
+                    if not self._told:
+                        self._told = True
+                        logger.exception(
+                            "%(key)s was due, and failed. It is tried again; others like it are not "
+                            "reported",
+                            {"key": key},
+                        )
                     self.set(key, self._now() + _RETRY_SECONDS)
         self._arm()

@@ -61,7 +61,7 @@ PICKLED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", IN_JSON)
-def test_json(name: str) -> None:
+def test_what_json_carries_exactly(name: str) -> None:
     request = Request("http://a.example/é?b=%ff", **IN_JSON[name])
     data, again = both(request)
     assert data.startswith(b"{")
@@ -71,7 +71,7 @@ def test_json(name: str) -> None:
 
 @pytest.mark.parametrize("name", PICKLED)
 @pytest.mark.parametrize("place", ["meta", "cb_kwargs"])
-def test_pickle(name: str, place: str) -> None:
+def test_what_is_pickled_instead(name: str, place: str) -> None:
     """JSON would make something else of it."""
     value = PICKLED[name]
     request = Request("http://a.example/", **{place: {"x": value}})
@@ -81,7 +81,7 @@ def test_pickle(name: str, place: str) -> None:
     assert (came, type(came), repr(came)) == (value, type(value), repr(value))
 
 
-def test_deep() -> None:
+def test_deeper_than_either_can_go() -> None:
     """Deeper than either can go: it is for the caller to keep it."""
     deep: list[Any] = []
     for _ in range(100_000):
@@ -97,7 +97,7 @@ def test_deep() -> None:
         JsonRequest("http://a.example/", data={"a": [1]}),
     ],
 )
-def test_other_classes(request_: Request) -> None:
+def test_other_classes_of_requests(request_: Request) -> None:
     _, again = both(request_)
     assert type(again) is type(request_)
     assert fields_of(again) == fields_of(request_)

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request, signals
-from scrapy.core.scheduler import Scheduler
 
 from scrapy_rep.holdfile import _SCHEMA
 from scrapy_rep.holds import FILE_NAME
@@ -20,6 +18,16 @@ from tests.helpers import crawling
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.disks import Disk
+from tests.helpers.faults import (
+    Corrupted,
+    Deleted,
+    Fault,
+    Full,
+    Locked,
+    OnlyInMemory,
+    ReadOnly,
+    Slow,
+)
 from tests.helpers.held import DEFER, Gate, Record, assert_no_errors, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
@@ -29,122 +37,12 @@ pytestmark = pytest.mark.loop
 COUNT = 40
 
 
-class OnlyInMemory(Scheduler):
-    """Scrapy's own, but nothing of it is on the disk."""
-
-    def _dq(self) -> None:
-        return None
-
-
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
     monkeypatch.setattr("scrapy_rep.upkeep._SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.release._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.holdfile._THREAD_LOCK_SECONDS", 0.2)
-
-
-class Fault:
-    """Something that happens to a file: it begins, and perhaps ends."""
-
-    words = ""
-    """What the log says of it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.on = False
-        self.connections: list[sqlite3.Connection] = []
-
-    def connect(self, path: Path, lock_seconds: float, **options: Any) -> sqlite3.Connection:
-        """As the hold's own, with the fault."""
-        made = sqlite3.connect(
-            path, timeout=lock_seconds, isolation_level=None, check_same_thread=False, **options
-        )
-        self.connections.append(made)
-        if self.on:
-            self.change(made)
-        return made
-
-    def begin(self) -> None:
-        self.on = True
-        self.change_all()
-
-    def end(self) -> None:
-        self.on = False
-        self.change_all()
-
-    def change_all(self) -> None:
-        for connection in self.connections:
-            try:
-                self.change(connection)
-            except sqlite3.ProgrammingError:
-                continue  # it was closed
-
-    def change(self, connection: sqlite3.Connection) -> None: ...
-
-
-class Full(Fault):
-    words = "database or disk is full"
-
-    def change(self, connection: sqlite3.Connection) -> None:
-        # No less than there are.
-        connection.execute(f"PRAGMA max_page_count = {1 if self.on else 1_000_000}")
-
-
-class ReadOnly(Fault):
-    words = "readonly database"
-
-    def change(self, connection: sqlite3.Connection) -> None:
-        connection.execute(f"PRAGMA query_only = {int(self.on)}")
-
-
-class Locked(Fault):
-    words = "database is locked"
-
-    def begin(self) -> None:
-        self.other = sqlite3.connect(self.path, isolation_level=None)
-        self.other.execute("BEGIN EXCLUSIVE")
-
-    def end(self) -> None:
-        self.other.close()
-
-
-class Deleted(Fault):
-    words = "it was deleted"
-
-    def begin(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-
-    def end(self) -> None: ...
-
-
-class Corrupted(Fault):
-    words = ""
-
-    def begin(self) -> None:
-        other = sqlite3.connect(self.path, isolation_level=None)
-        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        other.close()
-        data = self.path.read_bytes()
-        self.path.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
-
-    def end(self) -> None: ...
-
-
-class Slow(Fault):
-    words = "writing takes long"
-
-    def connect(self, path: Path, lock_seconds: float, **options: Any) -> sqlite3.Connection:
-        fault = self
-
-        class Connection(sqlite3.Connection):
-            def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-                if fault.on and statement.startswith("COMMIT"):
-                    time.sleep(0.03)
-                return super().execute(statement, *values)
-
-        return super().connect(path, lock_seconds, factory=Connection)
 
 
 PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
@@ -280,7 +178,7 @@ async def test_releasing_what_is_damaged(sites: Sites, tmp_path: Path) -> None:
 
 
 @some(PASSES)
-async def test_recovering(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+async def test_recovering_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """In this run, or, if the file can't even be opened, in the next."""
     site = sites.add(robots=503)
     record = when_held(COUNT, (0.1, lambda: record.close()))
@@ -337,7 +235,7 @@ async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
 
 
 @some(STAYS)
-async def test_closing(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+async def test_closing_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     site = sites.add(robots=503)
 
     def close() -> None:
@@ -397,7 +295,9 @@ async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
 # Many
 
 
-async def test_in_slices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sites: Sites) -> None:
+async def test_recovered_and_ended_in_slices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sites: Sites
+) -> None:
     """However many origins are recovered, or given up at the end: others have the event loop in
     between."""
     count = 30
