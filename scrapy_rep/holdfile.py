@@ -93,6 +93,8 @@ class HoldFile:
             if state != "ok":
                 raise sqlite3.DatabaseError(state)
             self._db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
+            # It waits for the disk: see checkpoint().
+            self._db.execute("PRAGMA wal_autocheckpoint = 0")
             self._node = _node(path)
         except BaseException:
             self._db.close()
@@ -152,6 +154,11 @@ class HoldFile:
         loop can read meanwhile."""
         with closing(connect(self.path, _THREAD_LOCK_SECONDS)) as db:
             _write(db, changes)
+
+    def checkpoint(self) -> None:
+        """Write what was committed to its place. It takes a while; others may write meanwhile."""
+        with closing(connect(self.path, _THREAD_LOCK_SECONDS)) as db:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def is_gone(self) -> bool:
         """Whether the file at the path is not this one any more: somebody has deleted it."""

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 # So many requests are written in one transaction.
 _AT_ONCE = 500
+# After so many changes, a checkpoint is worth it.
+_MANY = 200
 # A disk is slow if so many writes in a row take so many seconds each.
 _SLOW_TIMES, _SLOW_SECONDS = 3, 0.02
 
@@ -39,6 +41,8 @@ class HoldWriter:
         """Whether anything is written in a thread alone."""
         self._told = False
         self._slow = 0
+        self._unmerged = 0
+        """How many changes were written since the last checkpoint."""
 
     # What is to be written
 
@@ -105,6 +109,7 @@ class HoldWriter:
 
     def _written(self, changes: Changes) -> None:
         """Nothing is left of *changes*, but what has changed since."""
+        self._unmerged += len(changes.added) + len(changes.deleted) + len(changes.given_up)
         self._deleted.difference_update(changes.deleted)
         self._given_up.difference_update(changes.given_up)
         if self._ran == changes.ran:
@@ -135,6 +140,9 @@ class HoldWriter:
         failing = self._failing
         try:
             if not await run_in_thread(self.file.is_gone):
+                if self._unmerged >= _MANY and not failing:
+                    await run_in_thread(self.file.checkpoint)
+                    self._unmerged = 0
                 return
             self._failed(FileNotFoundError("it was deleted"))
             new = await run_in_thread(self.file.restore)

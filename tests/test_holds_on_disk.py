@@ -166,3 +166,16 @@ def test_dont_filter_is_written_as_the_user_set_it(path: Path) -> None:
     hold, _ = run(path)
     assert [one.dont_filter for one in hold.take(A, 10, 10, INF)] == [False, True]
     hold.close()
+
+
+@pytest.mark.loop
+async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
+    """They wait for the disk: nothing that is written in the event loop makes one."""
+    hold = DiskHold(path, SPIDER)
+    size = path.stat().st_size
+    for number in range(1, 1001):
+        hold.add(A, held(number, meta={"filler": "x" * 8000}))
+    assert path.stat().st_size == size
+    await hold.upkeep(None)
+    assert path.stat().st_size > 8_000_000
+    await hold.upkeep(None, last=True)
