@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
 
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.utils.asyncio import CallLaterResult
 
+logger = get_logger(__name__)
+
 # So many things are due before the event loop has its turn.
 _AT_A_TURN = 200
 # While the crawl is paused, it is looked at so often (seconds) whether it still is.
 _PAUSE_SECONDS = 0.5
+# What failed is due again after so many seconds.
+_RETRY_SECONDS = 1.0
 
 
 class Alarm:
@@ -41,6 +47,7 @@ class Alarm:
         self._timer: CallLaterResult | None = None
         self._timer_at = math.inf
         self._stopped = False
+        self._told = False
 
     def set(self, key: str, time: float) -> None:
         """Have *key* due at *time* and not before; infinity: never."""
@@ -80,5 +87,16 @@ class Alarm:
             time, key = heapq.heappop(self._heap)
             if self._times.get(key) == time:  # else it was set anew meanwhile
                 del self._times[key]
-                self._on_due(key)
+                try:
+                    self._on_due(key)
+                except Exception:
+                    # A bug, or another extension's: no reason for anything to wait for ever.
+                    if not self._told:
+                        self._told = True
+                        logger.exception(
+                            "%(key)s was due, and failed. It is tried again; others like it are not "
+                            "reported",
+                            {"key": key},
+                        )
+                    self.set(key, self._now() + _RETRY_SECONDS)
         self._arm()

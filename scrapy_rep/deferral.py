@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
-from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.job import job_dir
-from twisted.internet.defer import Deferred, DeferredList
 
 from scrapy_rep import signals
 from scrapy_rep.alarm import Alarm
 from scrapy_rep.catch import Catcher
 from scrapy_rep.ending import Ending
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holds import DiskHold, Held, MemoryHold, open_hold
-from scrapy_rep.lines import Line, log_full, log_recovered
-from scrapy_rep.protocol import Origin
+from scrapy_rep.holds import DiskHold, Held, MemoryHold
+from scrapy_rep.lines import Line
+from scrapy_rep.linetable import LineTable
 from scrapy_rep.release import Job, Releases
+from scrapy_rep.upkeep import Upkeep
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from scrapy_rep.engine import EngineAccess
     from scrapy_rep.flights import Flights
     from scrapy_rep.known import Known, KnownOrigins
+    from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
 
 
@@ -69,16 +69,16 @@ class Deferral:
             crawler, engine, self._now, self._sent, self._finished
         )
         self._releases.hold = self._hold
-        self._ending = Ending(crawler, engine, self._releases, self._gauge)
+        self._lines = LineTable(
+            crawler, self._now, settings.defer_max_requests, settings.defer_max_wait
+        )
+        self._ending = Ending(crawler, engine, self._releases, self._lines)
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
-        self._lines: dict[str, Line] = {}
-        self._total = 0
+        self._upkeep = Upkeep(self._now, lambda: bool(self._lines))
         self._number = 0
         self.catcher = Catcher(crawler, self._caught)
         """Whom the middleware hands requests over to."""
         self._started = time.monotonic()
-        self._ticked = 0.0
-        self._warned = False
         self.closing = False
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -94,7 +94,7 @@ class Deferral:
     @property
     def full(self) -> bool:
         """Whether no more may be held."""
-        return self._total >= self._settings.defer_max_requests
+        return self._lines.full
 
     @property
     def holding(self) -> bool:
@@ -112,9 +112,7 @@ class Deferral:
 
     def warn_full(self) -> None:
         """Tell the user, once, that requests are dropped because too many are held."""
-        if not self._warned:
-            self._warned = True
-            log_full(self._total, self._crawler.spider)
+        self._lines.warn_full()
 
     # Holding
 
@@ -148,8 +146,8 @@ class Deferral:
         if isinstance(self._hold, DiskHold):
             line = self._add(origin, held, None)
             line.why = self._why(line, "the crawl ended")
-            for _ in self._empty_memory():  # where it is if it can't be written to disk
-                pass
+            for _ in self._ending.emptied(self._hold, [line]):
+                pass  # it can't be written to disk
         elif self._engine.scheduler_outlives:
             self._releases.mark(held)
             return False
@@ -158,15 +156,10 @@ class Deferral:
         return True
 
     def _add(self, origin: Origin, held: Held, known: Known | None) -> Line:
-        key = str(origin)
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = Line(origin, self._now(), self._crawler.spider)
-            self._known.pin(origin)
-        self._hold.add(key, held)
-        line.count += 1
-        self._gauge(1)
-        line.deadline = min(line.deadline, held.since + self._settings.defer_max_wait)
+        line = self._lines.of(origin)
+        self._known.pin(origin)
+        self._hold.add(str(origin), held)
+        self._lines.join(line, 1, held.since)
         if known is not None and self.worth_waiting(known):
             self._wait_for(line, known)
         flight = self._flights.get(origin)
@@ -182,16 +175,11 @@ class Deferral:
         )
         return line
 
-    def _gauge(self, change: int) -> None:
-        self._total += change
-        self._stats.set_value("rep/held", self._total)
-        self._stats.max_value("rep/held/max", self._total)
-
     # The origins' clocks
 
     def resolved(self, known: Known) -> None:
         """A robots.txt was asked for: let go of those who waited for it, or ask again later."""
-        line = self._lines.get(str(known.origin))
+        line = self._lines.get(known.origin)
         if line is None:
             return
         entry = known.entry
@@ -206,7 +194,7 @@ class Deferral:
 
     def cannot_ask(self, origin: Origin, reason: str) -> None:
         """A robots.txt can't be asked for, for a reason that is the user's to mend."""
-        line = self._lines.get(str(origin))
+        line = self._lines.get(origin)
         if line is not None:
             self._let_go(line, (reason, 0))
 
@@ -225,7 +213,6 @@ class Deferral:
         if line is None:
             return
         now = self._now()
-        self._tick(now)
         if line.deadline <= now:
             line.deadline = math.inf
             limit = self._settings.defer_max_wait
@@ -254,13 +241,12 @@ class Deferral:
 
     def _sent(self, job: Job[Line], count: int) -> None:
         line = job.line
-        line.count -= count
+        self._lines.leave(line, count)
         if job.given_up:
             line.given_up += count
             line.why = job.given_up
         else:
             line.released += count
-        self._gauge(-count)
 
     def _finished(self, job: Job[Line]) -> None:
         line, key = job.line, str(job.origin)
@@ -268,38 +254,42 @@ class Deferral:
         if oldest is not None:
             line.deadline = oldest + self._settings.defer_max_wait
             self._set_alarm(line)
-        elif self._lines.get(key) is line:
-            self._gauge(-line.count)  # what couldn't be read from disk
-            del self._lines[key]
+        elif self._lines.remove(line):
             line.log_end(self._now(), kept=isinstance(self._hold, DiskHold))
             self._known.unpin(line.origin)
             # Nobody is left who wants to know: the crawl need not wait for the answer.
             self._flights.abandon(line.origin)
+            if not self._lines and isinstance(self._hold, DiskHold):
+                self._hold.tell_unreadable()
 
     # The crawl's beginning and end
 
-    def _spider_opened(self, spider: Spider) -> None:
+    def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
         self._engine.before_closing(self._before_closing)
-        self._hold = self._releases.hold = open_hold(job_dir(self._crawler.settings), spider)
-        if isinstance(self._hold, DiskHold):
-            self._recover(self._hold)
+        directory = job_dir(self._crawler.settings)
+        return self._open(directory, spider) if directory else None
 
-    def _recover(self, hold: DiskHold) -> None:
-        """Go on with what an earlier run held."""
-        self._number, ran = hold.last()
-        self._started = time.monotonic() - ran
-        for key, count, oldest in hold.recover(self._now()):
-            line = self._lines[key] = Line(Origin.from_url(key), self._now(), self._crawler.spider)
-            line.count = count
-            line.announced = True
-            line.retry_at = self._now()
-            line.deadline = oldest + self._settings.defer_max_wait
-            self._gauge(count)
-            self._set_alarm(line)
-            if self._settings.dry_run:
-                self._let_go(line)
-        if self._total:
-            log_recovered(self._total, len(self._lines), self._crawler.spider)
+    async def _open(self, directory: str, spider: Spider) -> None:
+        hold = await self._upkeep.open(directory, spider)
+        if self.closing:
+            hold.close()
+        elif isinstance(hold, DiskHold):
+            early, self._hold = self._hold, hold
+            self._releases.hold = hold
+            number, ran = hold.last()
+            self._number += number
+            self._started -= ran
+            for line in self._lines.all():  # of those that came before the file was open
+                for held in early.take_mortal(str(line.origin)):
+                    self._number += 1
+                    hold.add(str(line.origin), held._replace(number=self._number))
+            self._upkeep.begin(hold)
+            await self._lines.recover(hold, self._recovered)
+
+    def _recovered(self, line: Line) -> None:
+        self._set_alarm(line)
+        if self._settings.dry_run:
+            self._let_go(line)
 
     def _spider_idle(self) -> None:
         if self._lines or self._releases or self._flights.landing:
@@ -310,26 +300,15 @@ class Deferral:
         self.closing = True
         self._alarm.stop()
         self._releases.clear()
-        for line in self._lines.values():
-            line.why = self._why(line, "the crawl ended")  # as long as its flight counts
+        # As long as their flights count.
+        await self._ending.explain(self._lines, lambda one: self._why(one, "the crawl ended"))
         self._flights.end()
-        for failed in self._empty_memory():
-            # Before the engine begins to close: an errback may still want to use it.
-            self._engine.pause()
-            await maybe_deferred_to_future(DeferredList(failed))
+        self._releases.clear()
+        await self._upkeep.now()
+        await self._ending.empty(self._hold, self._lines.all())
 
-    def _empty_memory(self) -> Iterator[list[Deferred[None]]]:
-        hold = self._hold.memory if isinstance(self._hold, DiskHold) else self._hold
-        return self._ending.empty(hold, list(self._lines.values()))
-
-    def _tick(self, now: float) -> None:
-        """Write the running time down, now and then: a killed run has taken time too."""
-        if isinstance(self._hold, DiskHold) and now - self._ticked >= 1:
-            self._ticked = now
-            self._hold.tick(now)
-
-    def _spider_closed(self) -> None:
-        if isinstance(self._hold, DiskHold):
-            self._hold.tick(self._now())
+    async def _spider_closed(self) -> None:
         self._releases.close()
-        self._hold.close()
+        await self._upkeep.end()
+        if isinstance(self._hold, MemoryHold):
+            self._hold.close()

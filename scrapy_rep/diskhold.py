@@ -1,19 +1,27 @@
 """Held requests on disk, under JOBDIR.
 
 From the moment that they are held: Scrapy's own disk queues write their index only when the crawl
-is closed in order, so a kill would lose them (DESIGN.md).
+is closed in order, so a kill would lose them (DESIGN.md). Who stands where in which line is in
+memory, so that a disk that fails does not stop the lines.
 """
 
 from __future__ import annotations
 
-import pickle
 import sqlite3
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy.utils.request import request_from_dict
+from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock
 
+from scrapy_rep.holdfile import GIVEN_UP, HELD, HoldFile, Row
+from scrapy_rep.holdwriter import HoldWriter
 from scrapy_rep.log import get_logger
-from scrapy_rep.memoryhold import Held, MemoryHold
+from scrapy_rep.memoryhold import Held, Kept, Queues, lean
+from scrapy_rep.requestdata import dumps, loads
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,25 +31,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# State of a row: HELD; RELEASED to the scheduler, until it is known what became of it; GIVEN_UP in
-# this run, kept for the next.
-HELD, RELEASED, GIVEN_UP = range(3)
-
-# Nobody else has a reason to lock the file; whoever does shall not hold the event loop.
-_LOCK_SECONDS = 0.5
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS held (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    origin TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    since REAL NOT NULL,
-    state INTEGER NOT NULL,
-    request BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
-"""
+# What can't be read so many times in a row is left to the next run: this one has to end.
+_READS = 60
 
 
 class DiskHold:
@@ -52,161 +43,231 @@ class DiskHold:
     """
 
     def __init__(self, path: Path, spider: Spider) -> None:
+        """Open the file, and take over what an earlier run left. It takes a while."""
         self._spider = spider
-        self.memory = MemoryHold()
-        """Those that are not on disk."""
+        self._queues: Queues[Held | Kept] = Queues()
+        self._counts: dict[str, int] = {}
+        self._older: set[int] = set()
+        """Rows that are in the file already, but not as they are to be."""
         self._warned = False
-        # Commits in WAL mode wait for no disk: they outlive a kill of the process, which is
-        # what matters here, if not a power cut.
-        self._db = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
-        self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + _SCHEMA)
-        (state,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-        if state != "ok":
-            self._db.close()
-            raise sqlite3.DatabaseError(state)
+        self._turn = DeferredLock()
+        self._closed = False
+        self._failed_reads = 0
+        self._unreadable = 0
+        self._why_unreadable: object = None
+        file = HoldFile(path)
+        try:
+            self._last_row, self._number, self._ran = self._load(file)
+        except BaseException:
+            file.close()
+            raise
+        self._writer = HoldWriter(file, spider)
 
-    def recover(self, now: float) -> list[tuple[str, int, float]]:
-        """Take over what an earlier run left. Return the origins, how many requests each has, and
-        since when the one that was held first has been."""
-        # Given up then: waited for anew. Released, but the run was killed: still to be fetched.
-        self._db.execute("UPDATE held SET since = ? WHERE state = ?", (now, GIVEN_UP))
-        self._db.execute("UPDATE held SET state = ?", (HELD,))
-        return self._db.execute(
-            "SELECT origin, count(*), min(since) FROM held GROUP BY origin"
-        ).fetchall()
+    def _load(self, file: HoldFile) -> tuple[int, int, float]:
+        index = file.index()
+        for row, origin, number, since, state in index.rows:
+            # Given up then: waited for anew.
+            since = index.ran if state == GIVEN_UP else since
+            self._queues.append(origin, (number, since, row))
+            self._counts[origin] = self._counts.get(origin, 0) + 1
+        with suppress(sqlite3.Error):  # it counts, in any case
+            file.wait_anew(index.ran)
+        if index.unreadable:
+            self._skip(index.unreadable, "damaged")
+        last = max((row[2] for row in index.rows), default=0)
+        return index.last_row, last, index.ran
+
+    def recover(self) -> Iterator[tuple[str, int, float]]:
+        """What an earlier run left: the origins, how many requests each has, and since when the
+        one that was held first has been."""
+        counts, self._counts = self._counts, {}
+        for origin, count in counts.items():
+            yield origin, count, self._queues.oldest(origin) or 0.0
 
     def last(self) -> tuple[int, float]:
-        """The highest number, and how long earlier runs took: no less than when the last request
-        was held, if the last of them was killed."""
-        number, since = self._db.execute("SELECT max(number), max(since) FROM held").fetchone()
-        (ran,) = self._db.execute("SELECT max(ran) FROM clock").fetchone()
-        return number or 0, max(since or 0.0, ran or 0.0)
+        """The highest number that an earlier run gave, and how long earlier runs took."""
+        return self._number, self._ran
+
+    def leave(self, origin: str, why: object) -> None:
+        """Leave what was recovered of *origin* to the next run."""
+        self._skip(len(self._queues.pop(origin)), why)
 
     def add(self, origin: str, held: Held) -> None:
         """Keep *held*."""
         data = self._serialised(held)
         if data is None:
-            self.memory.add(origin, held)
+            self._queues.append(origin, lean(held))
             return
-        try:
-            # One that came back, to be held once more, has its row still.
-            self._db.execute(
-                "INSERT OR REPLACE INTO held (id, origin, number, since, state, request) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (held.row, origin, held.number, held.since, HELD, data),
-            )
-        except sqlite3.Error as error:  # a full disk, say
-            self._warn(held.request, error)
-            self.memory.add(origin, held)
+        # One that came back, to be held once more, has its row still.
+        row = held.row or self._new_row()
+        self._writer.add(Row(row, origin, held.number, held.since, HELD, data))
+        if held.row is not None and self._writer.unwritten(row):
+            self._older.add(row)
+        self._queues.append(origin, (held.number, held.since, row))
+
+    def _new_row(self) -> int:
+        self._last_row += 1
+        return self._last_row
 
     def _serialised(self, held: Held) -> bytes | None:
-        request = held.request
         try:
-            fields = request.to_dict(spider=self._spider)
-            fields["dont_filter"] = held.dont_filter
-            return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
+            return dumps(held.request, held.dont_filter, self._spider)
         except Exception as error:  # noqa: BLE001
             # Whatever a user's meta raises when it is pickled: as Scrapy's scheduler does, such
             # a request is kept in memory.
-            self._warn(request, error)
-            return None
-
-    def _warn(self, request: Request, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if "
-                "the crawl is killed. Others like it are not reported.",
-                {"request": request, "error": error},
-                extra={"spider": self._spider},
-            )
-
-    def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
-        """As :meth:`MemoryHold.take`. What is taken counts as released."""
-        while True:
-            some, readable = self._take(origin, limit, upto, before)
-            if readable or not some:
-                return readable
-
-    def _take(self, origin: str, limit: int, upto: int, before: float) -> tuple[bool, list[Held]]:
-        """Take some out. Return whether there were any, and those that can be read."""
-        rows = self._db.execute(
-            "SELECT id, number, since, request FROM held WHERE origin = ? AND state = ? "
-            "AND number <= ? AND since <= ? ORDER BY number LIMIT ?",
-            (origin, HELD, upto, before, limit),
-        ).fetchall()
-        # Those in memory have their places between these.
-        in_memory = self.memory.first(origin, limit, upto, before)
-        numbers = sorted([row[1] for row in rows] + [held.number for held in in_memory])
-        last = numbers[limit - 1] if len(numbers) > limit else upto
-        rows = [row for row in rows if row[1] <= last]
-        in_memory = [held for held in in_memory if held.number <= last]
-        self._mark(RELEASED, [row[0] for row in rows])
-        self.memory.remove(origin, in_memory)
-        readable = sorted([*self._read(origin, rows), *in_memory], key=lambda held: held.number)
-        return bool(rows), readable
-
-    def _read(self, origin: str, rows: list[tuple[int, int, float, bytes]]) -> Iterator[Held]:
-        for row, number, since, data in rows:
-            try:
-                request = request_from_dict(pickle.loads(data), spider=self._spider)
-            except Exception as error:  # noqa: BLE001
-                # The spider's code changed between two runs: its callback is gone, say.
-                logger.error(
-                    "Can't read a held request of %(origin)s from disk: %(error)s",
-                    {"origin": origin, "error": error},
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost "
+                    "if the crawl is killed. Others like it are not reported.",
+                    {"request": held.request, "error": error},
                     extra={"spider": self._spider},
                 )
-            else:
-                yield Held(number, since, request.dont_filter, request, row)
+            return None
+
+    def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
+        """As :meth:`MemoryHold.take`.
+
+        :raises sqlite3.Error: if the file can't be read now
+        """
+        while entries := self._queues.first(origin, limit, upto, before):
+            data = self._data(entries)
+            self._queues.remove(origin, entries)
+            taken = [held for entry in entries if (held := self._held(entry, data))]
+            if taken:
+                return taken
+        return []
+
+    def _data(self, entries: list[Held | Kept]) -> dict[int, bytes]:
+        """The rows of *entries* as the file has them."""
+        rows = [
+            entry[2]
+            for entry in entries
+            if not isinstance(entry, Held) and not self._writer.unwritten(entry[2])
+        ]
+        try:
+            data = self._writer.file.read(rows)
+        except sqlite3.Error as error:
+            self._failed_reads += 1
+            if self._failed_reads < _READS:
+                raise
+            self._why_unreadable = error
+            return {}
+        self._failed_reads = 0
+        return data
+
+    def _held(self, entry: Held | Kept, data: dict[int, bytes]) -> Held | None:
+        """The request that *entry* stands for, None if it can't be read."""
+        if isinstance(entry, Held):
+            return entry
+        number, since, row = entry
+        unwritten = self._writer.unwritten(row)
+        try:
+            request = self._request(unwritten.request if unwritten else data.get(row))
+        except Exception as error:  # noqa: BLE001
+            # The spider's code changed between two runs: its callback is gone, say.
+            self._skip(1, error)
+            return None
+        if unwritten and not self._is_older(row):
+            self._writer.delete([row])
+            return Held(number, since, request.dont_filter, request)
+        return Held(number, since, request.dont_filter, request, row)
+
+    def _request(self, data: bytes | None) -> Request:
+        if data is None:
+            raise ValueError(self._why_unreadable or "damaged")
+        return loads(data, self._spider)
+
+    def _is_older(self, row: int) -> bool:
+        known = row in self._older
+        self._older.discard(row)
+        return known
+
+    def _skip(self, count: int, why: object) -> None:
+        self._unreadable += count
+        self._why_unreadable = self._why_unreadable or why
+
+    def tell_unreadable(self) -> None:
+        """Warn of what could not be read, if there was anything since the last time."""
+        if self._unreadable:
+            logger.warning(
+                "%(count)s can't be read from %(path)s (%(error)s) and stay there",
+                {
+                    "count": counted(self._unreadable, "held request"),
+                    "path": self._writer.file.path,
+                    "error": self._why_unreadable,
+                },
+                extra={"spider": self._spider},
+            )
+        self._unreadable, self._why_unreadable = 0, None
+
+    def take_mortal(self, origin: str) -> Iterator[Held]:
+        """As :meth:`MemoryHold.take_mortal`."""
+        mortal: list[Held | Kept] = []
+        rest: deque[Held | Kept] = deque()
+        for entry in self._queues.pop(origin):
+            (mortal if self._is_mortal(entry) else rest).append(entry)
+        self._queues.put_back(origin, list(rest))
+        for entry in mortal:
+            held = self._held(entry, {})
+            if held is not None:
+                yield held
+
+    def _is_mortal(self, entry: Held | Kept) -> bool:
+        if isinstance(entry, Held):
+            return entry.row is None
+        row = entry[2]
+        return self._writer.unwritten(row) is not None and row not in self._older
 
     def count(self, origin: str) -> int:
         """As :meth:`MemoryHold.count`."""
-        (rows,) = self._db.execute(
-            "SELECT count(*) FROM held WHERE origin = ? AND state = ?", (origin, HELD)
-        ).fetchone()
-        return int(rows) + self.memory.count(origin)
+        return self._queues.count(origin)
 
     def oldest(self, origin: str) -> float | None:
         """As :meth:`MemoryHold.oldest`."""
-        (since,) = self._db.execute(
-            "SELECT min(since) FROM held WHERE origin = ? AND state = ?", (origin, HELD)
-        ).fetchone()
-        both = [one for one in (since, self.memory.oldest(origin)) if one is not None]
-        return min(both, default=None)
+        return self._queues.oldest(origin)
 
     def put_back(self, origin: str, some: list[Held]) -> None:
         """As :meth:`MemoryHold.put_back`."""
-        self._mark(HELD, [held.row for held in some if held.row is not None])
-        self.memory.put_back(origin, [held for held in some if held.row is None])
+        self._queues.put_back(
+            origin,
+            [held if held.row is None else (held.number, held.since, held.row) for held in some],
+        )
 
-    def give_up(self, rows: list[int]) -> None:
+    def give_up(self, origin: str, some: list[Held]) -> None:
         """Keep these for the next run."""
-        self._mark(GIVEN_UP, rows)
+        for held in some:
+            data = self._serialised(held) if held.row is None else None
+            if data is not None:
+                row = Row(self._new_row(), origin, held.number, held.since, GIVEN_UP, data)
+                self._writer.add(row)
+        self._writer.give_up([held.row for held in some if held.row is not None])
 
     def done(self, rows: list[int]) -> None:
         """Forget these."""
-        self._many("DELETE FROM held WHERE id = ?", [(row,) for row in rows])
+        self._writer.delete(rows)
 
-    def _mark(self, state: int, rows: list[int]) -> None:
-        self._many("UPDATE held SET state = ? WHERE id = ?", [(state, row) for row in rows])
+    async def upkeep(self, ran: float | None, *, last: bool = False) -> None:
+        """Do what is to be done now and then.
 
-    def _many(self, statement: str, values: list[tuple[int, ...]]) -> None:
-        if not values:
-            return
-        self._db.execute("BEGIN IMMEDIATE")
+        :param ran: for how long the crawl has been running, if that is to be written down
+        :param last: close the file then
+        """
+        await maybe_deferred_to_future(self._turn.acquire())
         try:
-            self._db.executemany(statement, values)
-            self._db.execute("COMMIT")
-        except sqlite3.Error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-
-    def tick(self, now: float) -> None:
-        """Write down for how long the crawl has been running."""
-        self._db.execute("INSERT OR REPLACE INTO clock (id, ran) VALUES (1, ?)", (now,))
+            if self._closed:
+                return
+            self._closed = last
+            if ran is not None:
+                self._writer.tick(ran)
+            await self._writer.look()
+            await self._writer.again()
+            if last:
+                await run_in_thread(self.close)
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Close the file. What is in it is for the next run."""
-        self._db.close()
+        self.tell_unreadable()
+        self._writer.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from typing import TYPE_CHECKING
+
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import DeferredList
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.log import get_logger
+from scrapy_rep.pause import Slices, pause
 from scrapy_rep.release import MARK, tell_given_up
 
 if TYPE_CHECKING:
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
+    from scrapy_rep.diskhold import DiskHold
     from scrapy_rep.engine import EngineAccess
     from scrapy_rep.lines import Line
+    from scrapy_rep.linetable import LineTable
     from scrapy_rep.memoryhold import Held, MemoryHold
-    from scrapy_rep.release import Releases
+from scrapy_rep.release import Releases
 
 logger = get_logger(__name__)
 
@@ -35,29 +39,50 @@ class Ending:
         crawler: Crawler,
         engine: EngineAccess,
         releases: Releases[Line],
-        gauge: Callable[[int], None],
+        table: LineTable,
     ) -> None:
-        """:param gauge: called with how many more are held, less than 0 if fewer"""
         self._crawler = crawler
         self._engine = engine
         self._releases = releases
-        self._gauge = gauge
+        self._table = table
 
-    def empty(self, hold: MemoryHold, lines: list[Line]) -> Iterator[list[Deferred[None]]]:
+    async def explain(self, lines: LineTable, why: Callable[[Line], tuple[str, int]]) -> None:
+        """Write down why the requests of each line are given up, if they have to be."""
+        slices = Slices()
+        for line in lines.all():
+            line.why = why(line)
+            if slices.over:
+                await pause()
+
+    async def empty(self, hold: MemoryHold | DiskHold, lines: list[Line]) -> None:
+        """As :meth:`emptied`, while the event loop has its turns."""
+        slices = Slices()
+        for failed in self.emptied(hold, lines):
+            if failed is not None:
+                # Before the engine begins to close: an errback may still want to use it.
+                self._engine.pause()
+                await maybe_deferred_to_future(DeferredList(failed))
+            if slices.over:
+                await pause()
+
+    def emptied(
+        self, hold: MemoryHold | DiskHold, lines: list[Line]
+    ) -> Iterator[list[Deferred[None]] | None]:
         """Find another place for what would end with the process, or call its errback.
 
-        :returns: slice by slice, what fires when the errbacks' output has been dealt with
+        :returns: slice by slice, what fires when the errbacks' output has been dealt with; None
+            where there was nothing to do
         """
         for line in lines:
-            while some := hold.take(str(line.origin), _AT_THE_END, sys.maxsize, math.inf):
-                failed = []
-                for held in some:
-                    line.count -= 1
-                    self._gauge(-1)
-                    if not (self._engine.scheduler_outlives and self._hand_back(held)):
-                        error = RobotsUnreachable(line.origin, *line.why)
-                        failed.append(self.fail(held, error))
-                yield failed
+            failed: list[Deferred[None]] | None = None
+            for number, held in enumerate(hold.take_mortal(str(line.origin))):
+                if failed is None or not number % _AT_THE_END:
+                    yield failed
+                    failed = []
+                self._table.leave(line, 1)
+                if not (self._engine.scheduler_outlives and self._hand_back(held)):
+                    failed.append(self.fail(held, RobotsUnreachable(line.origin, *line.why)))
+            yield failed
 
     def _hand_back(self, held: Held) -> bool:
         """Give *held* to the scheduler for another process. Return whether that worked."""

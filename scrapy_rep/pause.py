@@ -33,3 +33,20 @@ async def pause(seconds: float = 0) -> None:
         await maybe_deferred_to_future(over)
     finally:
         timer.cancel()
+
+
+class Slices:
+    """Tells when the event loop is to have its turn: every 10 ms."""
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SLICE_SECONDS
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time. If so, the next slice begins."""
+        now = time.perf_counter()
+        if now < self._until:
+            return False
+        # What others do meanwhile takes time too, but it hardly ever takes all of it.
+        self._until = now + SLICE_SECONDS
+        return True

@@ -7,6 +7,7 @@ callback or another middleware sees the meta, the mark is gone.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class Releases(Generic[LineT]):
         self._on_finished = on_finished
         self._jobs: deque[Job[LineT]] = deque()
         self._running = False
+        self._told = False
         self._outstanding: WeakSet[Request] = WeakSet()
         self._before: WeakKeyDictionary[Request, tuple[float, int | None]] = WeakKeyDictionary()
         self._arrived: set[int] = set()
@@ -130,12 +132,18 @@ class Releases(Generic[LineT]):
                     pause = _OUTSTANDING_SECONDS
                     break
                 self._some(self._jobs[0])
-        except Exception:
-            # A disk that is full or gone, or another extension's handler: nothing is lost by
-            # trying again.
-            logger.exception(
-                "Held requests can't be released now", extra={"spider": self._crawler.spider}
-            )
+            self._told = False
+        except Exception as error:
+            # A disk that can't be read, a scheduler whose server is gone, another extension's
+            # handler: nothing is lost by trying again.
+            if not self._told:
+                self._told = True
+                logger.error(
+                    "Held requests can't be released now, it is tried again: %(error)s",
+                    {"error": f"{type(error).__name__}: {error}"},
+                    extra={"spider": self._crawler.spider},
+                    exc_info=not isinstance(error, sqlite3.Error),
+                )
             pause = _RETRY_SECONDS
         self._running = bool(self._jobs)
         if self._running:
@@ -148,7 +156,7 @@ class Releases(Generic[LineT]):
             self._on_finished(job)
             return
         if job.given_up and isinstance(self.hold, DiskHold):
-            self.hold.give_up([held.row for held in taken if held.row is not None])
+            self.hold.give_up(str(job.origin), taken)
         sent = 0
         try:
             for held in taken:

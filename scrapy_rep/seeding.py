@@ -8,6 +8,7 @@ asked for (`asking.py`) and read (`reading.py`), and the pages go from the spool
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -24,6 +25,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import Feeder
 from scrapy_rep.sitemaps.outcome import Report
+from scrapy_rep.sitemaps.patience import RETRY_SECONDS, Patience
 from scrapy_rep.sitemaps.proof import Proofs
 from scrapy_rep.sitemaps.reading import Reading
 from scrapy_rep.sitemaps.spool import Spool, open_spool
@@ -80,6 +82,10 @@ class SitemapSeeding:
         self.spellings: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
         self._spool: Spool | None = None
+        self._found: deque[tuple[Origin, str, RobotsTxt | None]] = deque()
+        """The robots.txt files of whose sitemaps some are not in the spool yet."""
+        self._steps: Iterator[None] | None = None
+        """Those of the first, while they are being written."""
         self._feeder = Feeder(crawler, settings, engine, self._conventions, lambda: deferral.full)
         self._proofs = Proofs(
             crawler, settings, cache, flights, deferral.worth_waiting, self._feeder.wake
@@ -94,7 +100,6 @@ class SitemapSeeding:
             discovery.count,
         )
         """What becomes of requests for sitemaps."""
-        self._unfinished = 0  # robots.txt files of whose sitemaps some are not in the spool yet
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -140,28 +145,38 @@ class SitemapSeeding:
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
         """Have what *origin* lists read."""
-        if self._spool is not None:
-            self._go_on(origin, self._add(self._spool, origin, robots_url, robots))
+        self._found.append((origin, robots_url, robots))
+        if len(self._found) == 1:  # else those before it are being written yet
+            self._write_found()
 
-    def _go_on(self, origin: Origin, steps: Iterator[None]) -> None:
-        """Take some sitemaps of *origin* now, and the others when the event loop has had its turn.
-        Nearly always that is all of them."""
-        if self._spool is None or self._feeder.stopped:
+    def _write_found(self) -> None:
+        """Write what was found into the spool: some now, the rest when the event loop has had its
+        turn; later, if that does not work now."""
+        spool = self._spool
+        if spool is None or self._feeder.stopped:
             return
         try:
-            if not work(steps):
-                self._unfinished += 1
-                call_later(0, self._later, origin, steps)
+            while self._found:
+                if self._steps is None:
+                    self._steps = self._add(spool, *self._found[0])
+                if not work(self._steps):
+                    call_later(0, self._write_found)
+                    return
+                self._steps = None
+                spool.patience.worked("seeding")
+                self._found.popleft()
         except sqlite3.Error as error:
+            self._steps = None  # from its beginning: the spool knows what it has
+            if spool.patience.failed("seeding", error):
+                call_later(RETRY_SECONDS, self._write_found)
+                return
             logger.error(
-                "The sitemaps of %(origin)s can't be written to disk and are not read: %(error)s",
-                {"origin": origin, "error": error},
+                "The sitemaps of %(count)d origins can't be written to disk and are not read: "
+                "%(error)s",
+                {"count": len(self._found), "error": error},
                 extra={"spider": self._crawler.spider},
             )
-
-    def _later(self, origin: Origin, steps: Iterator[None]) -> None:
-        self._unfinished -= 1
-        self._go_on(origin, steps)
+            self._found.clear()
 
     def _add(
         self, spool: Spool, origin: Origin, robots_url: str, robots: RobotsTxt | None
@@ -219,6 +234,7 @@ class SitemapSeeding:
     def _spider_opened(self, spider: Spider) -> None:
         self._engine.before_closing(self._before_closing)
         self._spool = open_spool(job_dir(self._crawler.settings), spider)
+        self._spool.patience = Patience(spider, self._settings.defer_max_wait)
         self.reading.open(self._spool)
         self._feeder.open(self._spool)
         self._proofs.open(self._spool)
@@ -236,7 +252,7 @@ class SitemapSeeding:
             self.reading.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
-        if self._feeder or self._proofs or self._unfinished:
+        if self._feeder or self._proofs or self._found:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
@@ -244,6 +260,10 @@ class SitemapSeeding:
         if spool is None:
             return
         self._proofs.stop()
+        self._write_found()
+        while self._steps is not None:
+            await pause()
+        self._found.clear()
         if self._engine.scheduler_outlives and not spool.durable:
             await self._flush()
         self._feeder.stop()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from scrapy import Spider
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 T = TypeVar("T")
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All of what is done meanwhile, or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")  # which may fail as well
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
 
 
 def open_or_set_aside(path: Path, opened: Callable[[Path], T], spider: Spider) -> T:
@@ -40,7 +54,7 @@ def open_or_set_aside(path: Path, opened: Callable[[Path], T], spider: Spider) -
 
 
 def set_aside(path: Path) -> Path:
-    """Rename the SQLite file at *path*. Return the new path.
+    """Rename the SQLite file at *path*, or what is left beside where it was. Return the new path.
 
     :raises OSError: if that is not allowed
     """
@@ -53,6 +67,6 @@ def set_aside(path: Path) -> Path:
     # first: as soon as the name is free, there may be a next one.
     for suffix in ("-wal", "-shm", ""):
         beside = path.with_name(path.name + suffix)
-        if suffix == "" or beside.exists():
+        if beside.exists():
             beside.rename(aside.with_name(aside.name + suffix))
     return aside

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.alarm import Alarm
+from tests.helpers.crawling import captured_log
 
 pytestmark = pytest.mark.loop
 
@@ -192,3 +193,20 @@ def test_nothing_is_kept_of_what_rang(world: World) -> None:
     world.go_to(102.0)
     assert not world.alarm._times
     assert not world.alarm._heap
+
+
+def test_one_that_fails_is_due_again(world: World) -> None:
+    """And those after it are due in their time."""
+    failures = iter([True, True])
+
+    def fail(key: str) -> None:
+        if key == "a" and next(failures, False):
+            raise ZeroDivisionError
+
+    world.on_due = fail
+    world.alarm.set("a", 105.0)
+    world.alarm.set("b", 105.5)
+    with captured_log() as records:
+        world.go_to(200.0)
+    assert world.due == [(105.0, "a"), (105.5, "b"), (106.0, "a"), (107.0, "a")]
+    assert [one.levelname for one in records] == ["ERROR"]

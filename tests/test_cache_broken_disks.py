@@ -14,6 +14,7 @@ import pytest
 
 from tests.helpers.behaviours import RULES, answer
 from tests.helpers.brokenfiles import aside, ask
+from tests.helpers.disks import Disk
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file
@@ -37,39 +38,6 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def in_file(tmp_path: Path) -> dict[str, Any]:
     return in_a_file(tmp_path)
-
-
-class Disk:
-    """A file system of its own, in memory."""
-
-    def __init__(self, folder: Path, size: str) -> None:
-        folder.mkdir()
-        self.folder = folder
-        self.filler = folder / "filler"
-        self._mount("-t", "tmpfs", "-o", f"size={size}", "scrapy-rep-tests", str(folder))
-
-    def _mount(self, *arguments: str) -> None:
-        try:
-            subprocess.run(["mount", *arguments], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            pytest.skip("may not mount file systems: needs root")
-
-    def read_only(self, on: bool = True) -> None:
-        self._mount("-o", f"remount,{'ro' if on else 'rw'}", str(self.folder))
-
-    def fill(self) -> None:
-        """To its last byte."""
-        file = os.open(self.filler, os.O_WRONLY | os.O_CREAT)
-        try:
-            while True:
-                os.write(file, b"\0" * 512)
-        except OSError:
-            pass
-        finally:
-            os.close(file)
-
-    def close(self) -> None:
-        subprocess.run(["umount", "-l", str(self.folder)], check=False, capture_output=True)
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ from tests.helpers.holds import (
     SPIDER,
     A,
     B,
+    file_of,
     held,
     in_slices,
+    ran,
     run,
     take_all,
     unserialisable,
@@ -31,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 def killed(hold: DiskHold) -> None:
     """What a kill leaves: nothing is closed in order."""
-    hold._db.close()
+    file_of(hold).close()
 
 
 def test_without_a_jobdir_requests_are_held_in_memory() -> None:
@@ -97,7 +99,7 @@ def test_closed_in_order(path: Path) -> None:
     released = hold.take(A, 2, 10, INF)
     hold.done([released[0].row])
     given_up = hold.take(A, 2, 10, INF)
-    hold.give_up([one.row for one in given_up if one.row is not None])
+    hold.give_up(A, given_up)
     assert hold.count(A) == 2
     hold.close()
     hold, recovered = run(path)
@@ -112,9 +114,10 @@ def test_given_up_requests_wait_again_in_the_next_run(path: Path) -> None:
     hold.add(A, held(2, since=6.0))
     [first] = hold.take(A, 1, 10, INF)
     assert first.row is not None
-    hold.give_up([first.row])
+    hold.give_up(A, [first])
+    ran(hold, 50.0)
     hold.close()
-    hold, _ = run(path, now=50.0)
+    hold, _ = run(path)
     assert [(one.number, one.since) for one in hold.take(A, 10, 10, INF)] == [(1, 50.0), (2, 6.0)]
     hold.close()
 
@@ -163,3 +166,16 @@ def test_dont_filter_is_written_as_the_user_set_it(path: Path) -> None:
     hold, _ = run(path)
     assert [one.dont_filter for one in hold.take(A, 10, 10, INF)] == [False, True]
     hold.close()
+
+
+@pytest.mark.loop
+async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
+    """They wait for the disk: nothing that is written in the event loop makes one."""
+    hold = DiskHold(path, SPIDER)
+    size = path.stat().st_size
+    for number in range(1, 1001):
+        hold.add(A, held(number, meta={"filler": "x" * 8000}))
+    assert path.stat().st_size == size
+    await hold.upkeep(None)
+    assert path.stat().st_size > 8_000_000
+    await hold.upkeep(None, last=True)

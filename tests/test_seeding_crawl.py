@@ -10,6 +10,7 @@ import pytest
 from scrapy import Request, signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.misc import load_object
 
 from tests.helpers.behaviours import RULES, after, answer, gzipped
 from tests.helpers.crawling import crawl
@@ -191,15 +192,19 @@ async def test_a_scheduler_that_raises(sites: Sites, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The crawl ends all the same, with errors that say so."""
+    """For good. The crawl ends all the same, with one warning when that begins and an error when
+    the time to wait is over."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._RETRY_SECONDS", 0.01)
+    for module in ("feeding", "reading", "proof"):
+        monkeypatch.setattr(f"scrapy_rep.sitemaps.{module}.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.seeding.RETRY_SECONDS", 0.05)
     site = sites.add()
     site.set("/map.xml", urlset(some(site, "page")))
     site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
+    settings = {**ON, "REP_DEFER_MAX_WAIT": 0.5}
     for name, words in (
         ("spool.Spool.take", "5 pages that sitemaps list are not requested in this run"),
         ("spool.Spool.add_pages", "was not read to its end: OperationalError"),
@@ -207,10 +212,60 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
     ):
         with monkeypatch.context() as patch:
             patch.setattr(f"scrapy_rep.sitemaps.{name}", fail)
-            result = await crawl(SeededSpider, ON, requests=[site.url("/start")])
+            result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
         assert result.reason == "finished"
         assert result.status(site.url("/start")) == 200
         assert len(lines(result, words, level="ERROR")) == 1
+        assert len(lines(result, "seeding waits", level="WARNING")) == 1
+        assert all(one.exc_info is None for one in result.records)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spool.Spool.take",
+        "spool.Spool._move",
+        "spool.Spool.add_pages",
+        "spool.Spool.site",
+        "spool.Spool.forget",
+        "sitemaptable.SitemapTable.add",
+        "sitemaptable.SitemapTable.next",
+        "sitemaptable.SitemapTable.get",
+        "sitemaptable.SitemapTable.done",
+    ],
+)
+async def test_a_disk_that_fails_for_a_while(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whatever fails: it is waited for, and nothing is lost, read twice or requested twice."""
+    for module in ("feeding", "reading", "proof"):
+        monkeypatch.setattr(f"scrapy_rep.sitemaps.{module}.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.seeding.RETRY_SECONDS", 0.05)
+    place, method = f"scrapy_rep.sitemaps.{name}".rsplit(".", 1)
+    kind = load_object(place)
+    works, failed = getattr(kind, method), []
+
+    def fail(self: Any, *values: Any, **options: Any) -> Any:
+        if len(failed) < 12:
+            failed.append(method)
+            raise sqlite3.OperationalError("database or disk is full")
+        return works(self, *values, **options)
+
+    monkeypatch.setattr(kind, method, fail)
+    site = sites.add()
+    wanted = some(site, "page", 150)
+    site.set("/index.xml", index([site.url("/a.xml"), site.url("/b.xml")]))
+    site.set("/a.xml", urlset(wanted[:75]))
+    site.set("/b.xml", urlset(wanted[75:]))
+    site.set("/robots.txt", f"Sitemap: {site.url('/index.xml')}\n")
+    result = await crawl(SeededSpider, ON, requests=[site.url("/start")])
+    assert failed
+    assert pages(result) == sorted(wanted)
+    assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [1, 1, 1]
+    assert result.reason == "finished"
+    assert lines(result, level="ERROR") == []
+    assert len(lines(result, "seeding waits", level="WARNING")) >= 1
+    assert all(one.exc_info is None for one in result.records)
 
 
 async def test_one_step_at_a_time(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:

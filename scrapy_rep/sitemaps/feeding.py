@@ -6,6 +6,7 @@ sees it next. What has not arrived yet is outstanding: there are so many of thes
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep.discovery import FED
 from scrapy_rep.log import get_logger
 from scrapy_rep.sitemaps.asking import Asking
+from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ _BATCH = 50
 _ALONE, _EACH, _ALL = 1000, 16, 4000
 # Seconds after which it is looked again whether the scheduler has room.
 _LOOK = 0.05
-# When the disk or the scheduler raises: so many seconds later again, so many times.
+# When the scheduler raises: so many seconds later again, so many times.
 _RETRY_SECONDS, _RETRIES = 1.0, 10
 # So many rows are deleted at a time.
 _ROWS = 20
@@ -109,7 +111,10 @@ class Feeder:
     def close(self) -> None:
         """End an orderly run: what has arrived was dealt with, the rest is for the next run."""
         self._gone += [row for row, sent in self._sent.items() if sent.arrived]
-        self._forget()
+        try:
+            self._forget()
+        except sqlite3.Error as error:
+            self.spool.patience.failed("feeder", error)  # they are requested once more then
 
     def wake(self) -> None:
         """There may be something new in the spool."""
@@ -126,8 +131,14 @@ class Feeder:
         try:
             pause = self._some()
             self._failures = 0
+            self.spool.patience.worked("feeder")
+        except sqlite3.Error as error:
+            pause = RETRY_SECONDS
+            if not self.spool.patience.failed("feeder", error):
+                pause = None
+                self._give_up()
         except Exception:
-            # A disk that is full or gone, a scheduler whose server is, another extension's handler.
+            # A scheduler whose server is gone, another extension's handler.
             logger.exception(
                 "What sitemaps list can't be requested now", extra={"spider": self._crawler.spider}
             )
@@ -144,6 +155,10 @@ class Feeder:
         self._failures += 1
         if self._failures < _RETRIES:
             return _RETRY_SECONDS
+        self._give_up()
+        return None
+
+    def _give_up(self) -> None:
         self.stopped = True
         logger.error(
             "%(count)d pages that sitemaps list are not requested in this run: see the errors "
@@ -151,7 +166,6 @@ class Feeder:
             {"count": self.spool.waiting},
             extra={"spider": self._crawler.spider},
         )
-        return None
 
     def _some(self) -> float | None:
         """Hand some over. Return after how many seconds to go on; None: when woken."""

@@ -15,6 +15,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.listing import Listings
+from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
 
 if TYPE_CHECKING:
@@ -111,14 +112,17 @@ class Proofs:
         self._running = False
         try:
             more = self._some()
+            self.spool.patience.worked("proofs")
         except sqlite3.Error as error:
-            logger.error(
-                "Entries that wait for the robots.txt of their hosts can't be read from disk: "
-                "%(error)s",
-                {"error": error},
-                extra={"spider": self._crawler.spider},
-            )
-            more = False
+            if not self.spool.patience.failed("proofs", error):
+                logger.error(
+                    "Entries that wait for the robots.txt of their hosts can't be read from disk: "
+                    "they are not requested in this run",
+                    extra={"spider": self._crawler.spider},
+                )
+                self.stop()
+            self._go_on_in(RETRY_SECONDS)
+            return
         if self._due:
             self._go_on_in(0 if more else _LOOK)
 
@@ -134,10 +138,13 @@ class Proofs:
             due, key = heapq.heappop(self._due)
             if key not in self._deadlines:
                 continue
-            worked = self._look(key, now)
-            if key in self._deadlines:
-                # One that is begun goes on first: only some listings are kept.
-                heapq.heappush(self._due, (due if worked else now + _LOOK, key))
+            worked = False
+            try:
+                worked = self._look(key, now)
+            finally:
+                if key in self._deadlines:
+                    # One that is begun goes on first: only some listings are kept.
+                    heapq.heappush(self._due, (due if worked else now + _LOOK, key))
             if worked:
                 return True
         return True

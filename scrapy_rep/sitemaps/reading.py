@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import call_later
@@ -19,6 +20,7 @@ from scrapy_rep.pause import pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.outcome import Report
+from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.reader import SitemapReader
 from scrapy_rep.sitemaps.sorting import Reason, Sorter
 from scrapy_rep.sitemaps.transfer import MAXSIZE
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from scrapy_rep.sitemaps.spool import Spool
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 # The event loop has its turn after so many seconds.
 _SLICE_SECONDS = 0.01
@@ -84,34 +88,59 @@ class Reading:
 
         :raises IgnoreRequest: if nobody needs it any more
         """
-        if self._spool is None or self._of(request, self._spool) is None:
+        try:
+            wanted = self._spool is not None and self._of(request, self._spool) is not None
+        except sqlite3.Error:
+            return  # it will be seen when it has come
+        if not wanted:
             raise IgnoreRequest("this sitemap was read before")
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     def _of(self, request: Request, spool: Spool) -> Sitemap | None:
-        """The sitemap that *request* is for; None if it is done with."""
+        """The sitemap that *request* is for; None if it is done with.
+
+        :raises sqlite3.Error: if that can't be told now
+        """
         about = request.meta[SITEMAP]
-        try:
+        found = spool.sitemaps.get(about["url"])
+        if found is None and self._engine.scheduler_is_foreign:
+            # Another process found it.
+            chain = tuple(about["chain"])
+            place = str(Origin.from_url(about["url"]))
+            origin = request.meta[SITEMAP_KEY]
+            spool.sitemaps.add(about["url"], place, origin, chain, guessed=about["guessed"])
             found = spool.sitemaps.get(about["url"])
-            if found is None and self._engine.scheduler_is_foreign:
-                # Another process found it.
-                chain = tuple(about["chain"])
-                place = str(Origin.from_url(about["url"]))
-                origin = request.meta[SITEMAP_KEY]
-                spool.sitemaps.add(about["url"], place, origin, chain, guessed=about["guessed"])
-                found = spool.sitemaps.get(about["url"])
-        except sqlite3.Error as error:
-            logger.error(
-                "What is known of sitemap %(url)s can't be read from disk: %(error)s",
-                {"url": about["url"], "error": error},
-                extra={"spider": self._crawler.spider},
-            )
-            return None
         return found
+
+    def _known(self, request: Request) -> Sitemap | None:
+        """As :meth:`_of`; None if that can't be told now: it is for the next run then."""
+        if self._spool is None:
+            return None
+        try:
+            return self._of(request, self._spool)
+        except sqlite3.Error as error:
+            self._spool.patience.failed("reading", error)
+            return None
+
+    async def _patiently(self, spool: Spool, step: Callable[[], T]) -> T:
+        """Do *step*; again and again, if the disk fails, as long as that is of any use.
+
+        :raises sqlite3.Error: if it is not
+        """
+        while True:
+            try:
+                result = step()
+            except sqlite3.Error as error:
+                if not spool.patience.failed("reading", error) or self._feeder.stopped:
+                    raise
+                await pause(RETRY_SECONDS)
+            else:
+                spool.patience.worked("reading")
+                return result
 
     def dropped(self, request: Request) -> None:
         """Another request for the same URL came first, and the dupe filter has dropped this."""
-        sitemap = self._of(request, self._spool) if self._spool is not None else None
+        sitemap = self._known(request)
         if sitemap is None:
             return
         if self._engine.scheduler_is_foreign:
@@ -137,8 +166,7 @@ class Reading:
         """
         if SITEMAP not in request.meta:
             return
-        spool = self._spool
-        sitemap = self._of(request, spool) if spool is not None else None
+        sitemap = self._known(request)
         if sitemap is not None:
             name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
             self._end(sitemap, f"{name}{exception}", exception)
@@ -153,13 +181,19 @@ class Reading:
 
     def _spool_done(self, sitemap: Sitemap) -> None:
         if self._spool is not None and not self._feeder.stopped:
-            self._spool.sitemaps.done(sitemap)
+            try:
+                self._spool.sitemaps.done(sitemap)
+            except sqlite3.Error as error:
+                self._spool.patience.failed("reading", error)  # the next run asks for it again
         self._feeder.asking.came(sitemap.url)
 
     def lost(self, urls: list[str]) -> None:
         """Nothing is on its way any more, so these never come: another component has dropped them."""
         for url in urls:
-            sitemap = self._spool.sitemaps.get(url) if self._spool is not None else None
+            try:
+                sitemap = self._spool.sitemaps.get(url) if self._spool is not None else None
+            except sqlite3.Error:
+                return  # they are still lost when it is looked again
             if sitemap is not None:
                 self._end(sitemap, "its request was dropped on the way")
             else:
@@ -170,7 +204,7 @@ class Reading:
         try:
             spool = self._spool
             if spool is not None and not self._feeder.stopped:
-                sitemap = self._of(request, spool)
+                sitemap = await self._patiently(spool, partial(self._of, request, spool))
                 if sitemap is not None:
                     with self._engine.extra_slot():
                         await self._read_into(spool, sitemap, response)
@@ -196,18 +230,22 @@ class Reading:
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
-        sorter = Sorter(
-            sitemap,
-            reader,
+        sorter = await self._patiently(
             spool,
-            settings,
-            self._conventions,
-            self._proofs.proven,
-            self._found,
+            lambda: Sorter(
+                sitemap,
+                reader,
+                spool,
+                settings,
+                self._conventions,
+                self._proofs.proven,
+                self._found,
+            ),
         )
         until = time.perf_counter() + _SLICE_SECONDS
         for entries in reader.read([response.body]):
-            sorter.take(entries)
+            sorter.add(entries)
+            await self._patiently(spool, sorter.go_on)
             if time.perf_counter() > until:
                 self._feeder.wake()
                 await pause()
@@ -217,7 +255,7 @@ class Reading:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is no sitemap")
             return
-        spool.sitemaps.done(sitemap)
+        await self._patiently(spool, partial(spool.sitemaps.done, sitemap))
         Report(self._crawler, sitemap.url, sitemap.origin).read(reader, sorter)
         self._feeder.asking.came(sitemap.url)
         self._feeder.gauge()

@@ -4,12 +4,12 @@ that none is read twice, in this run or in a later one with the same JOBDIR."""
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.sqlitefiles import transaction
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
 
 # State of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
@@ -43,19 +43,6 @@ class Sitemap(NamedTuple):
     chain: tuple[str, ...]
     """The indexes that led to it, the first is in the robots.txt."""
     guessed: bool
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All of what is done meanwhile, or nothing."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
 
 
 class SitemapTable:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+import sqlite3
+from collections import Counter, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +119,7 @@ class Sorter:
         self._chain = (*sitemap.chain, sitemap.url)
         self._host = host_of(Origin.from_url(sitemap.origin))
         self._files, self._urls = spool.sitemaps.counts(sitemap.origin)
+        self._todo: deque[Entry] = deque()
         self._places: dict[str, tuple[int, bool | None]] = {}
         self.accepted = 0
         self.unproven = 0
@@ -129,22 +131,44 @@ class Sorter:
 
         :raises sqlite3.Error: if they can't be written
         """
+        self.add(entries)
+        self.go_on()
+
+    def add(self, entries: list[Entry]) -> None:
+        """Have some sorted by :meth:`go_on`."""
+        self._todo.extend(self._wanted(entries))
+
+    def go_on(self) -> None:
+        """Sort what was added. May be called again after an error.
+
+        :raises sqlite3.Error: if they can't be written
+        """
         if self._reader.kind is Kind.INDEX:
-            for entry in self._wanted(entries):
-                self._add_sitemap(entry)
+            while self._todo:
+                self._add_sitemap(self._todo[0])
+                self._todo.popleft()
             return
+        urls, rejected = self._urls, Counter(self.rejected)
         pages: list[Row] = []
         unproven: list[Row] = []
-        for entry in self._wanted(entries):
+        try:
+            self._sort(pages, unproven)
+            self._spool.add_pages(self._sitemap.origin, pages, unproven)
+        except sqlite3.Error:
+            self._urls, self.rejected = urls, rejected
+            raise
+        self._todo.clear()
+        self.accepted += len(pages) + len(unproven)
+        self.unproven += len(unproven)
+
+    def _sort(self, pages: list[Row], unproven: list[Row]) -> None:
+        for entry in self._todo:
             alternate = entry.get("alternate")
             urls = [entry.get("loc")]
             if alternate and self._conventions.alternate_links:
                 urls += alternate
             for url in urls:
                 self._add_page(url, entry, alternate, pages, unproven)
-        self._spool.add_pages(self._sitemap.origin, pages, unproven)
-        self.accepted += len(pages) + len(unproven)
-        self.unproven += len(unproven)
 
     def _wanted(self, entries: list[Entry]) -> Iterator[Entry]:
         sound = [entry for entry in entries if not entry.get("broken")]

@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict, deque
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.log import get_logger
 from scrapy_rep.sitemaps import sitemaptable
-from scrapy_rep.sitemaps.sitemaptable import SitemapTable, transaction
-from scrapy_rep.sqlitefiles import open_or_set_aside
+from scrapy_rep.sitemaps.patience import Patience
+from scrapy_rep.sitemaps.sitemaptable import SitemapTable
+from scrapy_rep.sqlitefiles import open_or_set_aside, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +32,8 @@ logger = get_logger(__name__)
 FILE_NAME = "rep-sitemaps.sqlite"
 """Of the file under JOBDIR."""
 
-_LOCK_SECONDS = 0.5
+# Who locks the file must not hold the event loop; only when it is opened it is waited for.
+_OPEN_SECONDS, _LOCK_SECONDS = 0.5, 0.01
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sites (
@@ -78,7 +82,7 @@ class Spool:
         """:param path: None: a temporary file"""
         self.durable = path is not None
         # Without the name of a file SQLite makes a temporary one, which nobody else sees.
-        self._db = sqlite3.connect(path or "", timeout=_LOCK_SECONDS, isolation_level=None)
+        self._db = sqlite3.connect(path or "", timeout=_OPEN_SECONDS, isolation_level=None)
         # Nothing here waits for the disk: written is what the operating system has, which outlives
         # a kill of the process. (After a power cut Scrapy's own queues are no better.)
         mode = "WAL" if self.durable else "MEMORY"
@@ -93,8 +97,11 @@ class Spool:
         self._cursors: dict[int, int] = {}
         self.unproven = 0
         """How many entries wait for the robots.txt of another host."""
+        self.patience = Patience(None, 0.0)
+        """For its users, who may set another one."""
         if self.durable:
             self._recover()
+        self._db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
 
     def _recover(self) -> None:
         """Take over what an earlier run left."""
@@ -168,10 +175,12 @@ class Spool:
         """Return the next pages of *site*. From now on they count as in the scheduler."""
         again = self._again.get(site)
         if again:
-            numbers = [again.popleft() for _ in range(min(limit, len(again)))]
+            numbers = list(islice(again, limit))
             pages = self._pages(
                 f"pages.id IN ({','.join('?' * len(numbers))}) ORDER BY pages.id", numbers, True
             )
+            for _ in numbers:  # not before they could be read
+                again.popleft()
             if not again:
                 del self._again[site]
             self._less(site, len(numbers))
@@ -182,8 +191,10 @@ class Spool:
             False,
         )
         if pages:
-            self._less(site, len(pages))
             self._move(site, pages[-1].id)
+            self._less(site, len(pages))
+            if site not in self._waiting:
+                del self._cursors[site]
         else:
             self._less(site, self._waiting[site])  # somebody has meddled with the file
         return pages
@@ -214,10 +225,8 @@ class Spool:
         return self._cursors[site]
 
     def _move(self, site: int, cursor: int) -> None:
-        self._cursors[site] = cursor
         self._db.execute("UPDATE sites SET cursor = ? WHERE id = ?", (cursor, site))
-        if site not in self._waiting:
-            del self._cursors[site]
+        self._cursors[site] = cursor
 
     def put_back(self, site: int, pages: list[Page]) -> None:
         """Take back the last ones of what was taken: the scheduler did not have them."""
@@ -226,7 +235,9 @@ class Spool:
         if pages[0].again:
             self._again[site].extendleft(page.id for page in reversed(pages))
         else:
-            self._move(site, pages[0].id - 1)
+            cursor = self._cursors[site] = pages[0].id - 1
+            with suppress(sqlite3.Error):  # else the next run takes them for some that were taken
+                self._move(site, cursor)
         self._waiting[site] = self._waiting.get(site, 0) + len(pages)
         self.waiting += len(pages)
 

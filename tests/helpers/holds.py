@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,17 @@ def in_slices(hold: DiskHold, limit: int) -> list[int]:
     return taken
 
 
-def run(path: Path, now: float = 0.0) -> tuple[DiskHold, dict[str, int]]:
+def run(path: Path) -> tuple[DiskHold, dict[str, int]]:
     """The next run."""
     hold = DiskHold(path, SPIDER)
-    return hold, {origin: count for origin, count, _ in hold.recover(now)}
+    return hold, {origin: count for origin, count, _ in hold.recover()}
+
+
+def file_of(hold: DiskHold) -> sqlite3.Connection:
+    """What *hold* reads and writes in the event loop."""
+    return hold._writer.file._db
+
+
+def ran(hold: DiskHold, seconds: float) -> None:
+    """The crawl has been running for so long."""
+    hold._writer.tick(seconds)

@@ -1,0 +1,115 @@
+"""The lines of all origins that requests are held of, and how many these are in all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.lines import Line, log_full, log_recovered
+from scrapy_rep.pause import Slices, pause
+from scrapy_rep.protocol import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.diskhold import DiskHold
+
+
+class LineTable:
+    """Lines by origin. Held requests are counted here."""
+
+    def __init__(
+        self, crawler: Crawler, now: Callable[[], float], most: int, max_wait: float
+    ) -> None:
+        """:param now: the clock of the running crawl, in seconds
+        :param most: how many requests may be held
+        :param max_wait: for how many seconds they are
+        """
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        self._now = now
+        self._most = most
+        self._max_wait = max_wait
+        self._lines: dict[str, Line] = {}
+        self._total = 0
+        self._warned = False
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more may be held."""
+        return self._total >= self._most
+
+    def warn_full(self) -> None:
+        """Tell the user, once, that requests are dropped because too many are held."""
+        if not self._warned:
+            self._warned = True
+            log_full(self._total, self._crawler.spider)
+
+    def all(self) -> list[Line]:
+        """The lines of all origins."""
+        return list(self._lines.values())
+
+    def get(self, origin: Origin | str) -> Line | None:
+        """Return the line of *origin*, if anybody stands in it."""
+        return self._lines.get(str(origin))
+
+    def of(self, origin: Origin) -> Line:
+        """Return the line of *origin*, an empty one if there was none."""
+        line = self.get(origin)
+        if line is None:
+            line = Line(origin, self._now(), self._crawler.spider)
+            self._lines[str(origin)] = line
+        return line
+
+    def join(self, line: Line, count: int, since: float) -> None:
+        """So many more stand in *line*, the first of them since then."""
+        line.count += count
+        line.deadline = min(line.deadline, since + self._max_wait)
+        self._gauge(count)
+
+    def leave(self, line: Line, count: int) -> None:
+        """So many no longer stand in *line*."""
+        line.count -= count
+        self._gauge(-count)
+
+    def remove(self, line: Line) -> bool:
+        """Nobody stands in *line* any more. Return False if that was known."""
+        if self.get(line.origin) is not line:
+            return False
+        self.leave(line, line.count)  # what couldn't be read from disk
+        del self._lines[str(line.origin)]
+        return True
+
+    def _gauge(self, change: int) -> None:
+        self._total += change
+        self._stats.set_value("rep/held", self._total)
+        self._stats.max_value("rep/held/max", self._total)
+
+    async def recover(self, hold: DiskHold, on_recovered: Callable[[Line], None]) -> None:
+        """Go on with what an earlier run held.
+
+        :param on_recovered: called with each line, whose robots.txt is to be asked for
+        """
+        slices = Slices()
+        requests = 0
+        for key, count, oldest in hold.recover():
+            try:
+                line = self.of(Origin.from_url(key))
+            except ValueError as error:
+                hold.leave(key, error)
+                continue
+            self.join(line, count, oldest)
+            requests += count
+            line.announced = True
+            line.retry_at = self._now()
+            on_recovered(line)
+            if slices.over:
+                await pause()
+        hold.tell_unreadable()
+        if requests:
+            log_recovered(requests, len(self), self._crawler.spider)

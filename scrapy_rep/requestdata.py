@@ -1,0 +1,82 @@
+"""Requests as bytes: JSON where that carries them exactly, else pickle, as Scrapy's own queues.
+
+A pickle can run code when it is read; JSON can't. But JSON makes lists of tuples, strings of keys
+that are numbers, and knows no bytes: what it would change is pickled. Headers and body, which are
+bytes always, are written as Latin-1.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.request import request_from_dict
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+
+_PLAIN = {str, int, float, bool, type(None)}
+
+
+def dumps(request: Request, dont_filter: bool, spider: Spider) -> bytes:
+    """Return *request* as bytes, with *dont_filter* instead of its own.
+
+    :raises Exception: whatever a user's meta raises when it is pickled
+    """
+    fields = request.to_dict(spider=spider)
+    fields["dont_filter"] = dont_filter
+    data = _as_json(fields)
+    return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL) if data is None else data
+
+
+def loads(data: bytes, spider: Spider) -> Request:
+    """Return the request that *data* was made of.
+
+    :raises Exception: if it can't be read, or the spider has no such callback any more
+    """
+    # No pickle that `dumps()` makes, now or in an earlier version, begins so.
+    fields = _from_json(data) if data[:1] == b"{" else pickle.loads(data)
+    return request_from_dict(fields, spider=spider)
+
+
+def _as_json(fields: dict[str, Any]) -> bytes | None:
+    """None if *fields* would not be the same afterwards."""
+    fields = dict(fields)
+    headers, body = fields.pop("headers", None), fields.pop("body", None)
+    try:
+        if type(headers) is not dict or type(body) is not bytes or not _is_exact(fields):
+            return None
+        fields["headers"] = [
+            [_text(name), [_text(value) for value in values]] for name, values in headers.items()
+        ]
+        fields["body"] = _text(body)
+        # Half a surrogate pair can't be encoded: two of them would come back as one character.
+        return json.dumps(fields, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _text(value: Any) -> str:
+    if type(value) is not bytes:
+        raise TypeError
+    return value.decode("latin-1")
+
+
+def _is_exact(value: Any) -> bool:
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is dict:
+        return all(type(key) is str and _is_exact(one) for key, one in value.items())
+    return kind is list and all(_is_exact(one) for one in value)
+
+
+def _from_json(data: bytes) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(data)
+    fields["headers"] = {
+        name.encode("latin-1"): [value.encode("latin-1") for value in values]
+        for name, values in fields["headers"]
+    }
+    fields["body"] = fields["body"].encode("latin-1")
+    return fields

@@ -1,0 +1,330 @@
+"""Disks that fail while requests are held: whatever fails, and when, each page is fetched in this run
+or the next, one line says what is the matter, and nothing hangs."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, signals
+
+from scrapy_rep.holdfile import _SCHEMA
+from scrapy_rep.holds import FILE_NAME
+from tests.helpers import crawling
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.disks import Disk
+from tests.helpers.faults import (
+    Corrupted,
+    Deleted,
+    Fault,
+    Full,
+    Locked,
+    OnlyInMemory,
+    ReadOnly,
+    Slow,
+)
+from tests.helpers.held import DEFER, Gate, Record, assert_no_errors, later, urls
+from tests.helpers.log import lines, warnings
+from tests.helpers.servers import Site, Sites
+
+pytestmark = pytest.mark.loop
+
+COUNT = 40
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
+    monkeypatch.setattr("scrapy_rep.upkeep._SECONDS", 0.1)
+    monkeypatch.setattr("scrapy_rep.release._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.holdfile._THREAD_LOCK_SECONDS", 0.2)
+
+
+PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
+STAYS = {**PASSES, "deleted": Deleted}
+
+
+@pytest.fixture
+def fault(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fault]:
+    made = request.param(tmp_path / FILE_NAME)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scrapy_rep.holdfile.connect", made.connect)
+        yield made
+
+
+def some(*kinds: dict[str, type[Fault]]) -> Any:
+    merged = {name: kind for one in kinds for name, kind in one.items()}
+    return pytest.mark.parametrize("fault", merged.values(), ids=merged.keys(), indirect=True)
+
+
+def when_held(count: int, *steps: tuple[float, Callable[[], object]]) -> Record:
+    """Do something so many seconds after so many requests were held."""
+
+    def look(_: Any, held: int) -> None:
+        if held == count:
+            for seconds, step in steps:
+                later(seconds, step) if seconds else step()
+
+    return Record(on_deferred=look)
+
+
+async def run(
+    wanted: Iterable[str | Request], tmp_path: Path, record: Record | None = None, **settings: Any
+) -> CrawlResult:
+    result = await crawl(
+        wanted,
+        {**DEFER, "JOBDIR": str(tmp_path), **settings},
+        signal_handlers=record.handlers if record else None,
+    )
+    assert_no_errors(result)
+    for one in result.records:
+        assert "Traceback" not in one.getMessage()
+        assert one.exc_info is None or one.levelname == "DEBUG", one.getMessage()
+    return result
+
+
+def told(result: CrawlResult, fault: Fault) -> None:
+    """Once, and once that it is over if it is."""
+    said = warnings(result, without="up to the end")
+    assert fault.words in said[0]
+    assert len(said) == 1, result.log
+    assert len(lines(result, "can be written to again")) <= 1
+
+
+async def the_rest(site: Site, tmp_path: Path, *before: CrawlResult) -> None:
+    """What earlier runs did not fetch or give up, the next one does."""
+    site.set("/robots.txt", RULES)
+    last = await run([], tmp_path)
+    fetched = [set(one.responses) for one in (*before, last)]
+    assert set().union(*fetched) == set(urls(site, COUNT))
+    assert not [line for line in warnings(last) if "rep-held" in line]
+
+
+# Holding
+
+
+@some(STAYS)
+async def test_holding_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    record = when_held(5, (0, fault.begin), (0.5, gate.open))
+    result = await run(urls(site, COUNT), tmp_path, record)
+    assert set(result.responses) == set(urls(site, COUNT))
+    assert len(record.deferred) == COUNT
+    told(result, fault)
+    fault.end()
+    await the_rest(site, tmp_path, result)
+
+
+@some(PASSES)
+async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+    """All of them are on disk when it is over."""
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    on_disk: list[int] = []
+
+    def look() -> None:
+        db = sqlite3.connect(tmp_path / FILE_NAME)
+        on_disk.extend(db.execute("SELECT count(*) FROM held").fetchone())
+        db.close()
+
+    record = when_held(5, (0, fault.begin), (0.6, fault.end), (1.5, look), (1.6, gate.open))
+    result = await run(urls(site, COUNT), tmp_path, record)
+    assert on_disk == [COUNT]
+    assert set(result.responses) == set(urls(site, COUNT))
+    told(result, fault)
+    assert len(lines(result, "can be written to again")) == 1
+    await the_rest(site, tmp_path, result)
+
+
+# Releasing
+
+
+@some(STAYS)
+async def test_releasing_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    record = when_held(COUNT, (0, fault.begin), (0.1, gate.open))
+    result = await run(urls(site, COUNT), tmp_path, record)
+    assert set(result.responses) == set(urls(site, COUNT))
+    assert result.failures == {}
+    assert result.reason == "finished"
+    fault.end()
+    await the_rest(site, tmp_path, result)
+
+
+async def test_releasing_what_is_damaged(sites: Sites, tmp_path: Path) -> None:
+    """Those that can be read are fetched, the others are counted."""
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    fault = Corrupted(tmp_path / FILE_NAME)
+    record = when_held(COUNT, (0.1, fault.begin), (0.2, gate.open))
+    result = await run(urls(site, COUNT), tmp_path, record)
+    assert result.reason == "finished"
+    [count] = [
+        int(line.split(" held request")[0].split()[-1])
+        for line in warnings(result)
+        if "can't be read from" in line
+    ] or [0]
+    assert len(result.responses) + count == COUNT
+
+
+# Recovering
+
+
+@some(PASSES)
+async def test_recovering_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+    """In this run, or, if the file can't even be opened, in the next."""
+    site = sites.add(robots=503)
+    record = when_held(COUNT, (0.1, lambda: record.close()))
+    first = await run(urls(site, COUNT), tmp_path, record)
+    assert first.responses == {}
+    site.set("/robots.txt", RULES)
+    fault.begin()
+    second = await run([], tmp_path)
+    fault.end()
+    said = warnings(second, without="up to the end")
+    assert len(said) <= 1, "\n".join(said)
+    await the_rest(site, tmp_path, second)
+
+
+async def test_recovering_what_was_deleted(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=503)
+    record = when_held(COUNT, (0.1, lambda: record.close()))
+    await run(urls(site, COUNT), tmp_path, record)
+    fault = Deleted(tmp_path / FILE_NAME)
+    again = Record()
+
+    def delete() -> None:
+        if len(again.resolved) == 1:
+            fault.begin()
+            later(0.5, again.close)
+
+    again.on_resolved = delete
+    second = await run([], tmp_path, again)
+    assert second.responses == {}
+    told(second, fault)
+    await the_rest(site, tmp_path, second)
+
+
+async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
+    """One origin that is none, one number that is text: those after them come all the same."""
+    site = sites.add(robots=503)
+    record = when_held(COUNT, (0.1, lambda: record.close()))
+    await run(urls(site, COUNT), tmp_path, record)
+    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    for number, origin, since in ((-2, "http://[", 0.0), (-1, "http://a.example", "long ago")):
+        db.execute(
+            "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, 0, ?)",
+            (origin, number, since, b"{}"),
+        )
+    db.close()
+    site.set("/robots.txt", RULES)
+    result = await run([], tmp_path)
+    assert set(result.responses) == set(urls(site, COUNT))
+    [line] = [line for line in warnings(result) if "can't be read" in line]
+    assert "2 held requests" in line
+
+
+# Closing
+
+
+@some(STAYS)
+async def test_closing_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+    site = sites.add(robots=503)
+
+    def close() -> None:
+        fault.begin()
+        record.close()
+
+    record = when_held(COUNT, (0.1, close))
+    first = await run(urls(site, COUNT), tmp_path, record)
+    assert first.failures == first.responses == {}
+    fault.end()
+    await the_rest(site, tmp_path, first)
+
+
+@some({"full": Full, "read-only": ReadOnly, "locked": Locked})
+async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+    """Errbacks are called for those that end with the process."""
+    site = sites.add(robots=503)
+    record = when_held(5, (0, fault.begin), (0.5, lambda: record.close()))
+    first = await run(urls(site, COUNT), tmp_path, record)
+    assert len(first.failures) > COUNT // 2
+    told(first, fault)
+    fault.end()
+    site.set("/robots.txt", RULES)
+    second = await run([], tmp_path)
+    assert set(second.responses) | set(first.failures) == set(urls(site, COUNT))
+
+
+# A disk that is really full
+
+
+@pytest.mark.process
+async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "disk", "600k")
+    try:
+        gate = Gate(503, RULES)
+        site = sites.add(robots=gate)
+        on_disk: list[int] = []
+
+        def look() -> None:
+            db = sqlite3.connect(disk.folder / FILE_NAME)
+            on_disk.extend(db.execute("SELECT count(*) FROM held").fetchone())
+            db.close()
+
+        record = when_held(
+            5, (0, disk.fill), (0.6, disk.filler.unlink), (1.5, look), (1.6, gate.open)
+        )
+        wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
+        # Scrapy's own queues would be in the way.
+        result = await run(wanted, disk.folder, record, SCHEDULER=OnlyInMemory)
+        assert on_disk == [COUNT]
+        assert set(result.responses) == set(urls(site, COUNT))
+        assert len(lines(result, "can be written to again")) == 1
+    finally:
+        disk.close()
+
+
+# Many
+
+
+async def test_recovered_and_ended_in_slices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sites: Sites
+) -> None:
+    """However many origins are recovered, or given up at the end: others have the event loop in
+    between."""
+    count = 30
+    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    db.executescript(_SCHEMA)
+    for number in range(count):
+        origin = f"http://127.0.0.1:{number + 1}"
+        data = pickle.dumps(Request(origin).to_dict())
+        values = (origin, number + 1, 0.0, 0, data)
+        db.execute(
+            "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, ?, ?)",
+            values,
+        )
+    db.close()
+    turns = []
+
+    async def pause() -> None:
+        turns.append(1)
+
+    monkeypatch.setattr("scrapy_rep.pause.Slices._SECONDS", 0.0)
+    monkeypatch.setattr("scrapy_rep.linetable.pause", pause)
+    monkeypatch.setattr("scrapy_rep.ending.pause", pause)
+    record = Record()
+    record.handlers[signals.spider_opened] = lambda spider: (
+        record._opened(spider),
+        later(0.2, record.close),
+    )
+    result = await run([], tmp_path, record, REP_DEFER_DEAD_HOST_TRIES=1000)
+    assert result.stats["rep/held"] == count
+    assert len(turns) >= 2 * count
