@@ -28,6 +28,12 @@ _RENAMED = {
     Kind.ATOM: {"updated": "lastmod"},
 }
 
+# What makes much out of little. Older libxml2 puts default attributes into each element.
+_BOMBS = {
+    b"<!ENTITY": "it declares XML entities, which are not resolved",
+    b"<!ATTLIST": "it declares attributes, which are not added",
+}
+
 _MAX_TEXT = 65536
 """Characters of one value. No URL is as long."""
 
@@ -68,13 +74,13 @@ class XmlFeed:
         self._silent = 0
         self._attributes = 0
         self._tail = b""
-        self._entities = False
+        self._declared: str | None = None
 
     @property
     def problem(self) -> str | None:
         """The first error in the file, if there is one so far."""
-        if self._entities:
-            return "it declares XML entities, which are not resolved"
+        if self._declared is not None:
+            return self._declared
         for error in self._parser.feed_error_log:
             if error.level >= etree.ErrorLevels.ERROR:
                 return f"broken XML, line {error.line}: {error.message.strip()[:200]}"
@@ -89,7 +95,7 @@ class XmlFeed:
     @property
     def over(self) -> bool:
         """Whether nothing more is to be expected."""
-        if self._entities or (self.root is not None and self.kind is None):
+        if self._declared is not None or (self.root is not None and self.kind is None):
             return True
         return (
             self._silent > _MAX_SILENT
@@ -112,9 +118,9 @@ class XmlFeed:
         if self.root is None:
             # Where declarations can be. (In UTF-16 there are zeros between the letters.)
             prolog = self._tail + data.replace(b"\0", b"")
-            self._entities = b"<!ENTITY" in prolog
+            self._declared = next((why for mark, why in _BOMBS.items() if mark in prolog), None)
             self._tail = prolog[-8:]
-            if self._entities:
+            if self._declared is not None:
                 return []
         if self._mend is not None:
             data = self._mend.feed(data)

@@ -70,7 +70,7 @@ async def test_a_location_that_is_folded_over_and_over(sites: Sites) -> None:
     site = sites.add(robots=raw(b"HTTP/1.1 301 Moved\r\n" + folded + b"\r\n\r\n"))
     result = await crawl(site.url("/page"))
     assert result.status(site.url("/page")) == 200
-    assert [hit.path for hit in site.hits] == ["/robots.txt", "/page"]
+    assert [hit.path for hit in site.requests] == ["/robots.txt", "/page"]
     assert result.stat("rep/outcome/missing") == 1
     result.assert_clean()
 
@@ -144,6 +144,7 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return turns
 
 
+@pytest.mark.loop
 async def test_sitemaps_are_taken_in_slices(sites: Sites, one_step_a_slice: list[int]) -> None:
     """None is lost, and the crawl does not end before the last."""
     site = sites.add()
@@ -157,6 +158,7 @@ async def test_sitemaps_are_taken_in_slices(sites: Sites, one_step_a_slice: list
     assert len(one_step_a_slice) > 80  # to announce them, and to have them read
 
 
+@pytest.mark.loop
 async def test_proof_is_looked_for_in_slices(sites: Sites, one_step_a_slice: list[int]) -> None:
     site, other, not_listed = sites.add(), sites.add(), sites.add()
     some = "".join(f"Sitemap: /{number}\n" for number in range(20))

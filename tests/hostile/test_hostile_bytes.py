@@ -20,8 +20,8 @@ from scrapy_rep.protocol import syntax
 from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.freshness import fresh_seconds
 from scrapy_rep.sitemaps import Kind, SitemapReader, unpack
+from tests.helpers.growth import TIMES, assert_linear, seconds
 from tests.helpers.sitemaps import BEFORE, GOOD, read
-from tests.protocol.test_linear import TIMES, assert_linear
 
 EMPTY = gzip.compress(b"", mtime=0)
 
@@ -228,8 +228,8 @@ def test_a_body_that_is_not_decoded() -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("piece", [b"<h1>", b"<h1></h1", b"<h1></h1 ", b"<h1>x<b>"])
-def test_headings(piece: bytes) -> None:
-    """As many as there is room for, eight times as long as before."""
+def test_headings_without_end(piece: bytes) -> None:
+    """As many as there is room for."""
     small, large = (piece * (size // len(piece)) for size in (8_000, 8_000 * TIMES))
     assert_linear(*(lambda page=page: says_not_found(page) for page in (small, large)))
     assert_steps_are_few(piece * (65_536 // len(piece)))
@@ -237,8 +237,6 @@ def test_headings(piece: bytes) -> None:
 
 def assert_steps_are_few(page: bytes) -> None:
     """Not 500 for each heading: as quick as to look for the word in so many copies of the page."""
-    from tests.protocol.test_linear import seconds
-
     plain = min(seconds(lambda: says_not_found(b" " * len(page))) for _ in range(10))
     assert min(seconds(lambda: says_not_found(page)) for _ in range(10)) < 100 * plain
 

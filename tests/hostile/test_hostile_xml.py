@@ -30,6 +30,17 @@ def test_attributes_of_the_root() -> None:
     assert reader.problem == "a tag has more than 4096 attributes"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_attributes_that_are_declared(encoding: str) -> None:
+    """A thousand of them, in each of so many elements."""
+    declared = "".join(f"<!ATTLIST b a{number} CDATA 'x'>" for number in range(1_000))
+    body = f"<!DOCTYPE urlset [{declared}]><urlset>{BEFORE}{'<b/>' * 1_000}</urlset>"
+    for pieces in ([body.encode(encoding)], list(body)):
+        reader, entries = read(*pieces)
+        assert (entries, reader.kind) == ([], None)
+        assert reader.problem == "it declares attributes, which are not added"
+
+
 def test_many_attributes_of_many_tags() -> None:
     tag = f"<a {attributes(1_000)}/>"
     reader, entries = read(f"<urlset>{BEFORE}{tag * 100}{BEFORE}</urlset>")
@@ -71,7 +82,7 @@ def test_text_of_any_length_is_not_kept() -> None:
 
 
 @pytest.mark.slow
-def test_ampersands() -> None:
+def test_nothing_but_ampersands() -> None:
     reader, entries = read(f"<urlset>{BEFORE}<x>{'&' * 5_000_000}</x>{BEFORE}</urlset>")
     assert [entry["loc"] for entry in entries] == GOOD
     assert reader.problem == "more than 1000000 ampersands are not escaped"

@@ -1,6 +1,6 @@
 """Every regular expression of the package takes time linear in the text, whatever the text is.
 
-Compared is growth, never seconds, as in tests/protocol/test_linear.py: four times the text may take
+Compared is growth, never seconds, as in tests/helpers/growth.py: four times the text may take
 about four times the time, where quadratic work would take sixteen times.
 """
 
@@ -137,7 +137,7 @@ def growth(work: Callable[[int], Callable[[], object]]) -> float:
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
-def test_linear(name: str) -> None:
+def test_time_is_linear(name: str) -> None:
     grown, attack = worst_growth(PATTERNS[name], methods_of(name))
     assert grown < MAX_GROWTH, f"{TIMES} times the text takes {grown:.0f} times as long: {attack}"
 
