@@ -317,7 +317,7 @@ async def test_recovered_and_ended_in_slices(
     async def pause() -> None:
         turns.append(1)
 
-    monkeypatch.setattr("scrapy_rep.pause.Slices._SECONDS", 0.0)
+    monkeypatch.setattr("scrapy_rep.pause.SLICE_SECONDS", 0.0)
     monkeypatch.setattr("scrapy_rep.linetable.pause", pause)
     monkeypatch.setattr("scrapy_rep.ending.pause", pause)
     record = Record()
