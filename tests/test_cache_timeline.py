@@ -20,6 +20,8 @@ from tests.helpers.signals import Discovered
 from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, StepSpider
 from tests.helpers.storing import FolderStorage, in_a_file, on_a_server, open_
 
+pytestmark = pytest.mark.slow
+
 NEWER = "User-agent: *\nDisallow: /x\n"
 
 

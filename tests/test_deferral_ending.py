@@ -18,7 +18,7 @@ from tests.helpers.held import NEVER, Record, a_while, assert_clean, assert_no_e
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.servers import Connection, Hit, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 UNLIMITED = tuple(map(int, scrapy.__version__.split(".")[:2])) >= (2, 19)
 """Whether CONCURRENT_REQUESTS = 0 means no limit; before, nothing was downloaded."""

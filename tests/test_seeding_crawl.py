@@ -25,7 +25,7 @@ from tests.helpers.sitemaps import (
     urlset,
 )
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 ON = {"REP_SITEMAPS": True}
 

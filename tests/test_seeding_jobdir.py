@@ -20,7 +20,7 @@ from tests.helpers.process.seeded import SETTINGS, Listed
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider, pages
 
-pytestmark = pytest.mark.loop
+pytestmark = [pytest.mark.loop, pytest.mark.slow]
 
 OLD = scrapy.version_info < (2, 18)
 

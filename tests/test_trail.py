@@ -29,7 +29,7 @@ from tests.helpers.process import Crawl
 from tests.helpers.servers import Sites
 from tests.helpers.steps import Clock, StepSpider
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 RULES = "# ours\nUser-agent: *\nDisallow: /private\nAllow: /private/open\n"
 HASH = sha256(RULES.encode()).hexdigest()

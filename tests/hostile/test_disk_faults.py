@@ -32,7 +32,7 @@ from tests.helpers.held import DEFER, Gate, Record, assert_no_errors, later, url
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
 
-pytestmark = pytest.mark.loop
+pytestmark = [pytest.mark.loop, pytest.mark.slow]
 
 COUNT = 40
 

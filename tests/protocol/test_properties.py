@@ -25,6 +25,8 @@ from tests.protocol.strategies import (
     urls,
 )
 
+pytestmark = pytest.mark.slow
+
 Question = tuple[bytes, list[str]]
 
 
