@@ -7,9 +7,6 @@ for itself. The door before it keeps those that come later from passing one that
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +15,9 @@ from pathlib import Path
 @contextmanager
 def turn(root: Path, *, alone: bool) -> Iterator[None]:
     """Wait for a place among the tests of the checkout at *root*, and keep it meanwhile."""
-    name = hashlib.sha256(f"{os.getuid()} {root}".encode()).hexdigest()[:16]
-    stem = Path(tempfile.gettempdir()) / f"scrapy-rep-tests-{name}"
-    with stem.with_suffix(".door").open("a") as door, stem.with_suffix(".room").open("a") as room:
+    folder = root / ".pytest_cache"
+    folder.mkdir(exist_ok=True)
+    with (folder / "door").open("a") as door, (folder / "room").open("a") as room:
         fcntl.flock(door, fcntl.LOCK_EX)
         fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(door, fcntl.LOCK_UN)
