@@ -18,7 +18,7 @@ from tests.helpers.servers import Sites
 from tests.helpers.storing import in_a_file, rules
 from tests.helpers.visits import EARNED, assert_quiet, make_impatient, nothing, some, visit, warning
 
-pytestmark = pytest.mark.loop
+pytestmark = [pytest.mark.loop, pytest.mark.slow]
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 

@@ -16,7 +16,7 @@ from tests.helpers.servers import Sites
 from tests.helpers.storing import NOW, rules
 from tests.helpers.visits import make_impatient, some, visit, warning
 
-pytestmark = pytest.mark.loop
+pytestmark = [pytest.mark.loop, pytest.mark.slow]
 
 OTHERS = b"User-agent: *\nDisallow: /x\n"
 

@@ -17,6 +17,8 @@ from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.steps import StepSpider
 
+pytestmark = pytest.mark.slow
+
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
 
 

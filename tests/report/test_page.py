@@ -20,6 +20,8 @@ from tests.helpers.report_many import many
 from tests.helpers.report_town import ReportTown
 from tests.helpers.servers import Sites
 
+pytestmark = pytest.mark.slow
+
 
 def parse(path: Path) -> Any:
     """The page, well formed."""
