@@ -249,6 +249,16 @@ def sites(sites_thread: LoopThread, tls_context: Any) -> Iterator[Sites]:
 
 
 @pytest.fixture(scope="session")
+def ftp_site() -> Iterator[Any]:
+    """`ftp_site.serve(folder)` serves a folder by FTP, see `tests.helpers.ftp`."""
+    from tests.helpers.ftp import FtpSite  # few tests need pyftpdlib
+
+    site = FtpSite()
+    yield site
+    site.close()
+
+
+@pytest.fixture(scope="session")
 def redis_of_this_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """Use `redis_server`: this one is not empty."""
     with RedisServer(tmp_path_factory.mktemp("redis")) as running:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scrapy import Request
@@ -12,6 +13,7 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.ftp import FtpSite
+from tests.helpers.servers import Sites
 
 pytestmark = [
     pytest.mark.download,
@@ -24,25 +26,19 @@ Ftp = Callable[..., FtpSite]
 
 
 @pytest.fixture
-def ftp(tmp_path: Path) -> Iterator[Ftp]:
-    """`ftp(robots)` makes a server with a public and a private file."""
-    made: list[FtpSite] = []
+def ftp(tmp_path: Path, ftp_site: FtpSite) -> Ftp:
+    """`ftp(robots)` serves a public and a private file."""
 
-    def make(robots: str | bytes | None, **kwargs: bool) -> FtpSite:
-        folder = tmp_path / str(len(made))
-        folder.mkdir()
+    def serve(robots: str | bytes | None, **kwargs: Any) -> FtpSite:
         for name in ("public", "private"):
-            (folder / name).write_text(name)
+            (tmp_path / name).write_text(name)
         if robots is not None:
-            (folder / "robots.txt").write_bytes(
+            (tmp_path / "robots.txt").write_bytes(
                 robots.encode() if isinstance(robots, str) else robots
             )
-        made.append(FtpSite(folder, **kwargs))
-        return made[-1]
+        return ftp_site.serve(tmp_path, **kwargs)
 
-    yield make
-    for site in made:
-        site.close()
+    return serve
 
 
 async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp) -> None:
@@ -66,7 +62,7 @@ async def test_missing_file_means_no_restrictions(ftp: Ftp) -> None:
 
 
 async def test_refused_login_is_unreachable(ftp: Ftp) -> None:
-    site = ftp(RULES, anonymous=False)
+    site = ftp(RULES, user=None)
     result = await crawl(site.url("/public"))
     assert isinstance(result.failure(site.url("/public")), RobotsUnreachable)
     assert ("RETR", "/public") not in site.commands
@@ -74,11 +70,10 @@ async def test_refused_login_is_unreachable(ftp: Ftp) -> None:
     result.assert_clean()
 
 
-async def test_no_server_is_unreachable(ftp: Ftp) -> None:
-    site = ftp(RULES)
-    site.close()
-    result = await crawl(site.url("/public"))
-    assert isinstance(result.failure(site.url("/public")), RobotsUnreachable)
+async def test_no_server_is_unreachable(sites: Sites) -> None:
+    url = sites.refused().replace("http:", "ftp:") + "/public"
+    result = await crawl(url)
+    assert isinstance(result.failure(url), RobotsUnreachable)
     result.assert_clean()
 
 

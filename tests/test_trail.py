@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import re
 import sys
-import warnings
-from collections.abc import Iterator
 from datetime import datetime
 from hashlib import sha256
 from io import BytesIO
@@ -23,6 +20,7 @@ from scrapy_rep import trail
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import CrawlResult, assert_ended_at_start, crawl
+from tests.helpers.ftp import FtpSite
 from tests.helpers.held import DEFER, a_while, assert_clean, origin_of, urls
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
@@ -246,22 +244,10 @@ async def test_lines_can_go_to_stdout(sites: Sites, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def ftp_url(tmp_path: Path) -> Iterator[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from pyftpdlib.authorizers import DummyAuthorizer
-
-    from tests.helpers.ftp import FtpSite
-
+def ftp_url(tmp_path: Path, ftp_site: FtpSite) -> str:
     folder = tmp_path / "ftp"
     folder.mkdir()
-    site = FtpSite(folder)
-    authorizer = DummyAuthorizer()
-    authorizer.add_user("me", "secret", str(folder), perm="elradfmw")
-    site._server.handler.authorizer = authorizer
-    yield f"ftp://me:secret@{site.host}:{site.port}"
-    site.close()
-    gc.collect()
+    return ftp_site.serve(folder, ("me", "secret")).url("", "me:secret@")
 
 
 async def test_an_ftp_password_is_never_shown(sites: Sites, tmp_path: Path, ftp_url: str) -> None:

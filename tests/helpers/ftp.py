@@ -1,4 +1,5 @@
-"""An anonymous FTP server on loopback, in a thread of its own."""
+"""A real FTP server on loopback, in a thread of its own. The fixture `ftp_site` is the one of this
+worker of the test run."""
 
 from __future__ import annotations
 
@@ -18,15 +19,12 @@ with warnings.catch_warnings():
 
 
 class FtpSite:
-    """Serves `folder` to `anonymous`; to nobody if `anonymous` is False.
+    """One server, of one folder at a time: see :meth:`serve`.
 
     `commands` records what was asked, as (command, argument): ("RETR", "/robots.txt").
     """
 
-    def __init__(self, folder: Path, *, anonymous: bool = True) -> None:
-        authorizer = DummyAuthorizer()
-        if anonymous:
-            authorizer.add_anonymous(str(folder))
+    def __init__(self) -> None:
         commands: list[tuple[str, str]] = []
 
         class Handler(FTPHandler):
@@ -37,8 +35,8 @@ class FtpSite:
                 commands.append((cmd, arg))
                 super().pre_process_command(line, cmd, arg)
 
-        Handler.authorizer = authorizer
         self.commands = commands
+        self._handler = Handler
         self.host = Sites.new_host()
         self._loop = IOLoop()
         self._server = FTPServer((self.host, 0), Handler, ioloop=self._loop)
@@ -52,8 +50,19 @@ class FtpSite:
             self._loop.loop(timeout=0.02, blocking=False)
         self._server.close_all()
 
-    def url(self, path: str) -> str:
-        return f"ftp://{self.host}:{self.port}{path}"
+    def serve(self, folder: Path, user: tuple[str, str] | None = ("anonymous", "")) -> FtpSite:
+        """Serve *folder* to *user* (name and password; None: to nobody). Nothing was asked yet."""
+        authorizer = DummyAuthorizer()
+        if user is not None and user[0] == "anonymous":
+            authorizer.add_anonymous(str(folder))
+        elif user is not None:
+            authorizer.add_user(*user, str(folder), perm="elradfmw")
+        self._handler.authorizer = authorizer
+        self.commands.clear()
+        return self
+
+    def url(self, path: str, user: str = "") -> str:
+        return f"ftp://{user}{self.host}:{self.port}{path}"
 
     def count(self, path: str) -> int:
         """How often a file was asked for."""
