@@ -30,6 +30,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
             "such as FooBot) or several, joined by commas; perhaps FooBot"
         ),
     ),
+    "long": (
+        ["mailto:" + "x" * 300],
+        f"scrapy robots: no absolute URL: 'mailto:{'x' * 193}…'",
+    ),
     "option": (["--foo", "http://a/"], "error: no such option: --foo"),
     "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
     "setting": (

@@ -237,3 +237,22 @@ async def test_time_per_request_does_not_grow_with_the_file(sites: Sites) -> Non
     assert result.stat("robotstxt/forbidden") == 30
     assert prepared == ["*"]
     result.assert_clean()
+
+
+async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = sites.add(robots=RULES)
+    looked_at: list[str] = []
+    look_closer = RepMiddleware._look_closer
+
+    def looking(self: RepMiddleware, request: Request) -> Any:
+        looked_at.append(request.url)
+        return look_closer(self, request)
+
+    monkeypatch.setattr(RepMiddleware, "_look_closer", looking)
+    asked: list[str | Request] = [site.url("/x"), site.url("/x?y=1#z")]
+    one_at_a_time = {"CONCURRENT_REQUESTS": 1}
+    assert await answers([site.url("/0"), site.url("/1")], asked, one_at_a_time) == [None, None]
+    assert site.url("/0") in looked_at
+    assert not set(asked) & set(looked_at)

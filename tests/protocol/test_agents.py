@@ -145,6 +145,8 @@ def test_a_crawlers_token_is_found_in_its_user_agent_header(header: str, token: 
 
 
 BROWSERS = [
+    ("Mozilla/5.0 (bot@example.com)", "an address is no name, whatever it begins with"),
+    (f"{WINDOWS} crawler@example.com", "nor is one outside of the comment"),
     (f"{WINDOWS} {SAFARI}", "Chrome"),
     (f"{ANDROID} {MOBILE}", "Chrome, mobile"),
     (f"{IPHONE} (KHTML, like Gecko) CriOS/120.0.6099 Mobile/15E148 Safari/604", "Chrome, iPhone"),
