@@ -32,7 +32,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     ),
     "long": (
         ["mailto:" + "x" * 300],
-        f"scrapy robots: no absolute URL: 'mailto:{'x' * 193}…'",
+        f"scrapy robots: no absolute URL: 'mailto:{'x' * 175}…",
     ),
     "option": (["--foo", "http://a/"], "error: no such option: --foo"),
     "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
