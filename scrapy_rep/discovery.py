@@ -40,7 +40,7 @@ FED = "_rep_page"
 # How an origin is written in canonical form, if it has its default port and no letters but ASCII's.
 _CANONICAL = re.compile(r"https?://[a-z0-9._-]+")
 
-# Of the sitemap lines of a file that are wrong, so many are told one by one.
+# How many wrong sitemap lines of one file are logged; the others are only counted.
 _TOLD = 3
 
 # As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.

@@ -150,8 +150,7 @@ class HoldFile:
         _write(self._db, changes)
 
     def write_in_thread(self, changes: Changes) -> None:
-        """As :meth:`write`, where there is time to wait for who has locked the file. The event
-        loop can read meanwhile."""
+        """As :meth:`write`, but waits longer for a lock. The event loop can read meanwhile."""
         with closing(connect(self.path, _THREAD_LOCK_SECONDS)) as db:
             _write(db, changes)
 

@@ -1,5 +1,5 @@
 """What is written to the file of held requests: at once as long as that works, else again and again
-in a thread, until it works. Nobody who has something written sees an error, or waits."""
+in a thread, until it works. Callers never see an error, and never wait."""
 
 from __future__ import annotations
 

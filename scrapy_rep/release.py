@@ -20,6 +20,7 @@ from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holds import DiskHold
 from scrapy_rep.log import get_logger
+from scrapy_rep.pause import SLICE_SECONDS
 from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ MARK = "_rep_held"
 
 # The event loop has its turn after so many requests or seconds, whichever comes first.
 _SLICE = 50
-_SLICE_SECONDS = 0.01
 # When the disk does not answer.
 _RETRY_SECONDS = 1.0
 # So many requests from disk are in the scheduler's memory at a time; then it is looked at so often
@@ -127,7 +127,7 @@ class Releases(Generic[LineT]):
         began = time.perf_counter()
         pause = 0.0
         try:
-            while self._jobs and time.perf_counter() - began < _SLICE_SECONDS:
+            while self._jobs and time.perf_counter() - began < SLICE_SECONDS:
                 if len(self._outstanding) >= _OUTSTANDING:
                     pause = _OUTSTANDING_SECONDS
                     break

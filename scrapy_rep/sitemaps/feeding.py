@@ -18,6 +18,7 @@ from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.discovery import FED
 from scrapy_rep.log import get_logger
+from scrapy_rep.pause import SLICE_SECONDS
 from scrapy_rep.sitemaps.asking import Asking
 from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
@@ -36,8 +37,6 @@ logger = get_logger(__name__)
 
 PAGE_KEY = "rep_sitemap"
 
-# The event loop has its turn after so many seconds.
-_SLICE_SECONDS = 0.01
 # So many pages are taken from the spool at a time.
 _BATCH = 50
 # So many pages are in the scheduler at a time: of one site that is alone, of each site at least,
@@ -171,7 +170,7 @@ class Feeder:
         """Hand some over. Return after how many seconds to go on; None: when woken."""
         if self._engine.paused:
             return _LOOK
-        until = time.perf_counter() + _SLICE_SECONDS
+        until = time.perf_counter() + SLICE_SECONDS
         self._forget()
         more = self.asking.some()
         blocked = 0
@@ -330,7 +329,7 @@ class Feeder:
         """Hand some over, whatever the scheduler has already, and sitemaps too: it outlives the
         process. Return whether that was the last."""
         more = self.asking.some(everything=True)
-        until = time.perf_counter() + _SLICE_SECONDS
+        until = time.perf_counter() + SLICE_SECONDS
         while time.perf_counter() < until:
             site = self.spool.next_site()
             if site is None:

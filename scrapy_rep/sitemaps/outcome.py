@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-# Of the sitemaps that one origin's robots.txt leads to, so many are warned of; an index may list 50,000
-# that are missing. So many origins are counted each by itself.
+# How many warnings one origin's sitemaps get: an index may list 50,000 that are missing. Beyond
+# _ORIGINS, origins are counted together.
 _TOLD = 5
 _ORIGINS = 10_000
 

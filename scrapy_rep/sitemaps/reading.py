@@ -16,7 +16,7 @@ from twisted.internet.defer import DeferredLock
 from scrapy_rep.discovery import SITEMAP
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.log import get_logger
-from scrapy_rep.pause import pause
+from scrapy_rep.pause import SLICE_SECONDS, pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
 from scrapy_rep.sitemaps.outcome import Report
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-
-# The event loop has its turn after so many seconds.
-_SLICE_SECONDS = 0.01
 
 
 class Reading:
@@ -242,7 +239,7 @@ class Reading:
                 self._found,
             ),
         )
-        until = time.perf_counter() + _SLICE_SECONDS
+        until = time.perf_counter() + SLICE_SECONDS
         for entries in reader.read([response.body]):
             sorter.add(entries)
             await self._patiently(spool, sorter.go_on)
@@ -251,7 +248,7 @@ class Reading:
                 await pause()
                 if self._feeder.stopped and not spool.durable:
                     return  # the crawl is ending, and with it what is in the spool
-                until = time.perf_counter() + _SLICE_SECONDS
+                until = time.perf_counter() + SLICE_SECONDS
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is no sitemap")
             return

@@ -10,7 +10,6 @@ from scrapy.http import Response
 
 from scrapy_rep.sitemaps import SitemapReader
 from tests.helpers.crawling import CrawlResult, ListSpider
-from tests.helpers.servers import Hit
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 
@@ -69,10 +68,6 @@ def pages(result: CrawlResult) -> list[str]:
     """The URLs that callbacks got, sorted; not that of the start request `/start`."""
     urls = sorted(response.url for response in result.spider.responses)
     return [url for url in urls if not url.endswith("/start")]
-
-
-def targets(hits: list[Hit]) -> list[str]:
-    return [hit.target for hit in hits if hit.path != "/robots.txt"]
 
 
 def listing(*sitemaps: str, rules: str = "") -> str:

@@ -91,7 +91,7 @@ async def test_a_clock_that_began_in_1970(
 async def test_an_entry_of_1970_in_a_fleet(
     sites: Sites, clock: Clock, redis_server: RedisServer
 ) -> None:
-    """Written by a machine whose clock had not been set, read by one whose clock was."""
+    """The machine that wrote it had no clock set; the one that reads it has."""
     site, stored = sites.add(robots=503), on_a_server(redis_server.url, "clocks")
     now, clock.now = clock.now, 3.0
     first = await crawl(StepSpider, {**SLOW, **stored}, steps=[site.url("/x")], clock=clock)
