@@ -96,6 +96,10 @@ class Deferral:
         """Whether no more may be held."""
         return self._lines.full
 
+    def full_for(self, origin: Origin | str) -> bool:
+        """Whether no more requests of *origin* may be held."""
+        return self._lines.full_for(origin)
+
     @property
     def holding(self) -> bool:
         """Whether any requests are held, or on their way back."""
@@ -110,9 +114,9 @@ class Deferral:
         """Take a released request back, see :meth:`Releases.arrive`."""
         self._releases.arrive(request)
 
-    def warn_full(self) -> None:
-        """Tell the user, once, that requests are dropped because too many are held."""
-        self._lines.warn_full()
+    def warn_full(self, origin: Origin | str) -> None:
+        """Tell the user that requests of *origin* are dropped because too many are held."""
+        self._lines.warn_full(origin)
 
     # Holding
 
@@ -125,7 +129,7 @@ class Deferral:
         held = Held(self._number, self._now() - waited, request.dont_filter, request, row)
         if self.closing:
             return self._caught_at_the_end(origin, held)
-        if self.full:
+        if self.full_for(origin):
             self._releases.mark(held)
             return False  # back to the scheduler: in the middleware it can wait
         line = self._add(origin, held, known)

@@ -101,11 +101,12 @@ def log_recovered(requests: int, origins: int, spider: Spider | None) -> None:
     )
 
 
-def log_full(requests: int, spider: Spider | None) -> None:
-    """Warn that no more than so many *requests* may be held."""
-    logger.warning(
-        "As many requests are held as REP_DEFER_MAX_REQUESTS allows (%(count)d): further ones for "
-        "unreachable origins are dropped. Others are not reported.",
-        {"count": requests},
-        extra={"spider": spider},
-    )
+def log_full(requests: int, origin: Origin | str | None, spider: Spider | None) -> None:
+    """Warn that no more may be held, of one *origin* or of any (None)."""
+    if origin is None:
+        message = "As many requests are held as REP_DEFER_MAX_REQUESTS allows (%(count)d): further"
+        message += " ones for unreachable origins are dropped. Others are not reported."
+    else:
+        message = "%(origin)s has its share of REP_DEFER_MAX_REQUESTS (%(count)d requests are held"
+        message += " in all): further requests of it are dropped. Other origins are not reported."
+    logger.warning(message, {"origin": origin, "count": requests}, extra={"spider": spider})

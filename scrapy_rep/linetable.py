@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
     from scrapy_rep.diskhold import DiskHold
 
+# An origin may hold this many times the room that is left. One alone leaves an eleventh to others;
+# however many there are, there is room for one more ("dynamic thresholds", as network switches
+# share their buffers).
+_SHARE = 10
+
 
 class LineTable:
     """Lines by origin. Held requests are counted here."""
@@ -34,7 +39,7 @@ class LineTable:
         self._max_wait = max_wait
         self._lines: dict[str, Line] = {}
         self._total = 0
-        self._warned = False
+        self._warned: set[bool] = set()
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -44,11 +49,18 @@ class LineTable:
         """Whether no more may be held."""
         return self._total >= self._most
 
-    def warn_full(self) -> None:
-        """Tell the user, once, that requests are dropped because too many are held."""
-        if not self._warned:
-            self._warned = True
-            log_full(self._total, self._crawler.spider)
+    def full_for(self, origin: Origin | str) -> bool:
+        """Whether no more requests of *origin* may be held: some room is left to other origins."""
+        room = self._most - self._total
+        line = self.get(origin)
+        return room <= 0 or (line is not None and line.count >= _SHARE * room)
+
+    def warn_full(self, origin: Origin | str) -> None:
+        """Tell the user that requests of *origin* are dropped because too many are held: once if
+        too many are in all, once if too many of one origin are."""
+        if self.full not in self._warned:
+            self._warned.add(self.full)
+            log_full(self._total, None if self.full else origin, self._crawler.spider)
 
     def all(self) -> list[Line]:
         """The lines of all origins."""

@@ -272,9 +272,9 @@ class RepMiddleware:
             return None
         entry = known.entry
         if not direct and self._deferral.worth_waiting(known):
-            if not self._deferral.full:
+            if not self._deferral.full_for(known.name):
                 return self._hold(request, known.origin)
-            self._deferral.warn_full()
+            self._deferral.warn_full(known.name)
         self._stats.inc_value("rep/unreachable/dropped")
         reason = entry.error or "unreachable"
         self._drop(request, RobotsUnreachable(known.origin, reason, entry.attempts), known)

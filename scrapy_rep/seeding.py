@@ -86,7 +86,7 @@ class SitemapSeeding:
         """The robots.txt files of whose sitemaps some are not in the spool yet."""
         self._steps: Iterator[None] | None = None
         """Those of the first, while they are being written."""
-        self._feeder = Feeder(crawler, settings, engine, self._conventions, lambda: deferral.full)
+        self._feeder = Feeder(crawler, settings, engine, self._conventions, deferral)
         self._proofs = Proofs(
             crawler, settings, cache, flights, deferral.worth_waiting, self._feeder.wake
         )

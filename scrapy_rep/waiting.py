@@ -38,6 +38,8 @@ class Waiting:
         flights: Flights,
         deferral: Deferral,
     ) -> None:
+        assert crawler.stats is not None
+        self._stats = crawler.stats
         self._engine = engine
         self._flights = flights
         self._deferral = deferral
@@ -57,6 +59,12 @@ class Waiting:
         :raises RobotsUnreachable: if there will be no answer
         """
         flight = self._flights.to(origin, request)
+        crowded = not direct and self._deferral.full_for(origin)
+        if crowded and not self._deferral.full and self._waiting >= self._max_waiting:
+            # Other origins need the slots.
+            self._deferral.warn_full(origin)
+            self._stats.inc_value("rep/unreachable/dropped")
+            raise RobotsUnreachable(origin, "too many of its requests are held")
         try:
             if direct:
                 with self._engine.extra_slot():
@@ -68,7 +76,7 @@ class Waiting:
                 return None
             self._waiting += 1
             try:
-                return await flight.wait(flight.left_of(self._grace))
+                return await flight.wait(None if crowded else flight.left_of(self._grace))
             finally:
                 self._waiting -= 1
         except StillWaiting:

@@ -10,6 +10,7 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
+from scrapy_rep import signals as rep_signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
 from tests.helpers.crawling import ListSpider, crawl
@@ -248,4 +249,60 @@ async def test_a_tick_that_is_due_releases_nobody(
     )
     assert set(result.responses) == {first, second}
     assert asked == [2, 2]
+    assert_clean(result)
+
+
+async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
+    gate, also = Gate(503, RULES), Gate(503, RULES)
+    greedy, modest = sites.add(robots=gate), sites.add(robots=also)
+    wanted = urls(modest, 2)
+    held: list[str] = []
+
+    def deferred(request: Request) -> None:
+        held.append(request.url)
+        if set(wanted) <= set(held):
+            gate.open()
+            also.open()
+
+    record = Record()
+    record.handlers[rep_signals.request_deferred] = deferred
+    result = await crawl(
+        [*urls(greedy, 40), *wanted],
+        {**DEFER, "REP_DEFER_MAX_REQUESTS": 22, "CONCURRENT_REQUESTS": 4},
+        signal_handlers=record.handlers,
+    )
+    assert set(result.responses) >= set(wanted)
+    assert len(result.responses) == 22 and len(result.failures) == 20
+    assert result.stat("rep/unreachable/dropped") == 20
+    assert len(lines(result, "has its share of REP_DEFER_MAX_REQUESTS", level="WARNING")) == 1
+    assert_clean(result)
+
+
+async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> None:
+    silent, healthy = sites.add(robots=silence()), sites.add(robots=after(0.1, RULES))
+    wanted, record = urls(healthy, 6), Record()
+    record.on_deferred = lambda spider, count: (
+        [spider.crawler.engine.crawl(spider.recorded(Request(url, priority=-1))) for url in wanted]
+        if count == 20
+        else None
+    )
+    waiting: list[int] = []
+    record.handlers[scrapy_signals.response_received] = lambda: waiting.append(len(record.resolved))
+    result = await crawl(
+        urls(silent, 200),
+        {
+            **DEFER,
+            "REP_DEFER_MAX_REQUESTS": 22,
+            "REP_DEFER_GRACE": 0.05,
+            "REP_DEFER_MAX_WAIT": 1.0,
+            "REP_DOWNLOAD_TIMEOUT": 1.0,
+            "CONCURRENT_REQUESTS": 4,
+            # The usual one prefers sites of which nothing is being downloaded.
+            "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
+        },
+        signal_handlers=record.handlers,
+    )
+    assert set(result.responses) == set(wanted)
+    assert waiting == [0, *[1] * 6]  # its robots.txt, its pages; the silent one is still asked
+    assert len(result.failures) == 200
     assert_clean(result)

@@ -24,10 +24,9 @@ from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.deferral import Deferral
     from scrapy_rep.engine import EngineAccess
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.sitemaps.conventions import Conventions
@@ -69,16 +68,15 @@ class Feeder:
         settings: RepSettings,
         engine: EngineAccess,
         conventions: Conventions,
-        is_full: Callable[[], bool],
+        deferral: Deferral,
     ) -> None:
-        """:param is_full: whether no more requests may be held"""
         assert crawler.stats is not None
         self._crawler = crawler
         self._stats = crawler.stats
         self._settings = settings
         self._engine = engine
         self._conventions = conventions
-        self._is_full = is_full
+        self._deferral = deferral
         self.asking = Asking(crawler, settings, engine, self.wake)
         self._each = max(_EACH, 2 * crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"))
         self._running = False
@@ -178,7 +176,7 @@ class Feeder:
             site = self.spool.next_site()
             if site is None:
                 return 0 if more else None
-            if self._total >= _ALL or blocked > self.spool.sites or self._is_full():
+            if self._total >= _ALL or blocked > self.spool.sites or self._deferral.full:
                 return _LOOK
             blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
         return 0
@@ -187,6 +185,8 @@ class Feeder:
 
     def _room(self, site: int) -> int:
         """How many pages of *site* may go to the scheduler now."""
+        if self._deferral.holding and self._deferral.full_for(self.spool.origin_of(site)):
+            return 0
         if self._engine.scheduler_is_foreign:
             room = _ALONE - self._engine.scheduled
         else:

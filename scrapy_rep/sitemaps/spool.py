@@ -133,6 +133,11 @@ class Spool:
             self._sites[origin] = number
         return int(number)
 
+    def origin_of(self, site: int) -> str:
+        """Return whose number this is."""
+        rows = self._db.execute("SELECT origin FROM sites WHERE id = ?", (site,)).fetchall()
+        return str(rows[0][0]) if rows else ""
+
     def add_pages(self, origin: str, pages: list[Row], unproven: list[Row]) -> None:
         """Take the entries of a sitemap that *origin* has brought in."""
         if not (pages or unproven):
