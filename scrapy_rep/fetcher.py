@@ -29,15 +29,19 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep import headers
 from scrapy_rep.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
+from scrapy_rep.targets import Targets
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
     from scrapy_rep.engine import EngineAccess
-    from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
+
+logger = get_logger(__name__)
 
 # As the built-in middleware has it: before the pages that wait for it.
 PRIORITY = 1000
@@ -102,6 +106,7 @@ class Fetcher:
         self._settings = settings
         self._engine = engine
         self._watch = TransferWatch(crawler)
+        self._targets = Targets(crawler, settings.private_hosts)
 
     async def fetch(self, origin: Origin) -> Answer:
         """Ask for *origin*'s robots.txt, once.
@@ -132,9 +137,34 @@ class Fetcher:
             if target is None or target in seen:
                 break
             seen.add(target)
+            if not await self._may_follow(url, target):
+                break
             if hops < MAX_HOPS:
                 url = target
         return Answer(Outcome.MISSING, url, hops, status, response.headers)
+
+    async def _may_follow(self, url: str, target: str) -> bool:
+        """Whether a redirect is one that a site owner could mean (SECURITY.md)."""
+        by, named = Origin.from_url(url), Origin.from_url(target)
+        if by.host == named.host:
+            return True
+        parts = urlsplit(target)
+        # What acts has parameters, and a file has none, or its name tells what it is.
+        plain = not parts.query or parts.path.endswith("/robots.txt")
+        if plain and not await self._targets.refuses(named, by):
+            return True
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value("rep/redirects/refused")
+        logger.debug(
+            "%(url)s redirects to %(target)s, which is not followed: %(why)s",
+            {
+                "url": url,
+                "target": target,
+                "why": "it has a private address" if plain else "it is no file of another host",
+            },
+            extra={"spider": self._crawler.spider},
+        )
+        return False
 
     async def _get(self, url: str, slot: ExitStack) -> tuple[Response, bytes]:
         """:param slot: given back as soon as the response is there, or a page would take it before

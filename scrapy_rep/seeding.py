@@ -215,9 +215,10 @@ class SitemapSeeding:
 
     # Requests on their way
 
-    def arrive(self, request: Request) -> None:
-        """Take a page that was fed from the scheduler."""
+    def arrive(self, request: Request) -> bool:
+        """Take a page that was fed from the scheduler. Return whether it may be on any host."""
         self._feeder.arrive(request)
+        return self._settings.sitemap_cross_host == "any"
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         """The dupe filter has dropped a request of ours."""

@@ -170,6 +170,7 @@ class RepSettings:
     cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)
     cache_max_origins: int = _setting(10000, _count, _COUNT)
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
+    private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)

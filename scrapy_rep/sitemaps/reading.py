@@ -19,11 +19,15 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.pause import SLICE_SECONDS, pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
+from scrapy_rep.sitemaps.feeding import PAGE_KEY
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.reader import SitemapReader
-from scrapy_rep.sitemaps.sorting import Reason, Sorter
+from scrapy_rep.sitemaps.sitemaptable import MAX_HOSTS
+from scrapy_rep.sitemaps.sorting import Reason, Sorter, host_of
 from scrapy_rep.sitemaps.transfer import MAXSIZE
+from scrapy_rep.targets import Targets
+from scrapy_rep.urls import origin_of
 from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
@@ -69,6 +73,7 @@ class Reading:
         self._feeder = feeder
         self._proofs = proofs
         self._on_found = on_found
+        self._targets = Targets(crawler, settings.private_hosts)
         self._lock = DeferredLock()
         self._spool: Spool | None = None
 
@@ -80,17 +85,32 @@ class Reading:
         """The crawl has ended."""
         self._spool = None
 
-    def check(self, request: Request) -> None:
-        """A request for a sitemap is to be downloaded.
+    async def check(self, request: Request) -> None:
+        """A request for a sitemap, or for a page of one, is to be downloaded.
 
-        :raises IgnoreRequest: if nobody needs it any more
+        :raises IgnoreRequest: if nobody needs it any more, or no site may make us send it
         """
+        if SITEMAP not in request.meta:
+            by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
+            if await self._targets.refuses(origin_of(request), by):
+                self._stats.inc_value(Reason.PRIVATE.value)
+                raise IgnoreRequest(f"a sitemap lists it, and it is {Reason.PRIVATE.text}")
+            return
         try:
-            wanted = self._spool is not None and self._of(request, self._spool) is not None
+            sitemap = self._of(request, self._spool) if self._spool is not None else None
+            if sitemap is None:
+                raise IgnoreRequest("this sitemap was read before")
+            place, by = origin_of(request), Origin.from_text(sitemap.origin)
+            if place.host != by.host and self._spool is not None:
+                if not self._spool.sitemaps.may_name(sitemap.origin, host_of(place)):
+                    raise IgnoreRequest(f"{by} has named {MAX_HOSTS} other hosts already")
+                if await self._targets.refuses(place, by):
+                    raise IgnoreRequest(
+                        f"its host has a private address, and {by} has a public one "
+                        "(see REP_PRIVATE_HOSTS)"
+                    )
         except sqlite3.Error:
             return  # it will be seen when it has come
-        if not wanted:
-            raise IgnoreRequest("this sitemap was read before")
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     def _of(self, request: Request, spool: Spool) -> Sitemap | None:
@@ -235,7 +255,7 @@ class Reading:
                 spool,
                 settings,
                 self._conventions,
-                self._proofs.proven,
+                self._proofs.verdict,
                 self._found,
             ),
         )

@@ -28,7 +28,13 @@ CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (host, id) WHERE state =
 CREATE TABLE IF NOT EXISTS origins (
     origin TEXT PRIMARY KEY, files INTEGER NOT NULL, urls INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS named (
+    origin TEXT NOT NULL, host TEXT NOT NULL, PRIMARY KEY (origin, host)
+) WITHOUT ROWID;
 """
+
+MAX_HOSTS = 100
+"""How many other hosts are asked for anything because of one origin's sitemaps."""
 
 
 class Sitemap(NamedTuple):
@@ -113,6 +119,18 @@ class SitemapTable:
             "SELECT files, urls FROM origins WHERE origin = ?", (origin,)
         ).fetchone()
         return row or (0, 0)
+
+    def may_name(self, origin: str, host: str) -> bool:
+        """Whether *host* may be asked because of *origin*'s sitemaps: it counts from now on."""
+        row = (origin, host)
+        if self._db.execute("SELECT 1 FROM named WHERE origin = ? AND host = ?", row).fetchone():
+            return True
+        (count,) = self._db.execute(
+            "SELECT count(*) FROM named WHERE origin = ?", (origin,)
+        ).fetchone()
+        if count < MAX_HOSTS:
+            self._db.execute("INSERT INTO named VALUES (?, ?)", row)
+        return bool(count < MAX_HOSTS)
 
     def chain_of(self, sitemap: int) -> tuple[str, ...]:
         """The URLs of which one has to be listed by a host, for its entries in *sitemap*."""

@@ -253,12 +253,12 @@ class Spool:
 
     # Entries that wait for proof
 
-    def unproven_origins(self) -> list[str]:
-        """The origins whose entries wait."""
-        rows = self._db.execute(
-            "SELECT origin FROM sites WHERE id IN (SELECT DISTINCT site FROM unproven)"
-        )
-        return [origin for (origin,) in rows]
+    def unproven_origins(self) -> list[tuple[str, str]]:
+        """The origins whose entries wait, and for each one that has led to these."""
+        return self._db.execute(
+            "SELECT sites.origin, min(sitemaps.origin) FROM unproven "
+            "JOIN sites ON sites.id = site JOIN sitemaps ON sitemaps.id = sitemap GROUP BY site"
+        ).fetchall()
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
         """The first entries of *origin* that wait, with their numbers."""
