@@ -106,7 +106,8 @@ class Fetcher:
         self._settings = settings
         self._engine = engine
         self._watch = TransferWatch(crawler)
-        self._targets = Targets(crawler, settings.private_hosts)
+        self.targets = Targets(crawler, settings.private_hosts)
+        """Which hosts a site may name."""
 
     async def fetch(self, origin: Origin) -> Answer:
         """Ask for *origin*'s robots.txt, once.
@@ -151,7 +152,7 @@ class Fetcher:
         parts = urlsplit(target)
         # What acts has parameters, and a file has none, or its name tells what it is.
         plain = not parts.query or parts.path.endswith("/robots.txt")
-        if plain and not await self._targets.refuses(named, by):
+        if plain and not await self.targets.refuses(named, by):
             return True
         assert self._crawler.stats is not None
         self._crawler.stats.inc_value("rep/redirects/refused")
