@@ -96,6 +96,7 @@ class Announcer:
                 "%(error)s",
                 origin=origin,
                 error=error,
+                cause=error.__cause__,
             )
 
     def _count(self, answer: Answer) -> None:
@@ -122,5 +123,8 @@ class Announcer:
             delay=entry.next_attempt_at - self._clock(),
         )
 
-    def _log(self, level: int, message: str, **values: Any) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+    def _log(
+        self, level: int, message: str, *, cause: BaseException | None = None, **values: Any
+    ) -> None:
+        extra = {"spider": self._crawler.spider}
+        logger.log(level, message, values, extra=extra, exc_info=cause)

@@ -226,7 +226,7 @@ class Deferral:
             line.announce()
         if line.retry_at <= now:
             line.retry_at = math.inf
-            self._flights.to(line.origin, again=True)
+            self._flights.to(line.origin, self._hold.peek(str(line.origin)), again=True)
         self._set_alarm(line)
 
     def _why(self, line: Line, what: str) -> tuple[str, int]:

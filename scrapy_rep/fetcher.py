@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request
-from scrapy.exceptions import (
-    CannotResolveHostError,
-    DownloadConnectionRefusedError,
-    DownloadTimeoutError,
-    NotConfigured,
-    NotSupported,
-    UnsupportedURLSchemeError,
-)
+from scrapy.exceptions import DownloadTimeoutError
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -29,6 +22,15 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep import headers
 from scrapy_rep.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
+from scrapy_rep.failures import (
+    CONFIGURATION_ERRORS,
+    DEAD_HOST_ERRORS,
+    ProjectError,
+    ProxyError,
+    refused_by_project,
+    stopped,
+    text_of,
+)
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
@@ -49,29 +51,9 @@ PRIORITY = 1000
 # Bytes of a Location that are encoded. Letters of a host take microseconds each.
 _MAX_FOREIGN = 4096
 
-# The user's to mend, not the site's: asking again would change nothing.
-CONFIGURATION_ERRORS = (
-    NotSupported,
-    NotConfigured,
-    ImportError,
-    NotImplementedError,
-)
-
-DEAD_HOST_ERRORS = (
-    CannotResolveHostError,
-    DownloadConnectionRefusedError,
-    # What Scrapy's aiohttp handler raises for a host such as 1.2.3: no handler is missing then.
-    UnsupportedURLSchemeError,
-)
-
 
 class InvalidStatus(ValueError):
     """An answer that is no HTTP: its status may have any number of digits."""
-
-
-def text_of(error: Exception) -> str:
-    """What to tell a person about *error*."""
-    return f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +91,10 @@ class Fetcher:
         self.targets = Targets(crawler, settings.private_hosts)
         """Which hosts a site may name."""
 
-    async def fetch(self, origin: Origin) -> Answer:
+    async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
         """Ask for *origin*'s robots.txt, once.
 
+        :param like: a request to *origin*: the way it would take is taken
         :raises Exception: only :data:`CONFIGURATION_ERRORS`, and what cancelling raises; all else
             is an answer
         """
@@ -121,11 +104,13 @@ class Fetcher:
             try:
                 with ExitStack() as slot, self._watch:
                     slot.enter_context(self._engine.extra_slot())
-                    response, body = await self._get(url, slot)
+                    response, body = await self._get(url, slot, like)
             except (*CONFIGURATION_ERRORS, CancelledError):
                 raise  # cancelled: nobody wants to know any more
-            except Exception as raised:  # noqa: BLE001
+            except Exception as raised:
                 # Whatever a download handler or another middleware raises, nothing was learnt.
+                if refused := refused_by_project(raised):
+                    raise refused from raised
                 return Answer(Outcome.UNREACHABLE, url, hops, error=raised)
             status = response.status
             if not STATUSES[0] <= status <= STATUSES[1]:
@@ -167,7 +152,7 @@ class Fetcher:
         )
         return False
 
-    async def _get(self, url: str, slot: ExitStack) -> tuple[Response, bytes]:
+    async def _get(self, url: str, slot: ExitStack, like: Request | None) -> tuple[Response, bytes]:
         """:param slot: given back as soon as the response is there, or a page would take it before
         we see the response
         """
@@ -179,8 +164,9 @@ class Fetcher:
             priority=PRIORITY,
             dont_filter=True,
             # Asked for explicitly: bodies are decoded here (see body.py).
-            headers={"Accept-Encoding": ACCEPT_ENCODING},
+            headers={"Accept-Encoding": ACCEPT_ENCODING, **_credentials(like)},
             meta={
+                **_way(like),
                 META_KEY: transfer,
                 "dont_obey_robotstxt": True,
                 "dont_redirect": True,
@@ -202,10 +188,47 @@ class Fetcher:
         if url.startswith("ftp:"):
             # Scrapy's FTP handler knows no timeout. The others count theirs from when the
             # request leaves its slot's queue, which can be long after now.
-            response = await _within(timeout, download)
-        else:
+            download = _within(timeout, download)
+        try:
             response = await download
+        except DEAD_HOST_ERRORS as error:
+            if request.meta.get("proxy"):
+                raise ProxyError(f"the proxy can't be reached ({text_of(error)})") from error
+            raise
+        if "download_stopped" in response.flags and not transfer.cut:
+            raise ProjectError(stopped())
+        _check_proxy(response, bool(request.meta.get("proxy")))
         return response, transfer.body_of(response)
+
+
+# What of a request's meta decides which way it takes. What else may (a slot, a browser) is about how
+# pages are loaded.
+_WAY = ("proxy", "bindaddress")
+
+
+def _way(like: Request | None) -> dict[str, Any]:
+    return {key: like.meta[key] for key in _WAY if key in like.meta} if like is not None else {}
+
+
+def _credentials(like: Request | None) -> dict[str, Any]:
+    """Those for the proxy of *like*, which HttpProxyMiddleware may have moved to a header."""
+    name = "Proxy-Authorization"
+    if like is not None and like.meta.get("proxy") and name in like.headers:
+        return {name: like.headers[name]}
+    return {}
+
+
+# What proxies write into answers of their own: RFC 9209, and the most widespread of them.
+_PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
+
+
+def _check_proxy(response: Response, proxied: bool) -> None:
+    """:raises ProxyError: if it was a proxy that answered, for itself"""
+    marked = any(name in response.headers for name in _PROXY_HEADERS)
+    if response.status == 407 and (proxied or marked):
+        raise ProxyError("the proxy asks for a login (HTTP status 407)")
+    if response.status in (502, 503, 504) and marked:
+        raise ProxyError(f"the proxy answered with HTTP status {response.status}")
 
 
 def _redirect_target(url: str, response: Response) -> str | None:

@@ -123,7 +123,7 @@ INSIDE = [
     "http://127.0.0.1:8080/admin",
     "http://127.1/admin",
     "http://169.254.169.254/latest/",
-    "http://[::ffff:10.0.0.1]/",
+    "http://10.0.0.1/",
     "http://db.internal/",
 ]
 
