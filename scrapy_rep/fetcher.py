@@ -1,7 +1,8 @@
 """One robots.txt, fetched through Scrapy's own engine (REP.md sections 2 and 3).
 
 The project's proxies, headers, delays, TLS settings and download handlers apply. Nothing that
-belongs to page requests does: no retries, redirects, HTTP cache, cookies, offsite filter.
+belongs to page requests does: no retries, redirects, HTTP cache, cookies, offsite filter. FTP
+goes past the engine, see `ftp.py`, unless the project has a handler of its own for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 from w3lib.url import safe_url_string
 
-from scrapy_rep import headers
+from scrapy_rep import ftp, headers
 from scrapy_rep.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
 
@@ -44,6 +45,8 @@ PRIORITY = 1000
 
 # Bytes of a Location that are encoded. Letters of a host take microseconds each.
 _MAX_FOREIGN = 4096
+
+_SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
 # The user's to mend, not the site's: asking again would change nothing.
 CONFIGURATION_ERRORS = (
@@ -140,8 +143,12 @@ class Fetcher:
         """:param slot: given back as soon as the response is there, or a page would take it before
         we see the response
         """
-        transfer = Transfer(slot.close)
         timeout = self._settings.download_timeout
+        if url.startswith("ftp:") and self._scrapy_has_ftp():
+            slot.close()  # the downloader has nothing to do with it
+            response = await _within(timeout, ftp.retrieve(url))
+            return response, response.body
+        transfer = Transfer(slot.close)
         request = Request(
             url,
             callback=NO_CALLBACK,
@@ -169,12 +176,21 @@ class Fetcher:
         assert self._crawler.engine is not None
         download = self._crawler.engine.download_async(request)
         if url.startswith("ftp:"):
-            # Scrapy's FTP handler knows no timeout. The others count theirs from when the
-            # request leaves its slot's queue, which can be long after now.
+            # Scrapy's FTP handler knows no timeout, and the project's own need not. The others
+            # count theirs from when the request leaves its slot's queue, which can be long after.
             response = await _within(timeout, download)
         else:
             response = await download
         return response, transfer.body_of(response)
+
+    def _scrapy_has_ftp(self) -> bool:
+        """Whether FTP would go through Scrapy's own handler, in a way that `ftp.py` can too."""
+        settings = self._crawler.settings
+        return (
+            settings.getwithbase("DOWNLOAD_HANDLERS").get("ftp") == _SCRAPYS_FTP
+            and settings.getbool("FTP_PASSIVE_MODE")
+            and settings.getbool("TWISTED_REACTOR_ENABLED", True)
+        )
 
 
 def _redirect_target(url: str, response: Response) -> str | None:
@@ -216,3 +232,4 @@ async def _within(seconds: float, download: object) -> Response:
         return await maybe_deferred_to_future(done)
     finally:
         timer.cancel()
+        running.cancel()
