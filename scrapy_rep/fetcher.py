@@ -1,7 +1,8 @@
 """One robots.txt, fetched through Scrapy's own engine (REP.md sections 2 and 3).
 
 The project's proxies, headers, delays, TLS settings and download handlers apply. Nothing that
-belongs to page requests does: no retries, redirects, HTTP cache, cookies, offsite filter.
+belongs to page requests does: no retries, redirects, HTTP cache, cookies, offsite filter. FTP
+goes past the engine, see `ftp.py`, unless the project has a handler of its own for it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 from w3lib.url import safe_url_string
 
-from scrapy_rep import headers
+from scrapy_rep import ftp, headers
 from scrapy_rep.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
 from scrapy_rep.failures import (
     CONFIGURATION_ERRORS,
@@ -50,6 +51,8 @@ PRIORITY = 1000
 
 # Bytes of a Location that are encoded. Letters of a host take microseconds each.
 _MAX_FOREIGN = 4096
+
+_SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
 
 class InvalidStatus(ValueError):
@@ -156,8 +159,12 @@ class Fetcher:
         """:param slot: given back as soon as the response is there, or a page would take it before
         we see the response
         """
-        transfer = Transfer(slot.close)
         timeout = self._settings.download_timeout
+        if url.startswith("ftp:") and self._scrapy_has_ftp():
+            slot.close()  # the downloader has nothing to do with it
+            response = await _within(timeout, ftp.retrieve(url))
+            return response, response.body
+        transfer = Transfer(slot.close)
         request = Request(
             url,
             callback=NO_CALLBACK,
@@ -186,8 +193,8 @@ class Fetcher:
         assert self._crawler.engine is not None
         download = self._crawler.engine.download_async(request)
         if url.startswith("ftp:"):
-            # Scrapy's FTP handler knows no timeout. The others count theirs from when the
-            # request leaves its slot's queue, which can be long after now.
+            # Scrapy's FTP handler knows no timeout, and the project's own need not. The others
+            # count theirs from when the request leaves its slot's queue, which can be long after.
             download = _within(timeout, download)
         try:
             response = await download
@@ -199,6 +206,15 @@ class Fetcher:
             raise ProjectError(stopped())
         _check_proxy(response, bool(request.meta.get("proxy")))
         return response, transfer.body_of(response)
+
+    def _scrapy_has_ftp(self) -> bool:
+        """Whether FTP would go through Scrapy's own handler, in a way that `ftp.py` can too."""
+        settings = self._crawler.settings
+        return (
+            settings.getwithbase("DOWNLOAD_HANDLERS").get("ftp") == _SCRAPYS_FTP
+            and settings.getbool("FTP_PASSIVE_MODE")
+            and settings.getbool("TWISTED_REACTOR_ENABLED", True)
+        )
 
 
 # What of a request's meta decides which way it takes. What else may (a slot, a browser) is about how
@@ -270,3 +286,4 @@ async def _within(seconds: float, download: object) -> Response:
         return await maybe_deferred_to_future(done)
     finally:
         timer.cancel()
+        running.cancel()
