@@ -77,7 +77,7 @@ class Answer:
     def reason(self) -> str:
         """What to tell a person about an outcome that isn't rules."""
         if self.error is not None:
-            text = str(self.error).strip()
+            text = str(self.error).strip().rstrip(".")
             name = type(self.error).__name__
             return f"{name}: {text[:200]}" if text else name
         return f"HTTP status {self.status}"
