@@ -178,9 +178,6 @@ class Deferral:
         if flight is not None and not line.announced:
             line.slow_at = self._now() + flight.left_of(self._settings.defer_grace)
         self._set_alarm(line)
-        if not self._tells:
-            self._tells = True
-            self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
         self._stats.inc_value("rep/deferred")
         self._crawler.signals.send_catch_log(
             signals.request_deferred,
@@ -229,6 +226,9 @@ class Deferral:
         line.announce()
 
     def _set_alarm(self, line: Line) -> None:
+        if not self._tells:
+            self._tells = True
+            self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
         self._alarm.set(str(line.origin), line.due_at)
 
     def _due(self, key: str) -> None:
