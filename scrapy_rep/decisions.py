@@ -18,6 +18,7 @@ from scrapy_rep.isolation import Isolation
 from scrapy_rep.ledger import Ledger
 from scrapy_rep.log import Sparse, get_logger
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.recent import Recent
 from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
 from scrapy_rep.timeline import Timeline
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
-
-# The first refusal of an origin is logged at INFO level. So many origins are remembered.
-_REMEMBERED = 100_000
 
 # How Scrapy's own stats name why a download failed.
 _DOWNLOAD_ERRORS = frozenset(
@@ -87,7 +85,7 @@ class Decisions:
         self._starts = Starts(crawler)
         self._held = Timeline()
         self._holding: int | None = None
-        self._told: set[int] = set()
+        self._told = Recent()
         self._tell_forbids = Sparse(logger, "origins whose robots.txt forbids requests")
         self._tell_dropped = Sparse(logger, "origins whose requests are dropped")
         self._tell_held = Sparse(logger, "origins whose requests would be held")
@@ -232,14 +230,8 @@ class Decisions:
     # The log
 
     def _is_first(self, origin: Origin) -> bool:
-        """Whether no request of *origin* was refused before."""
-        key = hash(origin)
-        if key in self._told:
-            return False
-        if len(self._told) >= _REMEMBERED:
-            self._told.clear()
-        self._told.add(key)
-        return True
+        """Whether no request of *origin* was refused before, as far as that is remembered."""
+        return self._told.add(origin)
 
     def _tell_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
         decision = error.decision
