@@ -51,6 +51,8 @@ PRIORITY = 1000
 
 # Bytes of a Location that are encoded. Letters of a host take microseconds each.
 _MAX_FOREIGN = 4096
+# Characters of a URL that is followed. Servers take no longer ones, and entries keep the last.
+_MAX_URL = 8192
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -250,7 +252,7 @@ def _check_proxy(response: Response, proxied: bool) -> None:
 def _redirect_target(url: str, response: Response) -> str | None:
     """Where a redirect leads, None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
-    if not location or (len(location) > _MAX_FOREIGN and not location.isascii()):
+    if not location or len(location) > (_MAX_URL if location.isascii() else _MAX_FOREIGN):
         return None
     try:
         target = urljoin(url, safe_url_string(location))
@@ -262,7 +264,8 @@ def _redirect_target(url: str, response: Response) -> str | None:
     except ValueError:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return parts._replace(netloc=host + port, fragment="").geturl()
+    target = parts._replace(netloc=host + port, fragment="").geturl()
+    return target if len(target) <= _MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:
