@@ -83,6 +83,7 @@ class Answers:
             # While the body is at hand: else it would be unpacked and read twice.
             with self._isolated("reading of robots.txt"):
                 robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
+                self._cache.weigh(known)
         url = known.entry.url or origin.robots_url
         if robots is not None:
             with self._isolated("search for sitemaps"):

@@ -24,7 +24,7 @@ from scrapy_rep.protocol.freshness import (
 )
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME, pack_body
+from scrapy_rep.storages.entry import MAX_TIME, pack_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +76,10 @@ class RobotsCache:
         if now >= known.usable_until:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
+
+    def weigh(self, known: Known) -> None:
+        """Count what *known* takes in memory, now that its file was read."""
+        self._known.weigh(known)
 
     async def ask(self, origin: Origin, like: Request | None = None) -> tuple[Known, Answer | None]:
         """Have *origin*'s robots.txt fetched, here or by another process, and take in what came
@@ -169,7 +173,7 @@ class RobotsCache:
             updated_at=now,
             outcome=answer.outcome,
             status=answer.status,
-            url=answer.url if len(answer.url) <= MAX_TEXT else "",
+            url=answer.url,
             hops=answer.hops,
             packed=packed,
             sha256=sha256,

@@ -66,7 +66,7 @@ class RepMiddleware:
         self._agents = Agents(crawler, settings)
         self._engine = EngineAccess(crawler)
         self._hits = Tally(crawler, self._engine, "rep/cache/hit")
-        self._known = KnownOrigins(settings.cache_max_origins, self.clock)
+        self._known = KnownOrigins(settings.cache_max_origins, settings.cache_max_bytes, self.clock)
         self._by_spelling = self._known.by_spelling
         self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
         self._everything = self._decisions.everything
@@ -270,6 +270,7 @@ class RepMiddleware:
             return None
         chain = self._agents.chain_of(request)
         token, rules = robots.rules(chain, self._obey_global)
+        self._known.weigh(known)
         found = rules.find(comparable(path))
         if allows(found):
             if self._everything:
