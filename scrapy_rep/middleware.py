@@ -229,12 +229,21 @@ class RepMiddleware:
 
     def _decide(
         self, request: Request, known: Known, path: str, direct: bool, now: float
-    ) -> Request | None:
-        """Decide by what is at hand."""
+    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+        """Decide by what is known."""
         if known.standing is Standing.STALE:
             self._stats.inc_value("rep/cache/stale")
         else:
             self._hits.add(now)
+        if self._cache.takes_long(known, self._agents.chain_of(request), self._obey_global):
+            return self._read(request, known, path, direct)
+        return self._judge(request, known, path, direct)
+
+    async def _read(
+        self, request: Request, known: Known, path: str, direct: bool
+    ) -> Request | None:
+        """Have robots.txt read for the agent of *request*, and decide."""
+        await self._cache.read(known, self._agents.chain_of(request), self._obey_global)
         return self._judge(request, known, path, direct)
 
     async def _wait(
@@ -254,7 +263,7 @@ class RepMiddleware:
             return None
         if known is None:
             return self._hold(request, origin)
-        return self._judge(request, known, path, direct)
+        return await self._read(request, known, path, direct)
 
     def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
         if path == _ROBOTS_PATH:

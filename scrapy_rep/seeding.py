@@ -263,7 +263,7 @@ class SitemapSeeding:
             return
         self._proofs.stop()
         self._write_found()
-        while self._steps is not None:
+        while self._steps is not None and not self._feeder.stopped:
             await pause()
         self._found.clear()
         if self._engine.scheduler_outlives and not spool.durable:

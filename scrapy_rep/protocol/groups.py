@@ -90,6 +90,13 @@ class RobotsTxt:
         self.size += sum([_SITEMAP + len(value) for value in self._sitemaps])
         self._turn_to(agent, obey_global, Groups(text))
 
+    def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
+        """Return whether the rules for *agent* are at hand, so that nothing has to be read."""
+        if agent == self._agent and obey_global is self._obeyed:
+            return True
+        key = agent if isinstance(agent, str) else tuple(agent)
+        return self._answers is not None and (key, obey_global) in self._answers
+
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
         if agent != self._agent or obey_global is not self._obeyed:
