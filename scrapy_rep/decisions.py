@@ -120,6 +120,11 @@ class Decisions:
         reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
         self._record(request, known.origin, "allowed", known=known, reason=reason)
 
+    def replayed(self, request: Request, origin: Origin) -> None:
+        """*request* passes though nothing is known: the HTTP cache answers it."""
+        reason = f"the HTTP cache answers it; {self._why_held(origin)}"
+        self._record(request, origin, "allowed", reason=reason)
+
     def dropped(
         self,
         request: Request,

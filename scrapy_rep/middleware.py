@@ -24,6 +24,7 @@ from scrapy_rep.engine import EngineAccess
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.fetcher import Fetcher
 from scrapy_rep.flights import Flights
+from scrapy_rep.httpcache import HttpCache
 from scrapy_rep.isolation import Isolation
 from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.freshness import Standing
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol import Origin
     from scrapy_rep.seeding import SitemapSeeding
+    from scrapy_rep.storages.access import StorageAccess
 
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
@@ -70,12 +72,14 @@ class RepMiddleware:
         self._by_spelling = self._known.by_spelling
         self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
         self._everything = self._decisions.everything
+        fetcher = Fetcher(crawler, settings, self._engine)
+        self._http_cache = HttpCache(crawler, settings, self._engine, fetcher)
         self._cache = RobotsCache(
             settings,
             self._known,
-            Fetcher(crawler, settings, self._engine),
+            self._http_cache if self._http_cache.offline else fetcher,
             self.clock,
-            open_storage(crawler, settings, self.clock),
+            self._storage_of(crawler, settings),
         )
         self._flights = Flights(crawler, lambda flight: self._answers.ask(flight))
         self._deferral = Deferral(
@@ -112,6 +116,14 @@ class RepMiddleware:
         except SettingsError as error:
             return StopAtStart(crawler, str(error))
         return middleware
+
+    def _storage_of(
+        self, crawler: Crawler, settings: RepSettings
+    ) -> StorageAccess | HttpCache | None:
+        if self._http_cache.offline:
+            return None  # what is old must not be taken for new by others
+        storage = open_storage(crawler, settings, self.clock)
+        return storage or (self._http_cache if self._http_cache.enabled else None)
 
     def _seeding_of(self, crawler: Crawler, settings: RepSettings) -> SitemapSeeding | None:
         mode = seeding_mode(crawler.spider, settings)
@@ -250,10 +262,11 @@ class RepMiddleware:
         try:
             known = await self._waiting.answer(request, origin, direct)
         except RobotsUnreachable as error:
-            self._drop(request, error)
+            if not self._replays(request, origin):
+                self._drop(request, error)
             return None
         if known is None:
-            return self._hold(request, origin)
+            return None if self._replays(request, origin) else self._hold(request, origin)
         return self._judge(request, known, path, direct)
 
     def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
@@ -288,6 +301,8 @@ class RepMiddleware:
             self._stats.inc_value("rep/unreachable/allowed")
             self._decisions.passed(request, known)
             return None
+        if self._replays(request, known.origin):
+            return None
         entry = known.entry
         if not direct and self._deferral.worth_waiting(known):
             if not self._deferral.full_for(known.name):
@@ -297,6 +312,14 @@ class RepMiddleware:
         reason = entry.error or "unreachable"
         self._drop(request, RobotsUnreachable(known.origin, reason, entry.attempts), known)
         return None
+
+    def _replays(self, request: Request, origin: Origin) -> bool:
+        """Whether *request* passes though nothing is known, since its site is not asked for it."""
+        if not self._http_cache.answers(request):
+            return False
+        self._stats.inc_value("rep/unreachable/replayed")
+        self._decisions.replayed(request, origin)
+        return True
 
     def _hold(self, request: Request, origin: Origin) -> Request | None:
         self._decisions.handed_over(request, origin)
