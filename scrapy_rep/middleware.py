@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding import SitemapSeeding
     from scrapy_rep.storages.access import StorageAccess
 
+# What `process_request` returns.
+_Decided = Coroutine[Any, Any, Request | None] | Request | None
+
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
 
@@ -142,9 +145,7 @@ class RepMiddleware:
             mode,
         )
 
-    def process_request(
-        self, request: Request
-    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+    def process_request(self, request: Request) -> _Decided:
         """Return None to let *request* pass, *request* itself to have it held, or a coroutine
         that does one of these.
 
@@ -177,9 +178,7 @@ class RepMiddleware:
                 return None
         return self._look_closer(request)
 
-    def _look_closer(
-        self, request: Request
-    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+    def _look_closer(self, request: Request) -> _Decided:
         """Decide about any request: see what it is, find its origin, and what is known of that."""
         meta = request.meta
         if meta.get("dont_obey_robotstxt"):
@@ -205,12 +204,9 @@ class RepMiddleware:
         """Decide about a request that a site's sitemaps have led to: may they lead there?"""
         assert self._seeding is not None
         await self._seeding.reading.check(request)
-        found = self._look_up(request, usual, direct)
-        return await found if isinstance(found, Coroutine) else found
+        return await _settled(self._look_up(request, usual, direct))
 
-    def _look_up(
-        self, request: Request, usual: re.Match[str] | None, direct: bool
-    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+    def _look_up(self, request: Request, usual: re.Match[str] | None, direct: bool) -> _Decided:
         """Decide by what is known of the origin, or have its robots.txt fetched.
 
         :param usual: the URL, taken apart, if it is one of the usual ones
@@ -241,7 +237,7 @@ class RepMiddleware:
 
     def _decide(
         self, request: Request, known: Known, path: str, direct: bool, now: float
-    ) -> Request | None:
+    ) -> _Decided:
         """Decide by what is at hand."""
         if known.standing is Standing.STALE:
             self._stats.inc_value("rep/cache/stale")
@@ -263,19 +259,19 @@ class RepMiddleware:
             known = await self._waiting.answer(request, origin, direct)
         except RobotsUnreachable as error:
             if not self._replays(request, origin):
-                self._drop(request, error)
+                self._drop(request, error, direct=direct)
             return None
         if known is None:
             return None if self._replays(request, origin) else self._hold(request, origin)
-        return self._judge(request, known, path, direct)
+        return await _settled(self._judge(request, known, path, direct))
 
-    def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
+    def _judge(self, request: Request, known: Known, path: str, direct: bool) -> _Decided:
         if path == _ROBOTS_PATH:
             return None
         robots = known.robots
         if robots is None:
             if known.unreachable:
-                return self._unreachable(request, known, direct)
+                return self._unreachable(request, known, path, direct)
             if self._everything or known.standing is Standing.UNRESTRICTED:
                 self._decisions.allowed(request, known)
             else:
@@ -295,7 +291,7 @@ class RepMiddleware:
         self._drop(request, RobotsDisallowed(known.origin, decision), known)
         return None
 
-    def _unreachable(self, request: Request, known: Known, direct: bool) -> Request | None:
+    def _unreachable(self, request: Request, known: Known, path: str, direct: bool) -> _Decided:
         """There is nothing to decide by: hold *request*, drop it, or let it pass."""
         if self._policy == "allow":
             self._stats.inc_value("rep/unreachable/allowed")
@@ -303,15 +299,27 @@ class RepMiddleware:
             return None
         if self._replays(request, known.origin):
             return None
-        entry = known.entry
-        if not direct and self._deferral.worth_waiting(known):
+        if self._deferral.worth_waiting(known):
+            if direct:
+                return self._once_more(request, known, path)
             if not self._deferral.full_for(known.name):
                 return self._hold(request, known.origin)
             self._deferral.warn_full(known.name)
-        self._stats.inc_value("rep/unreachable/dropped")
-        reason = entry.error or "unreachable"
-        self._drop(request, RobotsUnreachable(known.origin, reason, entry.attempts), known)
+        entry = known.entry
+        error = RobotsUnreachable(known.origin, entry.error or "unreachable", entry.attempts)
+        self._drop_at_once(request, error, known, direct=direct)
         return None
+
+    async def _once_more(self, request: Request, known: Known, path: str) -> Request | None:
+        """Nothing holds a direct download: it waits here for the next answer, if that is soon."""
+        seconds = max(0.0, known.entry.next_attempt_at - self.clock())
+        look = self._cache.get
+        try:
+            known = await self._waiting.once_more(request, known, seconds, look)
+        except RobotsUnreachable as error:
+            self._drop_at_once(request, error, known, direct=True)
+            return None
+        return await _settled(self._judge(request, known, path, direct=True))
 
     def _replays(self, request: Request, origin: Origin) -> bool:
         """Whether *request* passes though nothing is known, since its site is not asked for it."""
@@ -325,12 +333,24 @@ class RepMiddleware:
         self._decisions.handed_over(request, origin)
         return None if self._decisions.dry_run else self._catcher.hand_over(request)
 
+    def _drop_at_once(
+        self, request: Request, error: RobotsUnreachable, known: Known, *, direct: bool
+    ) -> None:
+        self._stats.inc_value("rep/unreachable/dropped")
+        self._drop(request, error, known, direct=direct)
+
     def _drop(
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
         known: Known | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
-        self._decisions.dropped(request, error, known)
+        self._decisions.dropped(request, error, known, direct=direct)
         if not self._decisions.dry_run:
             raise error from None
+
+
+async def _settled(decided: _Decided) -> Request | None:
+    return await decided if isinstance(decided, Coroutine) else decided
