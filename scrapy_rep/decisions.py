@@ -127,13 +127,23 @@ class Decisions:
         reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
         self._record(request, known.origin, "allowed", known=known, reason=reason)
 
+    def replayed(self, request: Request, origin: Origin) -> None:
+        """*request* passes though nothing is known: the HTTP cache answers it."""
+        reason = f"the HTTP cache answers it; {self._why_held(origin)}"
+        self._record(request, origin, "allowed", reason=reason)
+
     def dropped(
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
         known: Known | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
-        """*request* is about to fail with *error*."""
+        """*request* is about to fail with *error*.
+
+        :param direct: a direct download: its item goes on without it, and Scrapy says nothing
+        """
         self._refused(request, error, dry_run=self.dry_run)
         if isinstance(error, RobotsDisallowed):
             self._figures.forbidden += 1
@@ -148,7 +158,7 @@ class Decisions:
             self._figures.dropped += 1
             self._count(error.origin, "dropped")
             self._count_reason(error)
-            if self._is_first(error.origin):
+            if not direct and self._is_first(error.origin):
                 self._tell(
                     self._tell_dropped,
                     "Requests of %(origin)s %(are)s dropped: %(error)s",
@@ -156,13 +166,21 @@ class Decisions:
                     are="would be" if self.dry_run else "are",
                     error=error,
                 )
-        self._log(
-            logging.DEBUG,
-            "%(dropped)s, %(error)s: %(request)s",
-            dropped="Dry run, not dropped" if self.dry_run else "Dropped",
-            error=error,
-            request=request,
-        )
+        if direct:
+            self._log(
+                logging.WARNING,
+                "%(url)s is not downloaded: %(error)s",
+                url=request.url,
+                error=error,
+            )
+        else:
+            self._log(
+                logging.DEBUG,
+                "%(dropped)s, %(error)s: %(request)s",
+                dropped="Dry run, not dropped" if self.dry_run else "Dropped",
+                error=error,
+                request=request,
+            )
         self._record(request, error.origin, "unreachable", known=known, reason=error.reason)
 
     def handed_over(self, request: Request, origin: Origin) -> None:

@@ -124,7 +124,7 @@ class Fetcher:
             if status not in REDIRECTS:
                 outcome = outcome_of(status, body, soft_404=self._settings.soft_404)
                 return Answer(outcome, url, hops, status, response.headers, body)
-            target = _redirect_target(url, response)
+            target = redirect_target(url, response)
             if target is None or target in seen:
                 break
             seen.add(target)
@@ -249,7 +249,7 @@ def _check_proxy(response: Response, proxied: bool) -> None:
         raise ProxyError(f"the proxy answered with HTTP status {response.status}")
 
 
-def _redirect_target(url: str, response: Response) -> str | None:
+def redirect_target(url: str, response: Response) -> str | None:
     """Where a redirect leads, None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
     if not location or len(location) > (_MAX_URL if location.isascii() else _MAX_FOREIGN):
