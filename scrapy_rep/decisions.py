@@ -127,6 +127,13 @@ class Decisions:
         reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
         self._record(request, known.origin, "allowed", known=known, reason=reason)
 
+    def overruled(self, request: Request, known: Known, decision: Decision) -> None:
+        """*request* passes though *decision* forbids it: a subclass says so."""
+        reason = "RepMiddleware.overrules()"
+        self._record(
+            request, known.origin, "allowed", known=known, decision=decision, reason=reason
+        )
+
     def replayed(self, request: Request, origin: Origin) -> None:
         """*request* passes though nothing is known: the HTTP cache answers it."""
         reason = f"the HTTP cache answers it; {self._why_held(origin)}"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.protocol import Decision, Origin
     from scrapy_rep.seeding import SitemapSeeding
     from scrapy_rep.storages.access import StorageAccess
 
@@ -178,6 +178,30 @@ class RepMiddleware:
                 return None
         return self._look_closer(request)
 
+    def overrules(self, request: Request, decision: Decision) -> bool:
+        """Whether *request* passes though *decision* forbids it. For subclasses."""
+        return False
+
+    async def may_fetch(self, url: str) -> bool:
+        """Whether robots.txt allows *url*, see :func:`may_fetch`."""
+        if FOREIGN.match(url) or self._decisions.dry_run:
+            return True
+        try:
+            request = Request(url)
+            origin, path = origin_of(request), path_in(request)
+        except ValueError:
+            return False
+        if path == _ROBOTS_PATH:
+            return True
+        known = self._cache.get(origin) or await self._waiting.ask(request, origin)
+        if known is None or known.unreachable:
+            return self._policy == "allow"
+        if known.robots is None:
+            return True
+        token, rules = known.robots.rules(self._agents.chain_of(request), self._obey_global)
+        found = rules.find(comparable(path))
+        return allows(found) or self.overrules(request, known.robots.decision(token, found))
+
     def _look_closer(self, request: Request) -> _Decided:
         """Decide about any request: see what it is, find its origin, and what is known of that."""
         meta = request.meta
@@ -296,8 +320,11 @@ class RepMiddleware:
             elif chain is self._agents.usual and known.standing is Standing.FRESH:
                 known.rules = rules
             return None
-        self._stats.inc_value("robotstxt/forbidden")
         decision = robots.decision(token, found)
+        if self.overrules(request, decision):
+            self._decisions.overruled(request, known, decision)
+            return None
+        self._stats.inc_value("robotstxt/forbidden")
         self._drop(request, RobotsDisallowed(known.origin, decision), known)
         return None
 
@@ -364,3 +391,15 @@ class RepMiddleware:
 
 async def _settled(decided: _Decided) -> Request | None:
     return await decided if isinstance(decided, Coroutine) else decided
+
+
+async def may_fetch(crawler: Crawler, url: str) -> bool:
+    """Whether the robots.txt of *url* allows *crawler* to fetch it: for what does not go through
+    Scrapy, such as the requests of a page in a browser.
+
+    Waits for robots.txt if it is not known. False also where it can't be had, unless
+    ``REP_UNREACHABLE`` is "allow". True where nothing is obeyed: ``ROBOTSTXT_OBEY`` is off, or the
+    URL is none of http, https and ftp. Nothing is counted or recorded.
+    """
+    middleware = crawler.get_downloader_middleware(RepMiddleware)
+    return middleware is None or await middleware.may_fetch(url)

@@ -92,6 +92,16 @@ class Waiting:
                 return None
             raise _no_answer(origin, error) from None
 
+    async def ask(self, request: Request, origin: Origin) -> Known | None:
+        """Have the robots.txt of *origin* asked for, and wait for the answer, for somebody who takes
+        no slot of the downloader. None: there will be none."""
+        try:
+            return await self._flights.to(origin, request).wait()
+        except CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 (as above)
+            return None
+
     async def once_more(
         self,
         request: Request,
