@@ -14,6 +14,7 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.interactive import is_interactive
 from scrapy_rep.isolation import Isolation
 from scrapy_rep.ledger import Ledger
 from scrapy_rep.log import Sparse, get_logger
@@ -79,6 +80,7 @@ class Decisions:
             from scrapy_rep.report import Report  # its libraries are an extra
 
             self._report = Report(crawler, settings.report)
+        self._interactive = is_interactive(crawler)
         self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
@@ -165,7 +167,15 @@ class Decisions:
             self._figures.dropped += 1
             self._count(error.origin, "dropped")
             self._count_reason(error)
-            if not direct and self._is_first(error.origin):
+            if self._interactive and not self.dry_run:
+                self._log(
+                    logging.ERROR,
+                    "%(url)s is not fetched: %(error)s. This command asks once and holds nothing; to "
+                    "fetch the page all the same: -s REP_UNREACHABLE=allow",
+                    url=request.url,
+                    error=error,
+                )
+            elif not direct and self._is_first(error.origin):
                 self._tell(
                     self._tell_dropped,
                     "Requests of %(origin)s %(are)s dropped: %(error)s",

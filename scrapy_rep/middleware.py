@@ -21,10 +21,16 @@ from scrapy_rep.decisions import Decisions
 from scrapy_rep.deferral import Deferral
 from scrapy_rep.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.engine import EngineAccess
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
+from scrapy_rep.exceptions import (
+    NotFetched,
+    RobotsDisallowed,
+    RobotsUnreachable,
+    SettingsError,
+)
 from scrapy_rep.fetcher import Fetcher
 from scrapy_rep.flights import Flights
 from scrapy_rep.httpcache import HttpCache
+from scrapy_rep.interactive import in_shell, is_interactive, one_attempt
 from scrapy_rep.isolation import Isolation
 from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.freshness import Standing
@@ -64,8 +70,11 @@ class RepMiddleware:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         assert crawler.stats is not None
+        if is_interactive(crawler):
+            settings = one_attempt(settings)
         self._crawler = crawler
         self._stats = crawler.stats
+        self._in_shell = in_shell(crawler)
         self._policy = settings.unreachable
         self._obey_global = settings.obey_global_group
         self._agents = Agents(crawler, settings)
@@ -130,7 +139,7 @@ class RepMiddleware:
 
     def _seeding_of(self, crawler: Crawler, settings: RepSettings) -> SitemapSeeding | None:
         mode = seeding_mode(crawler.spider, settings)
-        if not mode:
+        if not mode or is_interactive(crawler):
             return None
         from scrapy_rep.seeding import SitemapSeeding  # most crawls need nothing of it
 
@@ -385,8 +394,11 @@ class RepMiddleware:
         direct: bool = False,
     ) -> None:
         self._decisions.dropped(request, error, known, direct=direct)
-        if not self._decisions.dry_run:
-            raise error from None
+        if self._decisions.dry_run:
+            return
+        if self._in_shell and isinstance(error, RobotsUnreachable):
+            raise NotFetched(str(error)) from None
+        raise error from None
 
 
 async def _settled(decided: _Decided) -> Request | None:
