@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 
+# An answer that takes this many times REP_DEFER_GRACE is worth a word in the log.
+_SLOW = 5
 # The alarm's key, and seconds, for the line of the log that tells what is held.
 _TELL, _TELL_SECONDS = "", 60.0
 
@@ -176,7 +178,7 @@ class Deferral:
                 self._wait_for(line, known)
         flight = self._flights.get(origin)
         if flight is not None and not line.announced:
-            line.slow_at = self._now() + flight.left_of(self._settings.defer_grace)
+            line.slow_at = self._now() + flight.left_of(_SLOW * self._settings.defer_grace)
         self._set_alarm(line)
         self._stats.inc_value("rep/deferred")
         self._crawler.signals.send_catch_log(

@@ -396,7 +396,8 @@ class RepMiddleware:
         self._decisions.dropped(request, error, known, direct=direct)
         if self._decisions.dry_run:
             return
-        if self._in_shell and isinstance(error, RobotsUnreachable):
+        # Without a spider it is a middleware by itself, in somebody's test.
+        if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from None
         raise error from None
 
