@@ -82,7 +82,7 @@ class Deferral:
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
         self._upkeep = Upkeep(self._now, lambda: bool(self._lines))
         self._number = 0
-        self._tells = self._told_idle = False
+        self._tells = False
         self.catcher = Catcher(crawler, self._caught)
         """Whom the middleware hands requests over to."""
         self._started = time.monotonic()
@@ -323,9 +323,8 @@ class Deferral:
             self._let_go(line)
 
     def _spider_idle(self) -> None:
-        if self._lines and not self._told_idle:
-            self._told_idle = True
-            self._lines.tell(nothing_else=True)
+        if self._lines and not self._releases:
+            self._lines.tell_idle()
         if self._lines or self._releases or self._flights.landing:
             raise DontCloseSpider
 

@@ -17,6 +17,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.recent import Recent
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 from scrapy_rep.urls import as_it_stands
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,8 +152,8 @@ class Discovery:
                 seen.add(found[0])
         if few.left_out:
             logger.warning(
-                "robots.txt of %(origin)s: %(count)d more lines with such sitemaps",
-                {"origin": origin, "count": few.left_out},
+                "robots.txt of %(origin)s: %(lines)s with such sitemaps",
+                {"origin": origin, "lines": counted(few.left_out, "more line")},
                 extra={"spider": self._crawler.spider},
             )
 

@@ -28,6 +28,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.sitemaps import Kind, SitemapReader
 from scrapy_rep.urls import origin_of, path_in
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -160,7 +161,8 @@ class _Site:
 
     def _tell(self, one: Sitemap, doing: str) -> None:
         urls = self._total.urls + one.tally.urls
-        self._progress.tell(f"{self._files:,} sitemaps, {urls:,} URLs; {doing} {one.url}")
+        far = f"{counted(self._files, 'sitemap')}, {counted(urls, 'URL')}"
+        self._progress.tell(f"{far}; {doing} {one.url}")
 
     async def _settle(self, one: Sitemap, fetching: Deferred[bytes | None]) -> None:
         """Have it fetched, read and counted, and let go of its body."""
