@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
+from scrapy.spiderloader import get_spider_loader
 
+from scrapy_rep.agents import SPIDER_ATTRIBUTE
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.agents import product_token
@@ -19,7 +21,7 @@ from scrapy_rep.urls import origin_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scrapy.settings import BaseSettings
+    from scrapy.settings import BaseSettings, Settings
 
 STDIN = "-"
 
@@ -43,6 +45,23 @@ def settings_of(settings: BaseSettings | None) -> RepSettings:
         return RepSettings.from_settings(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
+
+
+def use_spider(settings: Settings, name: str) -> None:
+    """Let *settings* be those of a spider of the project, the agent that its class names included.
+
+    :raises UsageError: if there is no such spider
+    """
+    try:
+        spider = get_spider_loader(settings).load(name)
+    except KeyError:
+        raise UsageError(f"no such spider: {_quoted(name)}", print_help=False) from None
+    spider.update_settings(settings)
+    # Its attributes go before settings, whoever has set those.
+    for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
+        value = getattr(spider, attribute, None)
+        if value is not None:
+            settings.set(setting, value, "cmdline")
 
 
 def chains(values: Sequence[str]) -> list[tuple[str, ...]]:
