@@ -35,6 +35,19 @@ CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
 
+# SQLite keeps anything in any column. Numbers are counted on from, and stay in its range for long.
+_COUNTS = f"BETWEEN 0 AND {1 << 62}"
+_SECONDS = f"BETWEEN 0 AND {10**10}"
+_SOUND = (
+    f"id {_COUNTS} AND number {_COUNTS} AND typeof(number) = 'integer' AND typeof(state) = 'integer' "
+    f"AND since {_SECONDS} AND typeof(since) = 'real' AND typeof(origin) = 'text'"
+)
+_REST = (
+    f"SELECT (SELECT max(seq) FROM sqlite_sequence WHERE seq {_COUNTS} AND typeof(seq) = 'integer'), "
+    f"(SELECT max(ran) FROM clock WHERE ran {_SECONDS} AND typeof(ran) = 'real'), "
+    "(SELECT count(*) FROM held)"
+)
+
 
 class Row(NamedTuple):
     """A request as the file has it."""
@@ -71,9 +84,10 @@ class Changes(NamedTuple):
 
 def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
     """Open the file at *path*, which may be used in any thread."""
-    return sqlite3.connect(
-        path, timeout=lock_seconds, isolation_level=None, check_same_thread=False
-    )
+    db = sqlite3.connect(path, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+    # Else one row that is no text fails all queries that meet it.
+    db.text_factory = lambda data: data.decode("utf-8", "replace")
+    return db
 
 
 class HoldFile:
@@ -102,19 +116,13 @@ class HoldFile:
 
     def index(self) -> Index:
         """Take over what an earlier run left."""
-        rows, unreadable = [], 0
-        for row in self._db.execute(
-            "SELECT id, origin, number, since, state FROM held ORDER BY number"
-        ):
-            if [type(value) for value in row] == [int, str, int, float, int]:
-                rows.append(row)
-            else:
-                unreadable += 1
-        (last,) = self._db.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
-        (ran,) = self._db.execute("SELECT max(ran) FROM clock").fetchone()
+        rows = self._db.execute(
+            f"SELECT id, origin, number, since, state FROM held WHERE {_SOUND} ORDER BY number"
+        ).fetchall()
+        last, ran, all_rows = self._db.execute(_REST).fetchone()
         # No less than when the last request was held, if that run was killed.
         held = max((row[3] for row in rows), default=0.0)
-        return Index(rows, last or 0, max(held, ran or 0.0), unreadable)
+        return Index(rows, last or 0, max(held, ran or 0.0), all_rows - len(rows))
 
     def wait_anew(self, since: float) -> None:
         """Have what was given up held since then."""
