@@ -13,7 +13,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.agents import product_token
-from scrapy_rep.settings import TOKEN_HINT, RepSettings, chain
+from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
 from scrapy_rep.urls import origin_of
 from scrapy_rep.words import clean
 
@@ -61,7 +61,7 @@ def chains(values: Sequence[str]) -> list[tuple[str, ...]]:
         except ValueError:
             token = product_token(value)
             hint = f"; perhaps {token}" if token else ""
-            text = TOKEN_HINT.replace("a list of them", "several, joined by commas")
+            text = AGENT_HINT.replace("a list of them", "several, joined by commas")
             raise UsageError(
                 f"--agent is {_quoted(value)}, but must be {text}{hint}", print_help=False
             ) from None

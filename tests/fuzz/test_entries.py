@@ -130,12 +130,11 @@ def test_rows_of_any_kind(
 ) -> None:
     """SQLite keeps anything in any column, text that is no UTF-8 too."""
     sha256 = KINDS["rules"].sha256
-    as_header, as_packed = header[0], packed[0]
+    if proper:
+        header = ("?", KINDS["rules"].header())
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
-        db.execute(f"UPDATE entries SET header = {as_header}", (header[1],))
-        if proper:
-            db.execute("UPDATE entries SET header = ?", (KINDS["rules"].header(),))
-        db.execute(f"UPDATE bodies SET packed = {as_packed}", (packed[1],))
+        db.execute(f"UPDATE entries SET header = {header[0]}", header[1:])  # noqa: S608 (of COLUMNS)
+        db.execute(f"UPDATE bodies SET packed = {packed[0]}", packed[1:])  # noqa: S608 (of COLUMNS)
     storage = SqliteStorage(database)
     try:
         for read in (
