@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import urllib.parse
 from collections.abc import Callable, Iterable
 from time import thread_time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -51,8 +53,13 @@ def in_slices(steps: Callable[[], Iterable[T]]) -> list[T]:
 
 def _forget() -> None:
     """A cache would make the second time quick."""
-    for name, module in list(sys.modules.items()):
-        if name == "urllib.parse" or name.startswith("w3lib"):
-            for value in list(vars(module).values()):
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
+    for cache in _caches():
+        cache.cache_clear()
+
+
+@functools.cache
+def _caches() -> list[Any]:
+    """Those that URLs are read with."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("w3lib")]
+    values = [value for module in (*modules, urllib.parse) for value in vars(module).values()]
+    return [value for value in values if hasattr(value, "cache_clear")]
