@@ -135,7 +135,7 @@ def _optional_uri(value: Any) -> str | None:
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
-TOKEN_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
+AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
 
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
@@ -154,7 +154,7 @@ _DATE = "a date or a datetime, or its text as in '2026-01-31'"
 class RepSettings:
     """The settings, checked and typed. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
 
-    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, TOKEN_HINT)
+    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
     unreachable: str = _setting(
         "defer", _unreachable, "one of " + ", ".join(map(repr, UNREACHABLE_CHOICES))
@@ -257,4 +257,4 @@ def setting_name(field_name: str) -> str:
 
 def _closer_hint(value: str) -> str:
     token = product_token(value)
-    return f"{TOKEN_HINT}; perhaps {token!r}" if token else TOKEN_HINT
+    return f"{AGENT_HINT}; perhaps {token!r}" if token else AGENT_HINT

@@ -371,8 +371,10 @@ def test_a_misspelt_setting_is_warned_of(project: Path) -> None:
     (project / "robots.txt").write_text(RULES)
     done = robots(project, "--file", "robots.txt", "/", settings={"REP_USER_AGNET": "A"})
     assert done.errors == [
-        "scrapy robots: Unknown settings, which have no effect: REP_USER_AGNET (did you mean "
-        "REP_USER_AGENT?)"
+        (
+            "scrapy robots: Unknown settings, which have no effect: REP_USER_AGNET (did you mean "
+            "REP_USER_AGENT?)"
+        )
     ]
 
 
