@@ -174,7 +174,7 @@ def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> Non
     given_settings = replace(
         RepSettings.from_settings(Settings()), cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0)
     )
-    known = KnownOrigins(10, lambda: clock[0])
+    known = KnownOrigins(10, 1_000_000, lambda: clock[0])
     fetcher: Any = None
     cache = RobotsCache(given_settings, known, fetcher, lambda: clock[0])
     for status, cache_control, age, again, body, clock[0] in answers:
