@@ -88,9 +88,9 @@ def test_outside_a_project_the_agent_is_an_option(sites: Sites, tmp_path: Path) 
     done = robots(tmp_path, site.url("/private/x.html"), site.url("/"), "--agent", "shopbot")
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[:3] == [
-        "verdict  because                          group    URL",
-        f"allowed  line 7: Allow: /private/*.html$  shopbot  {site.url('/private/x.html')}",
-        f"allowed  no rule matches                  shopbot  {site.url('/')}",
+        "verdict  group    because                          URL",
+        f"allowed  shopbot  line 7: Allow: /private/*.html$  {site.url('/private/x.html')}",
+        f"allowed  shopbot  no rule matches                  {site.url('/')}",
     ]
     assert site.url("/robots.txt") in done.out
     assert site.count("/robots.txt") == 1
@@ -371,8 +371,10 @@ def test_a_misspelt_setting_is_warned_of(project: Path) -> None:
     (project / "robots.txt").write_text(RULES)
     done = robots(project, "--file", "robots.txt", "/", settings={"REP_USER_AGNET": "A"})
     assert done.errors == [
-        "scrapy robots: Unknown settings, which have no effect: REP_USER_AGNET (did you mean "
-        "REP_USER_AGENT?)"
+        (
+            "scrapy robots: Unknown settings, which have no effect: REP_USER_AGNET (did you mean "
+            "REP_USER_AGENT?)"
+        )
     ]
 
 
