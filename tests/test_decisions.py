@@ -88,14 +88,13 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     url = f"{origin_of(site)}/private/it's"
     quoted = shlex.quote(url)
     assert quoted.startswith("'")
-    assert lines(result, "every start request", level="WARNING") == [
-        (
-            "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
-            f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
-            "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain "
-            f"--agent {AGENT} {quoted}"
-        )
-    ]
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line == (
+        "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
+        f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
+        "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain "
+        f"--agent {AGENT} {quoted}"
+    )
     assert_clean(result)
 
 

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 # Option, and the module of this package that answers it. Without any of them: `explaining`.
 _ACTIONS = {"lint": "linting", "sitemaps": "sitemaps", "cache": "caching"}
 
+# What would change nothing about these.
+_DOES_NOT_TAKE = {
+    "lint": ("file", "agent", "explain"),
+    "sitemaps": ("file", "explain"),
+    "cache": ("file", "agent", "explain"),
+}
+
 
 class RobotsCommand(ScrapyCommand):
     """``scrapy robots``"""
@@ -101,8 +108,9 @@ class RobotsCommand(ScrapyCommand):
         actions = [name for name in _ACTIONS if getattr(opts, name)]
         if len(actions) > 1:
             raise UsageError(f"--{actions[0]} and --{actions[1]} exclude each other")
-        if actions and opts.file is not None:
-            raise UsageError(f"--file does not go with --{actions[0]}")
+        for name in _DOES_NOT_TAKE[actions[0]] if actions else ():
+            if getattr(opts, name):
+                raise UsageError(f"--{name} does not go with --{actions[0]}")
         if opts.drop and not opts.cache:
             raise UsageError("--drop goes with --cache alone")
         # Nothing is fetched then.
