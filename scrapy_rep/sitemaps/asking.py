@@ -38,26 +38,25 @@ class Asking:
         crawler: Crawler,
         settings: RepSettings,
         engine: EngineAccess,
+        spool: Spool,
         wake: Callable[[], None],
     ) -> None:
         """:param wake: has :meth:`some` called soon"""
         self._settings = settings
         self._engine = engine
+        self._spool = spool
         self._wake = wake
         self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
         self._hosts: set[str] = set()
         self._asked: dict[str, str] = {}
         self._shared = False
-        self._spool: Spool
 
     def __bool__(self) -> bool:
         """Whether any sitemaps are to be asked for, or to come."""
         return bool(self._hosts or self._asked)
 
-    def open(self, spool: Spool) -> None:
-        """Begin, or go on with what an earlier run left."""
-        self._spool = spool
-        self._hosts.update(spool.sitemaps.hosts())
+    def open(self) -> None:
+        """Begin."""
         # Of a scheduler that others use too, anything may come at any time.
         self._shared = self._engine.scheduler_is_foreign
         self._transfers.watch(self._shared)
@@ -66,9 +65,9 @@ class Asking:
         """The crawl ends."""
         self._transfers.watch(False)
 
-    def add_host(self, host: str) -> None:
-        """A sitemap of *host* is in the spool."""
-        self._hosts.add(host)
+    def add_hosts(self, *hosts: str) -> None:
+        """Sitemaps of *hosts* are in the spool."""
+        self._hosts.update(hosts)
         self._wake()
 
     def some(self, *, everything: bool = False) -> bool:

@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
@@ -15,7 +16,6 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.listing import Listings
-from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from scrapy_rep.flights import Flights
     from scrapy_rep.known import Known
     from scrapy_rep.settings import RepSettings
-    from scrapy_rep.sitemaps.spool import Row, Spool
+    from scrapy_rep.sitemaps.feeding import Feeder
+    from scrapy_rep.sitemaps.spool import Row
 
 logger = get_logger(__name__)
 
@@ -49,11 +50,9 @@ class Proofs:
         cache: RobotsCache,
         flights: Flights,
         worth_waiting: Callable[[Known], bool],
-        on_settled: Callable[[], None],
+        feeder: Feeder,
     ) -> None:
-        """:param worth_waiting: whether an unreachable robots.txt may still come
-        :param on_settled: called when there may be new pages in the spool
-        """
+        """:param worth_waiting: whether an unreachable robots.txt may still come"""
         assert crawler.stats is not None
         self._crawler = crawler
         self._stats = crawler.stats
@@ -61,23 +60,23 @@ class Proofs:
         self._cache = cache
         self._flights = flights
         self._worth_waiting = worth_waiting
-        self._on_settled = on_settled
+        self._feeder = feeder
+        self._spool = feeder.spool
         self._listings = Listings()
         self._deadlines: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []
         self._in_the_air: set[str] = set()
         self._running = False
-        self.spool: Spool
 
     def __bool__(self) -> bool:
         """Whether entries wait."""
         return bool(self._deadlines)
 
-    def open(self, spool: Spool) -> None:
-        """Go on with what an earlier run left."""
-        self.spool = spool
-        for origin in spool.unproven_origins():
-            self._wait_for(origin)
+    def recover(self, origins: list[str]) -> None:
+        """Go on with what an earlier run left of these."""
+        for origin in origins:
+            with suppress(ValueError):  # it is none
+                self._wait_for(str(Origin.from_url(origin)))
 
     def proven(self, origin: Origin, chain: tuple[str, ...]) -> bool | None:
         """Whether *origin*'s robots.txt lists one of the sitemaps *chain*; None if that is not
@@ -112,16 +111,13 @@ class Proofs:
         self._running = False
         try:
             more = self._some()
-            self.spool.patience.worked("proofs")
+            self._spool.patience.worked("proofs")
         except sqlite3.Error as error:
-            if not self.spool.patience.failed("proofs", error):
-                logger.error(
-                    "Entries that wait for the robots.txt of their hosts can't be read from disk: "
-                    "they are not requested in this run",
-                    extra={"spider": self._crawler.spider},
-                )
+            seconds = self._spool.patience.failed("proofs", error)
+            if seconds is None:
                 self.stop()
-            self._go_on_in(RETRY_SECONDS)
+            else:
+                self._go_on_in(seconds)
             return
         if self._due:
             self._go_on_in(0 if more else _LOOK)
@@ -169,13 +165,13 @@ class Proofs:
 
         :param known: what is known of it; None if its robots.txt can't be had
         """
-        rows = self.spool.unproven_of(key, _SLICE)
+        rows = self._spool.unproven_of(key, _SLICE)
         if not rows:
             del self._deadlines[key]
             if known is None:
                 # Nobody is left who wants to know: the crawl need not wait for the answer.
                 self._flights.abandon(Origin.from_url(key))
-            self._on_settled()
+            self._feeder.wake()
             return True
         listing = self._listings.of(known) if known is not None else None
         verdicts: dict[int, bool] = {}
@@ -183,17 +179,17 @@ class Proofs:
         for _, row in rows:
             sitemap = row[1]
             if sitemap not in verdicts:
-                chain = self.spool.sitemaps.chain_of(sitemap)
+                chain = self._spool.sitemaps.chain_of(sitemap)
                 verdicts[sitemap] = listing is not None and listing.has_any(chain)
             if verdicts[sitemap]:
                 accepted.append(row)
-        self.spool.settle([number for number, _ in rows], accepted)
+        self._spool.settle([number for number, _ in rows], accepted)
         rejected = len(rows) - len(accepted)
         if rejected:
             reason = Reason.UNPROVEN if known is None else Reason.CROSS_HOST
             self._stats.inc_value(reason.value, rejected)
         self._log(key, known, Counter(accepted=len(accepted), rejected=rejected))
-        self._on_settled()
+        self._feeder.wake()
         return True
 
     def _log(self, key: str, known: Known | None, counts: Counter[str]) -> None:
