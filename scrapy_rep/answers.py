@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.fetcher import CONFIGURATION_ERRORS, text_of
+from scrapy_rep.failures import CONFIGURATION_ERRORS, text_of
 from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ class Answers:
     async def ask(self, flight: Flight) -> Known:
         """Have a flight's robots.txt fetched, or found in the storage.
 
-        :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.failures.CONFIGURATION_ERRORS`
         """
         try:
-            known, answer = await self._cache.ask(flight.origin)
+            known, answer = await self._cache.ask(flight.origin, flight.request)
         except CONFIGURATION_ERRORS as error:
             with self._isolated("announcement of robots.txt"):
                 self._announcer.cannot_ask(flight.origin, error)
@@ -83,6 +83,7 @@ class Answers:
             # While the body is at hand: else it would be unpacked and read twice.
             with self._isolated("reading of robots.txt"):
                 robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
+                self._cache.weigh(known)
         url = known.entry.url or origin.robots_url
         if robots is not None:
             with self._isolated("search for sitemaps"):

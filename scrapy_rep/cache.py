@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scrapy_rep import headers
-from scrapy_rep.fetcher import DEAD_HOST_ERRORS, Answer
+from scrapy_rep.failures import DEAD_HOST_ERRORS, ProjectError, ProxyError
+from scrapy_rep.fetcher import Answer
 from scrapy_rep.pause import pause
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
@@ -23,10 +24,12 @@ from scrapy_rep.protocol.freshness import (
 )
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME, pack_body
+from scrapy_rep.storages.entry import MAX_TIME, pack_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scrapy import Request
 
     from scrapy_rep.fetcher import Fetcher
     from scrapy_rep.known import Known, KnownOrigins
@@ -37,6 +40,10 @@ if TYPE_CHECKING:
 # While another process asks, its answer is looked for so often: first, and at most (seconds).
 _POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
+
+
+# Of this many origins it is remembered that the project keeps us from asking them.
+_MAX_BROKEN = 10_000
 
 
 class RobotsCache:
@@ -57,6 +64,8 @@ class RobotsCache:
         self._storage = storage
         self._longest_fresh = max(settings.cache_ttl, settings.cache_max_ttl)
         self._known = known
+        self._broken: dict[Origin, tuple[float, str]] = {}
+        """What the project's own code has kept us from asking: until when we don't try, and why."""
 
     def get(self, origin: Origin) -> Known | None:
         """Return what is known of *origin* and may be used now, None if it has to be asked."""
@@ -68,27 +77,45 @@ class RobotsCache:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
 
-    async def ask(self, origin: Origin) -> tuple[Known, Answer | None]:
+    def weigh(self, known: Known) -> None:
+        """Count what *known* takes in memory, now that its file was read."""
+        self._known.weigh(known)
+
+    async def ask(self, origin: Origin, like: Request | None = None) -> tuple[Known, Answer | None]:
         """Have *origin*'s robots.txt fetched, here or by another process, and take in what came
         of it.
 
+        :param like: a request to *origin*, see :meth:`Fetcher.fetch`
         :returns: what is known now, and the answer; None if it came from the storage
-        :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.failures.CONFIGURATION_ERRORS`
         """
         answer: Answer | None = None
+        self._raise_if_broken(origin)
         storage = self._storage
         known = await self._recall(origin, storage) if storage else None
         if known is None:
             try:
-                answer = await self._fetcher.fetch(origin)
+                answer = await self._fetcher.fetch(origin, like)
                 known = self._learn(origin, answer)
-            except BaseException:
+            except BaseException as error:
                 if storage:
                     storage.give_back(str(origin))
+                if isinstance(error, ProjectError):
+                    self._remember_broken(origin, error)
                 raise
             if storage:
                 storage.publish(known.entry)
         return known, answer
+
+    def _remember_broken(self, origin: Origin, error: ProjectError) -> None:
+        if len(self._broken) >= _MAX_BROKEN:
+            self._broken.clear()
+        self._broken[origin] = (self._clock() + self._settings.retry_max_delay, str(error))
+
+    def _raise_if_broken(self, origin: Origin) -> None:
+        broken = self._broken.get(origin)
+        if broken and self._clock() < broken[0]:
+            raise ProjectError(broken[1])
 
     async def _recall(self, origin: Origin, storage: StorageAccess) -> Known | None:
         """Return what *storage* knows of *origin*, waiting for another process that asks for it;
@@ -146,7 +173,7 @@ class RobotsCache:
             updated_at=now,
             outcome=answer.outcome,
             status=answer.status,
-            url=answer.url if len(answer.url) <= MAX_TEXT else "",
+            url=answer.url,
             hops=answer.hops,
             packed=packed,
             sha256=sha256,
@@ -157,6 +184,8 @@ class RobotsCache:
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
         settings = self._settings
         attempts = entry.attempts + 1
+        about_site = not isinstance(answer.error, ProxyError)
+        dead = isinstance(answer.error, DEAD_HOST_ERRORS)
         delay = backoff(
             attempts,
             base=settings.retry_delay,
@@ -175,11 +204,11 @@ class RobotsCache:
                     now - entry.updated_at,
                     settings.unreachable_limit,
                 )
-            ),
+            )
+            if about_site
+            else entry.unreachable_for,
             attempts=attempts,
-            dead_attempts=entry.dead_attempts + 1
-            if isinstance(answer.error, DEAD_HOST_ERRORS)
-            else 0,
+            dead_attempts=entry.dead_attempts + dead if dead or not about_site else 0,
             next_attempt_at=_in_range(now + delay),
             error=answer.reason,
         )

@@ -7,7 +7,9 @@ memory, so that a disk that fails does not stop the lines.
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import sys
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -135,6 +137,18 @@ class DiskHold:
             if taken:
                 return taken
         return []
+
+    def peek(self, origin: str) -> Request | None:
+        """As :meth:`MemoryHold.peek`."""
+        for entry in self._queues.first(origin, 1, sys.maxsize, math.inf):
+            if isinstance(entry, Held):
+                return entry.request
+            unwritten = self._writer.unwritten(entry[2])
+            with suppress(Exception):  # whoever wants it for good will see, and say so
+                if unwritten:
+                    return self._request(unwritten.request)
+                return self._request(self._writer.file.read([entry[2]]).get(entry[2]))
+        return None
 
     def _data(self, entries: list[Held | Kept]) -> dict[int, bytes]:
         """The rows of *entries* as the file has them."""

@@ -11,7 +11,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.fetcher import CONFIGURATION_ERRORS
+from scrapy_rep.failures import CONFIGURATION_ERRORS
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Flight:
 
         :raises StillWaiting: if they are over
         :raises CrawlEnding: if the spider closes
-        :raises Exception: one of :data:`~scrapy_rep.fetcher.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.failures.CONFIGURATION_ERRORS`
         """
         if isinstance(self.result, Exception):
             raise self.result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -110,6 +112,11 @@ class MemoryHold:
         taken = self._queues.first(origin, limit, upto, before)
         self._queues.remove(origin, taken)
         return taken
+
+    def peek(self, origin: str) -> Request | None:
+        """Return the request of *origin* that was held first, if it can be read."""
+        first = self._queues.first(origin, 1, sys.maxsize, math.inf)
+        return first[0].request if first else None
 
     def take_mortal(self, origin: str) -> Iterator[Held]:
         """Take out those that would end with the process."""

@@ -7,6 +7,7 @@ spot, else it returns a coroutine that waits for the origin's robots.txt and dec
 from __future__ import annotations
 
 import time
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -36,7 +37,7 @@ from scrapy_rep.urls import FOREIGN, SCHEME, USUAL, origin_of, path_in
 from scrapy_rep.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    import re
 
     from scrapy.crawler import Crawler
 
@@ -65,7 +66,7 @@ class RepMiddleware:
         self._agents = Agents(crawler, settings)
         self._engine = EngineAccess(crawler)
         self._hits = Tally(crawler, self._engine, "rep/cache/hit")
-        self._known = KnownOrigins(settings.cache_max_origins, self.clock)
+        self._known = KnownOrigins(settings.cache_max_origins, settings.cache_max_bytes, self.clock)
         self._by_spelling = self._known.by_spelling
         self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
         self._everything = self._decisions.everything
@@ -175,18 +176,35 @@ class RepMiddleware:
             self._deferral.arrive(request)
         usual = USUAL.match(request.url)
         spelling = usual[1] + "/" if usual else None
+        direct = self._catcher.waiting and self._catcher.came_back(request)
         seeding = self._seeding
         if seeding is not None:
-            if FED in meta:
-                seeding.arrive(request)
-            elif SITEMAP in meta:
-                seeding.reading.check(request)
             if spelling not in seeding.spellings:
                 seeding.meet(request, spelling)
+            if (FED in meta and seeding.arrive(request)) or SITEMAP in meta:
+                return self._look_where(request, usual, direct)
         elif SITEMAP in meta:
             raise IgnoreRequest("another process asked for this sitemap; here none are read")
-        direct = self._catcher.waiting and self._catcher.came_back(request)
+        return self._look_up(request, usual, direct)
 
+    async def _look_where(
+        self, request: Request, usual: re.Match[str] | None, direct: bool
+    ) -> Request | None:
+        """Decide about a request that a site's sitemaps have led to: may they lead there?"""
+        assert self._seeding is not None
+        await self._seeding.reading.check(request)
+        found = self._look_up(request, usual, direct)
+        return await found if isinstance(found, Coroutine) else found
+
+    def _look_up(
+        self, request: Request, usual: re.Match[str] | None, direct: bool
+    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+        """Decide by what is known of the origin, or have its robots.txt fetched.
+
+        :param usual: the URL, taken apart, if it is one of the usual ones
+        :param direct: a direct download, which can't be held
+        """
+        spelling = usual[1] + "/" if usual else None
         known = self._by_spelling.get(spelling) if spelling else None
         now = self.clock()
         if usual and known is not None and now < known.usable_until:
@@ -252,6 +270,7 @@ class RepMiddleware:
             return None
         chain = self._agents.chain_of(request)
         token, rules = robots.rules(chain, self._obey_global)
+        self._known.weigh(known)
         found = rules.find(comparable(path))
         if allows(found):
             if self._everything:

@@ -22,6 +22,7 @@ from scrapy_rep.discovery import FED, SITEMAP
 from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
+from scrapy_rep.recent import Recent
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import Feeder
 from scrapy_rep.sitemaps.outcome import Report
@@ -77,7 +78,8 @@ class SitemapSeeding:
         self._discovery = discovery
         self._start_only = mode == "start"
         self._conventions = Conventions(crawler.spider, settings)
-        self._met: set[int] = set()  # hashes: a million origins would be a hundred megabytes
+        # An origin that is forgotten and met again adds what the spool has already.
+        self._met = Recent()
         self.spellings: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
         self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
@@ -127,9 +129,8 @@ class SitemapSeeding:
             if len(self.spellings) >= _SPELLINGS:
                 self.spellings.clear()
             self.spellings.add(spelling)
-        if hash(origin) in self._met:
+        if not self._met.add(origin):
             return
-        self._met.add(hash(origin))
         known = self._cache.get(origin)
         if known is not None and not known.unreachable:
             self._seed(origin, known.entry.url or origin.robots_url, known.robots)
@@ -140,7 +141,7 @@ class SitemapSeeding:
         :param robots_url: where the file came from, for relative URLs
         :param robots: None: there is none
         """
-        if hash(origin) in self._met:
+        if origin in self._met:
             self._seed(origin, robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
@@ -203,14 +204,15 @@ class SitemapSeeding:
             return False
         if not spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
             return False
-        self._feeder.asking.add_hosts(place)
+        self._feeder.asking.added()
         return True
 
     # Requests on their way
 
-    def arrive(self, request: Request) -> None:
-        """Take a page that was fed from the scheduler."""
+    def arrive(self, request: Request) -> bool:
+        """Take a page that was fed from the scheduler. Return whether it may be on any host."""
         self._feeder.arrive(request)
+        return self._settings.sitemap_cross_host == "any"
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         """The dupe filter has dropped a request of ours."""
@@ -236,7 +238,7 @@ class SitemapSeeding:
         opened = await self._spool.look()
         if opened is None:
             return
-        self._feeder.asking.add_hosts(*opened.hosts)
+        self._feeder.asking.added()
         self._proofs.recover(opened.unproven_origins)
         left = self._spool.waiting + self._spool.unproven
         if left:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.fetcher import text_of
+from scrapy_rep.failures import text_of
 from scrapy_rep.flights import CrawlEnding, StillWaiting
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Waiting:
         self._grace = settings.defer_grace
         self._waiting = 0
         # 0 means no limit; so many that are silent are many all the same.
-        self._max_waiting = (crawler.settings.getint("CONCURRENT_REQUESTS") or 100) // _SHARE
+        concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 100
+        self._max_waiting = max(1, concurrency // _SHARE)
         if settings.dry_run:
             # Who can't be held waits where it is, or there would be nothing to decide by.
             self._max_waiting = sys.maxsize

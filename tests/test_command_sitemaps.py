@@ -131,6 +131,25 @@ def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, project: Pa
     assert www.count("/x.xml") == 0
 
 
+def test_private_hosts_that_a_public_site_names(
+    sites: Sites, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = sites.add(
+        robots="Sitemap: http://internal/a.xml\nSitemap: /moved.xml\nSitemap: /b.xml\n",
+        pages={
+            "/moved.xml": redirect("http://127.0.0.1/c.xml"),
+            "/b.xml": urlset(["http://db.internal/", "http://shop.example/"]),
+        },
+    )
+    monkeypatch.setenv("http_proxy", proxy.url("/"))
+    monkeypatch.setenv("no_proxy", "")
+    done = robots(project, "--sitemaps", "http://shop.example/", "--json")
+    why = "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+    assert [line["problem"] for line in done.json] == [why, why, None]
+    assert done.json[2]["unjudged"] == 1
+    assert all(hit.target.startswith("http://shop.example/") for hit in proxy.requests)
+
+
 def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None:
     there = sites.add(robots="User-agent: *\nDisallow: /\n")
     here = sites.add(

@@ -95,3 +95,13 @@ async def test_long_file_is_cut(ftp: Ftp) -> None:
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     assert result.responses == {site.url("/public"): 200}
     result.assert_clean()
+
+
+async def test_active_mode_is_left_to_scrapys_handler(ftp: Ftp) -> None:
+    site = ftp(RULES)
+    result = await crawl(site.url("/private"), {"FTP_PASSIVE_MODE": False})
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    names = [command for command, _ in site.commands]
+    assert "PORT" in names
+    assert "PASV" not in names
+    result.assert_clean()

@@ -37,8 +37,8 @@ async def test_in_a_crawl(sites: Sites) -> None:
 
     result = await crawl(
         ListSpider,
-        # The first has no slot to wait in: it is held, and decided when it comes back.
-        {"CONCURRENT_REQUESTS": 1, "REP_UNREACHABLE": "defer"},
+        # The first does not wait: it is held, and decided when it comes back.
+        {"CONCURRENT_REQUESTS": 1, "REP_UNREACHABLE": "defer", "REP_DEFER_GRACE": 0},
         requests=[site.url(f"/{number}") for number in range(20)],
         signal_handlers={scrapy_signals.spider_closed: closed},
     )

@@ -21,7 +21,8 @@ from scrapy_rep.agents import Agents
 from scrapy_rep.cache import RobotsCache
 from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.engine import EngineAccess
-from scrapy_rep.fetcher import CONFIGURATION_ERRORS, Fetcher
+from scrapy_rep.failures import CONFIGURATION_ERRORS
+from scrapy_rep.fetcher import Fetcher
 from scrapy_rep.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.known import KnownOrigins
 from scrapy_rep.protocol.availability import Outcome
@@ -156,7 +157,7 @@ class Lookup:
         self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
         self._cache = RobotsCache(
             self.settings,
-            KnownOrigins(self.settings.cache_max_origins),
+            KnownOrigins(self.settings.cache_max_origins, self.settings.cache_max_bytes),
             self.fetcher,
             time.time,
             open_storage(crawler, self.settings, time.time),

@@ -88,10 +88,10 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 
     async def job(lookup: Lookup) -> None:
         chain = agents[0] if agents else usual_chain(lookup.agents)
-        judges = Judges(lookup, chain)
         output = Output()
         for origin in dict.fromkeys(origins):
             tree = JsonTree(output) if options.json else TextTree(output, chain)
+            judges = Judges(lookup, chain, origin)
             statuses.add(await _Site(lookup, judges, tree).show(origin))
             output.flush()
 
@@ -263,6 +263,9 @@ class _Site:
     async def _allowed(self, one: Sitemap, request: Request) -> bool:
         """Whether the robots.txt of the sitemap's own host lets it be fetched."""
         origin = origin_of(request)
+        one.problem = await self._judges.refusal(origin) or None
+        if one.problem:
+            return False
         robots = await self._judges.file(origin)
         why = robots.explain(
             request.url,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.explain import RobotsFile
     from scrapy_rep.commands.lookup import Lookup
 
-# Sitemaps may list URLs of any host. The robots.txt of so many are asked for.
+# Sitemaps may be on any host, and list URLs of any. This many are asked for anything (SECURITY.md).
 _MAX_ORIGINS = 100
 
 # As many spellings of origins are remembered.
@@ -68,13 +68,24 @@ class Judges:
     """The robots.txt of all hosts that the sitemaps of a site have to do with, each asked for
     once."""
 
-    def __init__(self, lookup: Lookup, chain: tuple[str, ...]) -> None:
+    def __init__(self, lookup: Lookup, chain: tuple[str, ...], site: Origin) -> None:
         """:param chain: the tokens that the crawler goes by"""
         self.chain = chain
+        self._site = site
         self.obey_global = lookup.settings.obey_global_group
         self._lookup = lookup
         self._origins: set[Origin] = set()
         self._judges: dict[str, _Judge | None] = {}
+
+    async def refusal(self, origin: Origin) -> str:
+        """Return why *origin*, which the site has named, is asked for nothing; empty if it is."""
+        if origin in self._origins:
+            return ""
+        if len(self._origins) >= _MAX_ORIGINS:
+            return f"not read: {_MAX_ORIGINS} hosts were asked before"
+        if await self._lookup.fetcher.targets.refuses(origin, self._site):
+            return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+        return ""
 
     async def file(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*."""
@@ -123,7 +134,7 @@ class Judges:
         if origin.scheme not in ("http", "https"):
             raise ValueError(spelling)
         judge = None
-        if origin in self._origins or len(self._origins) < _MAX_ORIGINS:
+        if not await self.refusal(origin):
             robots = await self.file(origin)
             if robots.outcome is Outcome.RULES:
                 judge = _Judge(robots, robots.parsed.rules(self.chain, self.obey_global)[1])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from scrapy_rep.discovery import SITEMAP
+from scrapy_rep.pause import Slices
 from scrapy_rep.sitemaps.transfer import ACCEPT_ENCODING, Transfers
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ class Asking:
         self._spool = spool
         self._wake = wake
         self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
-        self._hosts: set[str] = set()
+        self._waiting = False
+        self._host = ""  # whose turn was the last
         self._asked: dict[str, str] = {}
         self._shared = False
 
     def __bool__(self) -> bool:
         """Whether any sitemaps are to be asked for, or to come."""
-        return bool(self._hosts or self._asked)
+        return self._waiting or bool(self._asked)
 
     def open(self) -> None:
         """Begin."""
@@ -65,9 +67,9 @@ class Asking:
         """The crawl ends."""
         self._transfers.watch(False)
 
-    def add_hosts(self, *hosts: str) -> None:
-        """Sitemaps of *hosts* are in the spool."""
-        self._hosts.update(hosts)
+    def added(self) -> None:
+        """There are more sitemaps in the spool."""
+        self._waiting = True
         self._wake()
 
     def some(self, *, everything: bool = False) -> bool:
@@ -77,19 +79,26 @@ class Asking:
         """
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
+        # What another process may read is not counted as asked for: only time ends the step.
+        unlimited = everything or self._shared
         most = _AT_ONCE if everything else _OF_HOST
         asked: Counter[str] = Counter() if everything else Counter(self._asked.values())
-        for host in list(self._hosts):
-            if len(self._asked) >= _ALL and not everything:
+        slices = Slices()
+        left = False
+        for host in self._spool.sitemaps.hosts(self._host):
+            if len(self._asked) >= _ALL and not unlimited:
+                left = True
                 break
-            while asked[host] < most:
-                sitemap = self._spool.sitemaps.next(host)
-                if sitemap is None:
-                    self._hosts.discard(host)
-                    break
+            self._host = host
+            while asked[host] < most and (sitemap := self._spool.sitemaps.next(host)) is not None:
                 asked[host] += 1
                 self._hand_over(sitemap)
-        return bool(self._hosts) and (everything or self._shared)
+            left = left or asked[host] >= most
+            if unlimited and slices.over:
+                left = True
+                break
+        self._waiting = left
+        return left and unlimited
 
     def _hand_over(self, sitemap: Sitemap) -> None:
         if not self._shared:  # else another process may have it, and it need not come here

@@ -12,11 +12,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.listing import Listings
-from scrapy_rep.sitemaps.sorting import Reason
+from scrapy_rep.sitemaps.sorting import Reason, host_of
+from scrapy_rep.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.known import Known
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.sitemaps.feeding import Feeder
+    from scrapy_rep.sitemaps.sorting import Verdict
     from scrapy_rep.sitemaps.spool import Row
 
 logger = get_logger(__name__)
@@ -66,30 +69,41 @@ class Proofs:
         self._deadlines: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []
         self._in_the_air: set[str] = set()
+        self._targets = Targets(crawler, settings.private_hosts)
+        self._named_by: dict[str, str] = {}
+        self._being_looked_up: set[str] = set()
+        self._refused: set[str] = set()
         self._running = False
 
     def __bool__(self) -> bool:
         """Whether entries wait."""
         return bool(self._deadlines)
 
-    def recover(self, origins: list[str]) -> None:
-        """Go on with what an earlier run left of these."""
-        for origin in origins:
+    def recover(self, origins: list[tuple[str, str]]) -> None:
+        """Go on with what an earlier run left of these, each with one that has led to it."""
+        for origin, by in origins:
             with suppress(ValueError):  # it is none
-                self._wait_for(str(Origin.from_url(origin)))
+                self._wait_for(str(Origin.from_url(origin)), by)
 
-    def proven(self, origin: Origin, chain: tuple[str, ...]) -> bool | None:
-        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*; None if that is not
-        known: its entries have to wait then."""
+    def verdict(self, origin: Origin, by: str, chain: tuple[str, ...]) -> Verdict:
+        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*: True, or the reason why
+        its entries are not accepted; None if that is not known yet: they have to wait then.
+
+        :param by: the origin that has led to these sitemaps
+        :raises sqlite3.Error: if that can't be told now
+        """
         known = self._cache.get(origin)
         listing = None if known is None or known.unreachable else self._listings.of(known)
-        if listing is None or not listing.complete():
-            self._wait_for(str(origin))
-            return None
-        return listing.has_any(chain)
+        if listing is not None and listing.complete():
+            return True if listing.has_any(chain) else Reason.CROSS_HOST
+        if listing is None and not self._spool.sitemaps.may_name(by, host_of(origin)):
+            return Reason.HOSTS
+        self._wait_for(str(origin), by)
+        return None
 
-    def _wait_for(self, origin: str) -> None:
+    def _wait_for(self, origin: str, by: str) -> None:
         if origin not in self._deadlines:
+            self._named_by[origin] = by
             now = time.monotonic()
             self._deadlines[origin] = now + self._settings.defer_max_wait
             heapq.heappush(self._due, (now, origin))
@@ -98,6 +112,7 @@ class Proofs:
     def stop(self) -> None:
         """The crawl ends: what waits is for the next run."""
         self._deadlines.clear()
+        self._named_by.clear()
         self._due.clear()
 
     # One step at a time
@@ -125,7 +140,9 @@ class Proofs:
     def _some(self) -> bool:
         """Do what is due. Return whether there is more to do at once."""
         self._in_the_air = {
-            one for one in self._in_the_air if Origin.from_url(one) in self._flights
+            one
+            for one in self._in_the_air
+            if one in self._being_looked_up or Origin.from_url(one) in self._flights
         }
         for _ in range(_SLICE):
             now = time.monotonic()
@@ -151,23 +168,39 @@ class Proofs:
         known = None if origin in self._flights else self._cache.get(origin)
         if known is not None and not known.unreachable:
             return not self._listings.of(known).complete() or self._settle(key, known)
+        if key in self._refused:
+            return self._settle(key, None, Reason.PRIVATE)
         if known is not None and not self._worth_waiting(known):
             return self._settle(key, None)
         if now >= self._deadlines[key]:
             return self._settle(key, None)
-        if known is None and len(self._in_the_air) < _AT_A_TIME:
+        if known is None and len(self._in_the_air) < _AT_A_TIME and key not in self._in_the_air:
             self._in_the_air.add(key)
-            self._flights.to(origin)
+            self._being_looked_up.add(key)
+            deferred_from_coro(self._ask(key, origin))
         return False
 
-    def _settle(self, key: str, known: Known | None) -> bool:
+    async def _ask(self, key: str, origin: Origin) -> None:
+        try:
+            refused = await self._targets.refuses(origin, Origin.from_text(self._named_by[key]))
+        finally:
+            self._being_looked_up.discard(key)
+        if key in self._deadlines:  # else the crawl has ended
+            if refused:
+                self._refused.add(key)
+            else:
+                self._flights.to(origin)
+
+    def _settle(self, key: str, known: Known | None, reason: Reason = Reason.UNPROVEN) -> bool:
         """Judge some entries of an origin.
 
-        :param known: what is known of it; None if its robots.txt can't be had
+        :param known: what is known of it; None if it has no robots.txt to go by
+        :param reason: why it has none
         """
         rows = self._spool.unproven_of(key, _SLICE)
         if not rows:
-            del self._deadlines[key]
+            del self._deadlines[key], self._named_by[key]
+            self._refused.discard(key)
             if known is None:
                 # Nobody is left who wants to know: the crawl need not wait for the answer.
                 self._flights.abandon(Origin.from_url(key))
@@ -185,22 +218,22 @@ class Proofs:
                 accepted.append(row)
         self._spool.settle([number for number, _ in rows], accepted)
         rejected = len(rows) - len(accepted)
+        reason = reason if known is None else Reason.CROSS_HOST
         if rejected:
-            reason = Reason.UNPROVEN if known is None else Reason.CROSS_HOST
             self._stats.inc_value(reason.value, rejected)
-        self._log(key, known, Counter(accepted=len(accepted), rejected=rejected))
+        self._log(key, reason.text, Counter(accepted=len(accepted), rejected=rejected))
         self._feeder.wake()
         return True
 
-    def _log(self, key: str, known: Known | None, counts: Counter[str]) -> None:
+    def _log(self, key: str, why: str, counts: Counter[str]) -> None:
         logger.log(
             logging.DEBUG,
-            "%(accepted)d entries of %(origin)s accepted, %(rejected)d not: %(why)s",
+            "%(accepted)d entries of %(origin)s accepted, %(rejected)d not%(why)s",
             {
                 "origin": key,
                 "accepted": counts["accepted"],
                 "rejected": counts["rejected"],
-                "why": "its robots.txt can't be had" if known is None else "its robots.txt tells",
+                "why": f": {why}" if counts["rejected"] else "",
             },
             extra={"spider": self._crawler.spider},
         )

@@ -20,11 +20,15 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.pause import SLICE_SECONDS, pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.asking import SITEMAP_KEY
+from scrapy_rep.sitemaps.feeding import PAGE_KEY
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.reader import SitemapReader
-from scrapy_rep.sitemaps.sorting import Reason, Sorter
+from scrapy_rep.sitemaps.sitemaptable import ASKED, MAX_HOSTS
+from scrapy_rep.sitemaps.sorting import Reason, Sorter, host_of
 from scrapy_rep.sitemaps.transfer import MAXSIZE
+from scrapy_rep.targets import Targets
+from scrapy_rep.urls import origin_of
 from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
@@ -70,19 +74,33 @@ class Reading:
         self._proofs = proofs
         self._on_found = on_found
         self._spool = feeder.spool
+        self._targets = Targets(crawler, settings.private_hosts)
         self._lock = DeferredLock()
 
-    def check(self, request: Request) -> None:
-        """A request for a sitemap is to be downloaded.
+    async def check(self, request: Request) -> None:
+        """A request for a sitemap, or for a page of one, is to be downloaded.
 
-        :raises IgnoreRequest: if nobody needs it any more
+        :raises IgnoreRequest: if nobody needs it any more, or no site may make us send it
         """
+        if SITEMAP not in request.meta:
+            by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
+            if await self._targets.refuses(origin_of(request), by):
+                self._stats.inc_value(Reason.PRIVATE.value)
+                raise IgnoreRequest(f"a sitemap lists it, and it is {Reason.PRIVATE.text}")
+            return
+        place, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
+        other = place.host != by.host
         try:
-            wanted = self._of(request)
+            if self._of(request) is None:
+                raise IgnoreRequest("this sitemap was read before")
+            if other and not self._spool.sitemaps.may_name(str(by), host_of(place)):
+                raise IgnoreRequest(f"{by} has named {MAX_HOSTS} other hosts already")
         except sqlite3.Error:
-            return  # it will be seen when it has come
-        if wanted is None:
-            raise IgnoreRequest("this sitemap was read before")
+            pass  # it will be seen when it has come
+        if other and await self._targets.refuses(place, by):
+            raise IgnoreRequest(
+                f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
+            )
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     def _of(self, request: Request) -> Sitemap | None:
@@ -97,7 +115,8 @@ class Reading:
             # Another process found it, or what was in the file is lost. Else that changes nothing.
             chain, place = tuple(about["chain"]), str(Origin.from_url(url))
             origin = request.meta[SITEMAP_KEY]
-            sitemaps.add(url, place, origin, chain, guessed=about["guessed"])
+            guessed = about["guessed"]
+            sitemaps.add(url, place, origin, chain, guessed=guessed, state=ASKED)
             found = sitemaps.get(url)
         return found
 
@@ -239,7 +258,7 @@ class Reading:
                 spool,
                 settings,
                 self._conventions,
-                self._proofs.proven,
+                self._proofs.verdict,
                 self._found,
             )
         )
@@ -267,5 +286,5 @@ class Reading:
             return False
         self._on_found(url)
         if not self._feeder.stopped:
-            self._feeder.asking.add_hosts(place)
+            self._feeder.asking.added()
         return True

@@ -10,7 +10,7 @@ from scrapy_rep.sqlitefiles import transaction
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # State of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
@@ -29,7 +29,13 @@ CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (host, id) WHERE state =
 CREATE TABLE IF NOT EXISTS origins (
     origin TEXT PRIMARY KEY, files INTEGER NOT NULL, urls INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS named (
+    origin TEXT NOT NULL, host TEXT NOT NULL, PRIMARY KEY (origin, host)
+) WITHOUT ROWID;
 """
+
+MAX_HOSTS = 100
+"""How many other hosts are asked for anything because of one origin's sitemaps."""
 
 
 class Sitemap(NamedTuple):
@@ -58,14 +64,21 @@ class SitemapTable:
         return self._get_db()
 
     def add(
-        self, url: str, host: str, origin: str, chain: tuple[str, ...], *, guessed: bool = False
+        self,
+        url: str,
+        host: str,
+        origin: str,
+        chain: tuple[str, ...],
+        *,
+        guessed: bool = False,
+        state: int = WAITING,
     ) -> bool:
         """Take a sitemap in. Return False if it was known."""
         with transaction(self._db):
             added = self._db.execute(
                 "INSERT OR IGNORE INTO sitemaps (url, host, origin, chain, guessed, state) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (url, host, origin, json.dumps(chain), guessed, WAITING),
+                (url, host, origin, json.dumps(chain), guessed, state),
             ).rowcount
             if added:
                 self._db.execute(
@@ -104,12 +117,39 @@ class SitemapTable:
         """Be done with *sitemap*, whatever came of it."""
         self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (DONE, sitemap.id))
 
+    def hosts(self, after: str) -> Iterator[str]:
+        """The hosts that sitemaps are to be fetched from, each once: those behind *after*, then
+        the others. One look-up each: there may be a million."""
+        for low, high in ((after, "~"), ("", after)):
+            while True:
+                row = self._db.execute(
+                    "SELECT host FROM sitemaps WHERE state = 0 AND host > ? AND host <= ? "
+                    "ORDER BY host LIMIT 1",
+                    (low, high),
+                ).fetchone()
+                if row is None:
+                    break
+                (low,) = row
+                yield low
+
     def counts(self, origin: str) -> tuple[int, int]:
         """How many sitemaps and how many URLs *origin* has brought so far."""
         row = self._db.execute(
             "SELECT files, urls FROM origins WHERE origin = ?", (origin,)
         ).fetchone()
         return row or (0, 0)
+
+    def may_name(self, origin: str, host: str) -> bool:
+        """Whether *host* may be asked because of *origin*'s sitemaps: it counts from now on."""
+        row = (origin, host)
+        if self._db.execute("SELECT 1 FROM named WHERE origin = ? AND host = ?", row).fetchone():
+            return True
+        (count,) = self._db.execute(
+            "SELECT count(*) FROM named WHERE origin = ?", (origin,)
+        ).fetchone()
+        if count < MAX_HOSTS:
+            self._db.execute("INSERT INTO named VALUES (?, ?)", row)
+        return bool(count < MAX_HOSTS)
 
     def chain_of(self, sitemap: int) -> tuple[str, ...]:
         """The URLs of which one has to be listed by a host, for its entries in *sitemap*."""

@@ -42,6 +42,8 @@ class Reason(str, Enum):
     NO_RULE = "rep/sitemaps/rejected/no_rule"
     NOT_FOLLOWED = "rep/sitemaps/rejected/not_followed"
     CROSS_HOST = "rep/sitemaps/rejected/cross_host"
+    HOSTS = "rep/sitemaps/rejected/hosts"
+    PRIVATE = "rep/sitemaps/rejected/private"
     UNPROVEN = "rep/sitemaps/rejected/unproven"
     KNOWN = "rep/sitemaps/rejected/known"
     DEPTH = "rep/sitemaps/rejected/depth"
@@ -53,6 +55,9 @@ class Reason(str, Enum):
         return _TEXTS[self]
 
 
+Verdict = Reason | bool | None
+"""Of an entry of another host: True, it is accepted; a reason why not; None, not known yet."""
+
 _TEXTS = {
     Reason.INVALID: "no absolute http(s) URL",
     Reason.BROKEN: "damaged by broken XML",
@@ -62,6 +67,8 @@ _TEXTS = {
     Reason.NO_RULE: "no sitemap_rules for it",
     Reason.NOT_FOLLOWED: "not in sitemap_follow",
     Reason.CROSS_HOST: "of a host that does not list the sitemap",
+    Reason.HOSTS: "of a host beyond the first 100 that one site may name",
+    Reason.PRIVATE: "of a host with a private address",
     Reason.UNPROVEN: "of a host whose robots.txt can't be had",
     Reason.KNOWN: "known already",
     Reason.DEPTH: "nested deeper than REP_SITEMAP_MAX_DEPTH",
@@ -102,10 +109,11 @@ class Sorter:
         spool: Spool,
         settings: RepSettings,
         conventions: Conventions,
-        proven: Callable[[Origin, tuple[str, ...]], bool | None],
+        verdict: Callable[[Origin, str, tuple[str, ...]], Verdict],
         found: Callable[[Sitemap, str, str], bool],
     ) -> None:
-        """:param proven: whether an origin lists one of these sitemaps; None: that is not known
+        """:param verdict: whether entries of another origin are accepted, which this one has led to
+            by these sitemaps
         :param found: called with the URL of a sitemap that an index lists, and where that is;
             returns whether it is new
         """
@@ -114,13 +122,13 @@ class Sorter:
         self._spool = spool
         self._settings = settings
         self._conventions = conventions
-        self._proven = proven
+        self._verdict = verdict
         self._found = found
         self._chain = (*sitemap.chain, sitemap.url)
         self._host = host_of(Origin.from_url(sitemap.origin))
         self._files, self._urls = spool.sitemaps.counts(sitemap.origin)
         self._todo: deque[Entry] = deque()
-        self._places: dict[str, tuple[int, bool | None]] = {}
+        self._places: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
         self.unproven = 0
         """Of those, how many wait for the robots.txt of their host."""
@@ -199,11 +207,11 @@ class Sorter:
         except ValueError:
             self.rejected[Reason.INVALID] += 1
             return
-        site, proven = place
+        site, verdict = place
         if not self._conventions.callback_for(url)[0]:
             self.rejected[Reason.NO_RULE] += 1
-        elif proven is False:
-            self.rejected[Reason.CROSS_HOST] += 1
+        elif isinstance(verdict, Reason):
+            self.rejected[verdict] += 1
         elif self._urls >= self._settings.sitemap_max_origin_urls:
             self.rejected[Reason.LIMIT] += 1
         else:
@@ -212,18 +220,18 @@ class Sorter:
                 *(site, self._sitemap.id, url, entry.get("lastmod") or None),
                 json.dumps(alternate) if alternate else None,
             )
-            (pages if proven else unproven).append(row)
+            (pages if verdict else unproven).append(row)
 
-    def _place(self, spelling: str) -> tuple[int, bool | None]:
+    def _place(self, spelling: str) -> tuple[int, Verdict]:
         """The number of the site of a URL that begins so, and whether its pages are accepted."""
         origin = Origin.from_url(spelling)
-        proven: bool | None = True
+        verdict: Verdict = True
         if self._settings.sitemap_cross_host == "strict" and host_of(origin) != self._host:
-            proven = self._proven(origin, self._chain)
-        site = 0 if proven is False else self._spool.site(str(origin))
+            verdict = self._verdict(origin, self._sitemap.origin, self._chain)
+        site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
         if len(self._places) < 10_000:
-            self._places[spelling] = site, proven
-        return site, proven
+            self._places[spelling] = site, verdict
+        return site, verdict
 
     def _add_sitemap(self, entry: Entry) -> None:
         try:

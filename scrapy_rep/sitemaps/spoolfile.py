@@ -89,9 +89,8 @@ class SpoolFile(SqliteFile):
         ):
             self.again[site].append(page)
         (self.unproven,) = db.execute("SELECT count(*) FROM unproven").fetchone()
-        origins = "SELECT origin FROM sites WHERE id IN (SELECT DISTINCT site FROM unproven)"
-        self.unproven_origins: list[str] = [origin for (origin,) in db.execute(origins)]
-        """Those whose entries wait for proof."""
-        hosts = "SELECT DISTINCT host FROM sitemaps WHERE state = 0"
-        self.hosts: list[str] = [host for (host,) in db.execute(hosts)]
-        """Those that sitemaps are to be fetched from."""
+        self.unproven_origins: list[tuple[str, str]] = db.execute(
+            "SELECT sites.origin, min(sitemaps.origin) FROM unproven "
+            "JOIN sites ON sites.id = site JOIN sitemaps ON sitemaps.id = sitemap GROUP BY site"
+        ).fetchall()
+        """Those whose entries wait for proof, and for each one that has led to these."""

@@ -202,8 +202,12 @@ def test_some_listings_are_kept() -> None:
         [True] * 100
     )
     assert listings.of(many[0]) is not first[0]
-    many[149].update(Entry("http://h149.test"))
-    assert listings.of(many[149]) is not first[149]
+    many[149].update(Entry("http://h149.test", updated_at=1))
+    assert listings.of(many[149]) is first[149], "the same file"
+    for news in ({"url": "http://www.h149.test/robots.txt"}, {"sha256": "0" * 64}):
+        before = listings.of(many[149])
+        many[149].update(Entry("http://h149.test", **news))
+        assert listings.of(many[149]) is not before
 
 
 def test_a_sitemap_line_has_a_limit() -> None:

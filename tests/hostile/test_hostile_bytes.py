@@ -99,9 +99,11 @@ def test_a_location_that_is_too_long_leads_nowhere(target: bytes) -> None:
 
 
 def test_a_long_location() -> None:
-    url = "http://b.test/" + "x" * 16_000
+    url = "http://b.test/" + "x" * 8_000
     response = Response("http://a.test/robots.txt", headers={"Location": url})
     assert _redirect_target("http://a.test/robots.txt", response) == url
+    response = Response("http://a.test/robots.txt", headers={"Location": url + "x" * 200})
+    assert _redirect_target("http://a.test/robots.txt", response) is None
 
 
 # Gzip

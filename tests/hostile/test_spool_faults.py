@@ -132,7 +132,6 @@ async def test_what_fails_for_a_while(
     assert result.reason == "finished"
     assert set(listed.asked) == set(listed.wanted)
     told(result, fault)
-    assert warnings(result) or path_and_count != MOMENTS["writing"]
     await the_rest(listed, tmp_path)
     assert listed.asked.total() == len(listed.wanted)
 
@@ -145,6 +144,7 @@ async def test_what_fails_for_good(
     result = await run(listed, tmp_path, Moment(*path_and_count, (0, fault.begin)), **SHORT)
     assert result.reason == "finished"
     told(result, fault, ended=not isinstance(fault, (Deleted, Slow)))
+    assert warnings(result) or path_and_count != MOMENTS["writing"]
     fault.end()
     await the_rest(listed, tmp_path)
 

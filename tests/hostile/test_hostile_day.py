@@ -1,0 +1,161 @@
+"""One crawl that meets all hostile answers at once, with a watch on its event loop and memory.
+
+What each of them is about is tested by itself in the files beside this one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.behaviours import (
+    RULES,
+    Behaviour,
+    Stream,
+    answer,
+    gzip_bomb,
+    hang_up,
+    lying_length,
+    raw,
+    redirect,
+    reset,
+    silence,
+)
+from tests.helpers.evil import IN_A_LINE
+from tests.helpers.process import Crawl
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import index, listing, urlset
+
+# Seconds of work, and megabytes: not among the quick ones, and with the machine to itself.
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.alone]
+
+MEBIBYTE = 1 << 20
+EMPTY = gzip.compress(b"")
+
+
+def encoded(body: bytes, *encodings: str) -> Behaviour:
+    return answer(body, 200, [("Content-Encoding", one) for one in encodings])
+
+
+def layers(body: bytes, count: int) -> bytes:
+    for _ in range(count):
+        body = gzip.compress(body)
+    return body
+
+
+def rules(line: str, size: int = 512_000) -> str:
+    return "User-agent: *\n" + line * (size // len(line))
+
+
+# Headers and interim answers (1xx) without end are not among these: Scrapy's download handlers read
+# them until the timeout, and hand over nothing meanwhile (README.md, "Known limits").
+ROBOTS: dict[str, Any] = {
+    "blanks in Cache-Control": answer(
+        RULES, headers=[("Cache-Control", "max-age=" + " " * 1400)] * 11
+    ),
+    "dates": answer(RULES, headers=[("Date", "0" * 9000), ("Expires", "9" * 9000), ("Age", "9" * 900)]),
+    "empty members": encoded(EMPTY * 25_600, "gzip"),
+    "stacked encodings": encoded(b"x", *["gzip"] * 200),
+    "nested gzip": encoded(layers(b"a" * 50 * MEBIBYTE, 5), *["gzip"] * 5),
+    "gzip bomb": gzip_bomb(b"User-agent: *\n", 500),
+    "a long Location": redirect("/" + "a" * 15_000),
+    "a Location of many dots": redirect("/." * 7_000),
+    "foreign letters": redirect("http://" + "é" * 4_000 + "/robots.txt"),
+    "a status of 23 digits": raw(b"HTTP/1.1 99999999999999999999999 Yes\r\n\r\n"),
+    "no HTTP": raw(b"\0" * 5000),
+    "an endless body": Stream(RULES.encode(), 1 << 34, announce=False),
+    "a body shorter than it says": lying_length(RULES.encode(), 5000),
+    "silence": silence(),
+    "a reset": reset(),
+    "a hang-up": hang_up(),
+    "headings": answer("<h1>" * 16_384, 503),
+    "titles": answer("<title" * 16_384, 500),
+    "relative sitemaps": "".join(f"Sitemap: /é{number}.xml\n" for number in range(500)),
+    "long sitemaps": "".join(f"Sitemap: http://{'é' * 1900}{n}/\n" for n in range(200)),
+    "control characters": f"User-agent: *\nDisallow: /{IN_A_LINE}\nDisallow: /page\nSitemap: {IN_A_LINE}\n",
+    "noise": bytes(range(256)) * 2000,
+    "many rules": rules("Disallow: /a*b*c$\nallow:/\n"),
+    "short rules": rules("d:/\n"),
+    "stars": rules("Disallow: /" + "*a" * 8000 + "\n"),
+    "agents": rules("User-agent: a\n"),
+    "agents and rules": rules("User-agent: *\nDisallow: /x\n"),
+    "comments": rules("#\n"),
+    "escapes": rules("Disallow: /%zz%e9é\n"),
+    "one line": "Disallow: /" + "é" * 200_000,
+}  # fmt: skip
+
+MAPS: dict[str, Any] = {
+    "comments": "<!---->" * 40_000 + "<urlset>",
+    "nested gzip": layers(b" " * 50 * MEBIBYTE, 3),
+    "empty members": EMPTY * 200_000,
+    "deflate": encoded(zlib.compress(b" " * 100 * MEBIBYTE), "deflate"),
+    "ampersands": gzip.compress(b"<urlset><url><loc>" + b"&" * 50 * MEBIBYTE),
+    "attributes": "<urlset " + " ".join(f"a{n}=''" for n in range(200_000)) + ">",
+    "an open CDATA": "<urlset><url><loc><![CDATA[" + "x" * 4 * MEBIBYTE,
+    "deep": "<urlset>" + "<a>" * 500_000,
+    "children of one entry": "<urlset><url>" + "<lastmod>2026-01-01</lastmod>" * 200_000,
+    "entities": '<!DOCTYPE a [<!ENTITY a "b"><!ENTITY b "&a;&a;">]><urlset><url><loc>&b;</loc>',
+    "one line": "http://a.example/" + "x" * 4 * MEBIBYTE,
+    "50,000 URLs": urlset(f"http://host{n}.example/" for n in range(50_000)),
+    "50,000 hosts as text": "".join(f"http://h{n}.example/\n" for n in range(50_000)),
+    "an index of 50,000": index(f"/none{n}.xml" for n in range(50_000)),
+    "silence": silence(b"HTTP/1.1 200 OK\r\n\r\n<urlset>"),
+    "an endless body": Stream(b"<urlset>", 1 << 34, announce=False),
+    "an error page": answer("<h1>" * 100_000, 503),
+}  # fmt: skip
+
+
+def hostile(sites: Sites) -> Iterator[Site]:
+    """A site a row."""
+    for robots in ROBOTS.values():
+        yield sites.add(robots=robots)
+    for content in MAPS.values():
+        site = sites.add(pages={"/map.xml": content})
+        site.set("/robots.txt", listing(site.url("/map.xml"), rules=RULES))
+        yield site
+
+
+def good(sites: Sites) -> Site:
+    """A site with ten pages, five of which its sitemap lists."""
+    site = sites.add()
+    site.set("/robots.txt", listing(site.url("/map.xml"), rules=RULES))
+    site.set("/map.xml", urlset(site.url(f"/listed{number}") for number in range(5)))
+    return site
+
+
+@pytest.mark.parametrize("reactor", ["asyncio", "select"])
+def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path, reactor: str) -> None:
+    bad = [site.url("/page") for site in hostile(sites)]
+    healthy = [good(sites) for _ in range(10)]
+    started = [site.url(f"/page{number}") for site in healthy for number in range(5)]
+    wanted = [*started, *(site.url(f"/listed{number}") for site in healthy for number in range(5))]
+    crawl = Crawl(
+        tmp_path,
+        [*bad, *started],
+        {
+            "EXTENSIONS": {
+                "tests.helpers.process.recorder.Recorder": 0,
+                "tests.helpers.process.loopwatch.LoopWatch": 0,
+            },
+            "REP_SITEMAPS": True,
+            "REP_DOWNLOAD_TIMEOUT": 4,
+            "REP_DEFER_MAX_WAIT": 6,
+            "REP_REPORT": tmp_path / "report.html",
+            "REP_DECISIONS": tmp_path / "decisions.jsonl",
+            "DOWNLOAD_TIMEOUT": 8,
+            "RETRY_ENABLED": False,
+        },
+        reactor=reactor,
+    )
+    crawl.join(180)
+    assert crawl.reason == "finished"
+    assert set(wanted) - set(crawl.urls("page")) == set()
+    assert "Traceback" not in crawl.log
+    assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
+    [memory] = crawl.of("memory")
+    assert int(memory.detail) < 150

@@ -1,0 +1,262 @@
+"""FTP servers that say nothing, or never end: the fetch ends, and leaves nothing open."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.signals import robots_resolved
+from tests.helpers.bad_ftp import BadFtp, BadFtps, Endless, Says
+from tests.helpers.behaviours import RULES
+from tests.helpers.closing import SECONDS, SLOW, closing_took
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import DEFER, Record, a_while
+from tests.helpers.servers import LoopThread, Sites
+
+pytestmark = [
+    pytest.mark.download,
+    pytest.mark.scrapy_api,
+    pytest.mark.loop,
+    pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
+]
+
+MEBIBYTE = 1 << 20
+SHORT = {"REP_DOWNLOAD_TIMEOUT": 0.3}
+RULES_FIRST = Endless(b"# and so on\n" * 5_000, start=RULES.encode())
+
+
+@pytest.fixture
+def ftps(sites_thread: LoopThread) -> Iterator[BadFtps]:
+    some = BadFtps(sites_thread)
+    yield some
+    some.close()
+
+
+async def all_closed(site: BadFtp) -> bool:
+    """Whether the client closes its connections soon."""
+    for _ in range(300):
+        if site.open == 0:
+            return True
+        await a_while(0.01)
+    return False
+
+
+async def refused(site: BadFtp, settings: dict[str, Any] | None = None) -> CrawlResult:
+    """Crawl a page that may only be fetched if robots.txt can't be read as it should."""
+    result = await crawl(site.url("/private"), settings)
+    assert isinstance(result.failure(site.url("/private")), RobotsUnreachable)
+    assert await all_closed(site)
+    result.assert_clean()
+    return result
+
+
+async def test_silent_servers_keep_no_descriptor_and_no_slot(ftps: BadFtps) -> None:
+    site = ftps.add({"": None})
+    record = Record()
+    active: list[int] = []
+    still_open: list[int] = []
+
+    async def resolved(**_: Any) -> None:
+        assert await all_closed(site)
+        active.append(len(record.engine.downloader.active))
+        still_open.append(site.open)
+        if len(active) == 3:
+            record.close()
+
+    result = await crawl(
+        site.url("/private"),
+        {**DEFER, **SHORT, "REP_DEFER_GRACE": 0},
+        signal_handlers={**record.handlers, robots_resolved: resolved},
+    )
+    assert result.reason == "enough"
+    assert (active, still_open) == ([0, 0, 0], [0, 0, 0])
+    assert site.connections == 3
+    assert await record.concurrency() == [16, 16]
+
+
+async def test_an_endless_file_is_cut_and_hung_up_on(ftps: BadFtps) -> None:
+    site = ftps.add(file=RULES_FIRST)
+    result = await crawl(site.url("/private"))
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert await all_closed(site)
+    assert site.sent < 20 * MEBIBYTE  # what the kernel takes apart, it is half a one
+    result.assert_clean()
+
+
+def connecting_to(port: int) -> int:
+    """How many connections to *port* are yet to be accepted."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[2].endswith(f":{port:04X}") and row[3] == "02" for row in rows)  # SYN_SENT
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("closed_early", [False, True])
+async def test_a_server_that_never_accepts(closed_early: bool) -> None:
+    host = Sites.new_host()
+    record = Record()
+
+    async def close() -> None:
+        while not connecting_to(port):
+            await a_while(0.01)
+        record.close()
+
+    if closed_early:
+        record.on_deferred = lambda *_: deferred_from_coro(close())
+    with socket.socket() as server, socket.socket() as first:
+        server.bind((host, 0))
+        server.listen(0)
+        port = server.getsockname()[1]
+        first.connect((host, port))  # takes the only place there is
+        result = await crawl(
+            f"ftp://{host}:{port}/private",
+            {**SLOW, "REP_DEFER_GRACE": 0} if closed_early else SHORT,
+            signal_handlers=record.handlers,
+        )
+        await a_while(0)
+        assert connecting_to(port) == 0
+    assert result.reason == ("enough" if closed_early else "finished")
+    assert "Traceback" not in result.log
+
+
+@pytest.mark.parametrize("file", [None, Endless(b"#", start=RULES.encode(), pause=0.01)])
+async def test_a_slow_file_ends_with_the_timeout(ftps: BadFtps, file: Says) -> None:
+    site = ftps.add(file=file)
+    await refused(site, SHORT)
+    assert site.connections == 2
+
+
+async def test_a_file_without_its_end_does_not_count(ftps: BadFtps) -> None:
+    site = ftps.add({"end": b"426 Broken off\r\n"}, RULES.encode())
+    assert "answered 426" in (await refused(site)).log
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"": None},
+        {"USER": None},
+        {"PASV": None},
+        {"RETR": None},
+        {"": Endless(b"2", pause=0.01)},
+        {},  # the file
+    ],
+    ids=["greeting", "login", "port", "start", "slow greeting", "file"],
+)
+async def test_nothing_stays_open_when_the_crawl_ends(ftps: BadFtps, says: dict[str, Says]) -> None:
+    site = ftps.add(says, file=None)
+    record = Record()
+
+    async def close() -> None:
+        while not site.stuck:
+            await a_while(0.01)
+        record.close()
+
+    record.on_deferred = lambda *_: deferred_from_coro(close())
+    result = await crawl(
+        site.url("/private"), {**SLOW, "REP_DEFER_GRACE": 0}, signal_handlers=record.handlers
+    )
+    assert result.reason == "enough"
+    assert closing_took(result) < SECONDS
+    assert site.connections > 0
+    assert await all_closed(site)
+
+
+@pytest.mark.parametrize(
+    "said", [b"220-Welcome\r\n", b"2", b"\r\n", b"\n", b"220 Ready\r\n", b"150 Wait\r\n", b"\0\xff"]
+)
+@pytest.mark.parametrize("command", ["", "USER", "RETR"])
+async def test_endless_replies_are_hung_up_on(ftps: BadFtps, command: str, said: bytes) -> None:
+    site = ftps.add({command: Endless(said * 100)}, file=None)
+    result = await refused(site, {"REP_DOWNLOAD_TIMEOUT": 0.5})
+    assert site.sent < 20 * MEBIBYTE
+    assert result.stat("rep/outcome/unreachable") == 1
+
+
+async def test_no_other_host_is_connected_to(ftps: BadFtps, sites: Sites) -> None:
+    """A server could have ports of the user's own network tried."""
+    other = sites.add()
+    site = ftps.add(file=RULES.encode(), names=other.host)
+    inside = sites.add(host=other.host, port=site.data_port)
+    result = await crawl(site.url("/private"))
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert inside.connections == 0
+    assert await all_closed(site)
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"227 Somewhere\r\n",
+        b"227 (127,0,0,1,256,0)\r\n",
+        b"227 (127,0,0,1,-1,80)\r\n",
+        b"227 (127,0,0,1,0,0)\r\n",
+        b"227 (127,0,0,1," + b"9" * 5_000 + b",1)\r\n",
+        b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
+        b"229 (|||80|)\r\n",
+        b"550 No such file\r\n",
+    ],
+)  # fmt: skip
+async def test_an_answer_that_names_no_port(ftps: BadFtps, reply: bytes) -> None:
+    await refused(ftps.add({"PASV": reply}))
+
+
+async def test_replies_of_many_lines(ftps: BadFtps) -> None:
+    """Their text may begin with a number too."""
+    said = b"220-Hello\n550 of us\r\n220-more\r\n 220 files\r\n221 hours\r\n\r\n220 Now\r\n"
+    site = ftps.add({"": said, "USER": b"230-Already\r\n331 in\r\n230 Yes\r\n"}, RULES.encode())
+    result = await crawl(site.url("/private"))
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert "PASS" not in site.commands
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("command", ["", "USER", "PASS", "TYPE", "PASV", "RETR"])
+@pytest.mark.parametrize("reply", [b"421 Too many of you\r\n", b"999 \x1b[31m\r\n"])
+async def test_the_code_of_a_refusal_is_told(ftps: BadFtps, command: str, reply: bytes) -> None:
+    result = await refused(ftps.add({command: reply}))
+    assert f"the FTP server answered {reply[:3].decode()}" in result.log
+    assert "\x1b" not in result.log
+
+
+# Handlers of the project's own
+
+
+class OwnHandler:
+    lazy = True
+    requests: list[Request] = []
+    answers = True
+
+    async def download_request(self, request: Request) -> Response:
+        self.requests.append(request)
+        if not self.answers:
+            await maybe_deferred_to_future(Deferred())
+        return Response(request.url, body=RULES.encode())
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_handler_of_the_project_is_used(
+    monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    monkeypatch.setattr(OwnHandler, "requests", [])
+    monkeypatch.setattr(OwnHandler, "answers", answers)
+    url = "ftp://ftp.example/private"
+    result = await crawl(url, {**SHORT, "DOWNLOAD_HANDLERS": {"ftp": OwnHandler}})
+    expected = RobotsDisallowed if answers else RobotsUnreachable
+    assert isinstance(result.failure(url), expected)
+    [request] = OwnHandler.requests
+    assert request.url == "ftp://ftp.example/robots.txt"
+    assert request.meta["ftp_user"] == "anonymous"
+    result.assert_clean()
