@@ -321,6 +321,6 @@ class RepMiddleware:
         self._decisions.dropped(request, error, known)
         if self._decisions.dry_run:
             return
-        if self._in_shell and isinstance(error, RobotsUnreachable):
+        if self._in_shell and isinstance(error, RobotsUnreachable) and error.origin:
             raise NotFetched(str(error)) from None
         raise error from None
