@@ -19,6 +19,7 @@ from scrapy_rep.isolation import Isolation
 from scrapy_rep.ledger import Ledger
 from scrapy_rep.log import Sparse, get_logger
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.recent import Recent
 from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
 from scrapy_rep.timeline import Timeline
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
-
-# The first refusal of an origin is logged at INFO level. So many origins are remembered.
-_REMEMBERED = 100_000
 
 # How Scrapy's own stats name why a download failed.
 _DOWNLOAD_ERRORS = frozenset(
@@ -89,7 +87,7 @@ class Decisions:
         self._starts = Starts(crawler, agents)
         self._held = Timeline()
         self._holding: int | None = None
-        self._told: set[int] = set()
+        self._told = Recent()
         self._tell_forbids = Sparse(logger, "origins whose robots.txt forbids requests")
         self._tell_dropped = Sparse(logger, "origins whose requests are dropped")
         self._tell_held = Sparse(logger, "origins whose requests would be held")
@@ -131,13 +129,30 @@ class Decisions:
         reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
         self._record(request, known.origin, "allowed", known=known, reason=reason)
 
+    def overruled(self, request: Request, known: Known, decision: Decision) -> None:
+        """*request* passes though *decision* forbids it: a subclass says so."""
+        reason = "RepMiddleware.overrules()"
+        self._record(
+            request, known.origin, "allowed", known=known, decision=decision, reason=reason
+        )
+
+    def replayed(self, request: Request, origin: Origin) -> None:
+        """*request* passes though nothing is known: the HTTP cache answers it."""
+        reason = f"the HTTP cache answers it; {self._why_held(origin)}"
+        self._record(request, origin, "allowed", reason=reason)
+
     def dropped(
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
         known: Known | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
-        """*request* is about to fail with *error*."""
+        """*request* is about to fail with *error*.
+
+        :param direct: a direct download: its item goes on without it, and Scrapy says nothing
+        """
         self._refused(request, error, dry_run=self.dry_run)
         if isinstance(error, RobotsDisallowed):
             self._figures.forbidden += 1
@@ -160,7 +175,7 @@ class Decisions:
                     url=request.url,
                     error=error,
                 )
-            elif self._is_first(error.origin):
+            elif not direct and self._is_first(error.origin):
                 self._tell(
                     self._tell_dropped,
                     "Requests of %(origin)s %(are)s dropped: %(error)s",
@@ -168,13 +183,21 @@ class Decisions:
                     are="would be" if self.dry_run else "are",
                     error=error,
                 )
-        self._log(
-            logging.DEBUG,
-            "%(dropped)s, %(error)s: %(request)s",
-            dropped="Dry run, not dropped" if self.dry_run else "Dropped",
-            error=error,
-            request=request,
-        )
+        if direct:
+            self._log(
+                logging.WARNING,
+                "%(url)s is not downloaded: %(error)s",
+                url=request.url,
+                error=error,
+            )
+        else:
+            self._log(
+                logging.DEBUG,
+                "%(dropped)s, %(error)s: %(request)s",
+                dropped="Dry run, not dropped" if self.dry_run else "Dropped",
+                error=error,
+                request=request,
+            )
         self._record(request, error.origin, "unreachable", known=known, reason=error.reason)
 
     def handed_over(self, request: Request, origin: Origin) -> None:
@@ -242,14 +265,8 @@ class Decisions:
     # The log
 
     def _is_first(self, origin: Origin) -> bool:
-        """Whether no request of *origin* was refused before."""
-        key = hash(origin)
-        if key in self._told:
-            return False
-        if len(self._told) >= _REMEMBERED:
-            self._told.clear()
-        self._told.add(key)
-        return True
+        """Whether no request of *origin* was refused before, as far as that is remembered."""
+        return self._told.add(origin)
 
     def _tell_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
         decision = error.decision

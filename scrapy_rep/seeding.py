@@ -22,6 +22,7 @@ from scrapy_rep.discovery import FED, SITEMAP
 from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
+from scrapy_rep.recent import Recent
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import Feeder
 from scrapy_rep.sitemaps.outcome import Report
@@ -30,6 +31,7 @@ from scrapy_rep.sitemaps.proof import Proofs
 from scrapy_rep.sitemaps.reading import Reading
 from scrapy_rep.sitemaps.spool import Spool, open_spool
 from scrapy_rep.urls import origin_of
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +80,8 @@ class SitemapSeeding:
         self._discovery = discovery
         self._start_only = mode == "start"
         self._conventions = Conventions(crawler.spider, settings)
-        self._met: set[int] = set()  # hashes: a million origins would be a hundred megabytes
+        # An origin that is forgotten and met again adds what the spool has already.
+        self._met = Recent()
         self.spellings: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
         self._spool: Spool | None = None
@@ -127,9 +130,8 @@ class SitemapSeeding:
             if len(self.spellings) >= _SPELLINGS:
                 self.spellings.clear()
             self.spellings.add(spelling)
-        if hash(origin) in self._met:
+        if not self._met.add(origin):
             return
-        self._met.add(hash(origin))
         known = self._cache.get(origin)
         if known is not None and not known.unreachable:
             self._seed(origin, known.entry.url or origin.robots_url, known.robots)
@@ -140,7 +142,7 @@ class SitemapSeeding:
         :param robots_url: where the file came from, for relative URLs
         :param robots: None: there is none
         """
-        if hash(origin) in self._met:
+        if origin in self._met:
             self._seed(origin, robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
@@ -171,9 +173,8 @@ class SitemapSeeding:
                 call_later(RETRY_SECONDS, self._write_found)
                 return
             logger.error(
-                "The sitemaps of %(count)d origins can't be written to disk and are not read: "
-                "%(error)s",
-                {"count": len(self._found), "error": error},
+                "The sitemaps of %(origins)s can't be written to disk and are not read: %(error)s",
+                {"origins": counted(len(self._found), "origin"), "error": error},
                 extra={"spider": self._crawler.spider},
             )
             self._found.clear()
@@ -210,7 +211,7 @@ class SitemapSeeding:
             return False
         if not spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
             return False
-        self._feeder.asking.add_host(place)
+        self._feeder.asking.added()
         return True
 
     # Requests on their way
@@ -242,8 +243,8 @@ class SitemapSeeding:
         left = self._spool.waiting + self._spool.unproven
         if left:
             logger.info(
-                "%(count)d pages that sitemaps list are left from an earlier run",
-                {"count": left},
+                "Left from an earlier run: %(pages)s that sitemaps list",
+                {"pages": counted(left, "page")},
                 extra={"spider": spider},
             )
 
@@ -262,7 +263,7 @@ class SitemapSeeding:
             return
         self._proofs.stop()
         self._write_found()
-        while self._steps is not None:
+        while self._steps is not None and not self._feeder.stopped:
             await pause()
         self._found.clear()
         if self._engine.scheduler_outlives and not spool.durable:
@@ -271,9 +272,9 @@ class SitemapSeeding:
         left = spool.waiting + spool.unproven + self._feeder.outstanding
         if left and not spool.durable:
             logger.info(
-                "%(count)d pages that sitemaps list were not requested: the crawl ends, and without "
-                "JOBDIR what waits ends with it",
-                {"count": left},
+                "Not requested: %(pages)s that sitemaps list; the crawl ends, and without JOBDIR "
+                "what waits ends with it",
+                {"pages": counted(left, "page")},
                 extra={"spider": self._crawler.spider},
             )
 

@@ -135,7 +135,7 @@ def _optional_uri(value: Any) -> str | None:
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
-TOKEN_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
+AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
 
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
@@ -154,7 +154,7 @@ _DATE = "a date or a datetime, or its text as in '2026-01-31'"
 class RepSettings:
     """The settings, checked and typed. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
 
-    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, TOKEN_HINT)
+    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
     unreachable: str = _setting(
         "defer", _unreachable, "one of " + ", ".join(map(repr, UNREACHABLE_CHOICES))
@@ -179,6 +179,7 @@ class RepSettings:
     cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
     cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)
     cache_max_origins: int = _setting(10000, _count, _COUNT)
+    cache_max_bytes: int = _setting(67_108_864, _count, _COUNT)
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)
@@ -256,4 +257,4 @@ def setting_name(field_name: str) -> str:
 
 def _closer_hint(value: str) -> str:
     token = product_token(value)
-    return f"{TOKEN_HINT}; perhaps {token!r}" if token else TOKEN_HINT
+    return f"{AGENT_HINT}; perhaps {token!r}" if token else AGENT_HINT

@@ -36,6 +36,14 @@ WRONG: dict[str, tuple[list[str], str]] = {
         f"scrapy robots: no absolute URL: 'mailto:{'x' * 175}…",
     ),
     "option": (["--foo", "http://a/"], "error: no such option: --foo"),
+    "steering option": (["--\x1b[31m"], "error: no such option: --\\x1b[31m"),
+    "steering agent": (
+        ["--agent", "\u009b", "http://a/"],
+        (
+            "error: --agent is '\\u009b', but must be a product token (letters, - and _ alone, "
+            "such as FooBot) or several, joined by commas"
+        ),
+    ),
     "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
     "setting": (
         ["http://a/", "-s", "REP_CACHE_TTL=x"],

@@ -102,7 +102,9 @@ class RobotsCommand(ScrapyCommand):
             self.settings.set("LOG_ENABLED", True, priority="cmdline")
         for argument in args:
             if argument.startswith("-") and argument != "-":
-                raise UsageError(f"no such option: {argument}", print_help=False)
+                from scrapy_rep.words import clean
+
+                raise UsageError(f"no such option: {clean(argument)}", print_help=False)
         actions = [name for name in _ACTIONS if getattr(opts, name)]
         if len(actions) > 1:
             raise UsageError(f"--{actions[0]} and --{actions[1]} exclude each other")

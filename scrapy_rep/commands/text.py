@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, moment
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW
+from scrapy_rep.outline import GLOBAL
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.words import clean
 
@@ -69,7 +70,7 @@ def _group(one: Explanation) -> str:
         for group in named
     )
     many = f"lines {where}, as one" if len(named) > 1 else f"line {where}"
-    if token == "*" and one.chain and one.chain != ("*",):
+    if token == GLOBAL and one.chain and one.chain != ("*",):
         return f"* ({many}), since none names {' or '.join(one.chain)}"
     return f"{token} ({many})"
 
