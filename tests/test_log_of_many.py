@@ -215,10 +215,21 @@ async def test_the_reason_counts_by_scrapys_name_for_it(sites: Sites) -> None:
 
 
 async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
+    pytest.importorskip("redis", reason="needs redis, from PyPI")
     site = sites.refused()
-    result = await crawl([f"{site}/a"], {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1})
-    assert not [one.getMessage() for one in result.records if re.search(r"\.[.;,)]", one.getMessage())
-                and one.name.startswith("scrapy_rep")]  # fmt: skip
+    result = await crawl(
+        [f"{site}/a"],
+        {
+            **DEFER,
+            "REP_DEFER_DEAD_HOST_TRIES": 1,
+            "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+            "REP_CACHE_REDIS_URL": f"redis{site.removeprefix('http')}",
+        },
+    )
+    assert lines(result, "is unreachable (", "Connection refused); not asked")
+    assert lines(result, "Connection refused. The crawl goes on", level="WARNING")
+    ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+    assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
 async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites) -> None:
