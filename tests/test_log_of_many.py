@@ -226,7 +226,7 @@ async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
             "REP_CACHE_REDIS_URL": f"redis{site.removeprefix('http')}",
         },
     )
-    assert lines(result, "is unreachable (", "Connection refused); not asked")
+    assert lines(result, "is unreachable (DownloadConnectionRefusedError: ")
     assert lines(result, "Connection refused. The crawl goes on", level="WARNING")
     ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
     assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
