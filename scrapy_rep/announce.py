@@ -108,7 +108,7 @@ class Announcer:
         if answer.status is not None:
             inc_value("robotstxt/response_count")
             inc_value(f"robotstxt/response_status_count/{answer.status}")
-        elif not isinstance(answer.error, IgnoreRequest):
+        elif answer.error is not None and not isinstance(answer.error, IgnoreRequest):
             inc_value(f"robotstxt/exception_count/{type(answer.error)}")
 
     def _log_failure(self, known: Known, answer: Answer) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.fetcher import Fetcher
+    from scrapy_rep.httpcache import HttpCache
     from scrapy_rep.known import Known, KnownOrigins
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
@@ -61,9 +62,9 @@ class RobotsCache:
         self,
         settings: RepSettings,
         known: KnownOrigins,
-        fetcher: Fetcher,
+        fetcher: Fetcher | HttpCache,
         clock: Callable[[], float],
-        storage: StorageAccess | None = None,
+        storage: StorageAccess | HttpCache | None = None,
     ) -> None:
         """:param storage: what outlives the process"""
         self._settings = settings
@@ -166,7 +167,7 @@ class RobotsCache:
         if broken and self._clock() < broken[0]:
             raise ProjectError(broken[1])
 
-    async def _recall(self, origin: Origin, storage: StorageAccess) -> Known | None:
+    async def _recall(self, origin: Origin, storage: StorageAccess | HttpCache) -> Known | None:
         """Return what *storage* knows of *origin*, waiting for another process that asks for it;
         None if it has to be asked, by us."""
         seconds = _POLL_SECONDS
@@ -239,7 +240,7 @@ class RobotsCache:
             attempts,
             base=settings.retry_delay,
             maximum=settings.retry_max_delay,
-            jitter=random.random(),
+            jitter=random.random(),  # noqa: S311 (nobody gains by guessing it)
             retry_after=retry_after(headers.text(answer.headers, "Retry-After"), now),
         )
         return replace(

@@ -14,6 +14,7 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.interactive import is_interactive
 from scrapy_rep.isolation import Isolation
 from scrapy_rep.ledger import Ledger
 from scrapy_rep.log import Sparse, get_logger
@@ -79,10 +80,11 @@ class Decisions:
             from scrapy_rep.report import Report  # its libraries are an extra
 
             self._report = Report(crawler, settings.report)
+        self._interactive = is_interactive(crawler)
         self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
-        self._starts = Starts(crawler)
+        self._starts = Starts(crawler, agents)
         self._held = Timeline()
         self._holding: int | None = None
         self._told = Recent()
@@ -127,13 +129,30 @@ class Decisions:
         reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
         self._record(request, known.origin, "allowed", known=known, reason=reason)
 
+    def overruled(self, request: Request, known: Known, decision: Decision) -> None:
+        """*request* passes though *decision* forbids it: a subclass says so."""
+        reason = "RepMiddleware.overrules()"
+        self._record(
+            request, known.origin, "allowed", known=known, decision=decision, reason=reason
+        )
+
+    def replayed(self, request: Request, origin: Origin) -> None:
+        """*request* passes though nothing is known: the HTTP cache answers it."""
+        reason = f"the HTTP cache answers it; {self._why_held(origin)}"
+        self._record(request, origin, "allowed", reason=reason)
+
     def dropped(
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
         known: Known | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
-        """*request* is about to fail with *error*."""
+        """*request* is about to fail with *error*.
+
+        :param direct: a direct download: its item goes on without it, and Scrapy says nothing
+        """
         self._refused(request, error, dry_run=self.dry_run)
         if isinstance(error, RobotsDisallowed):
             self._figures.forbidden += 1
@@ -148,7 +167,15 @@ class Decisions:
             self._figures.dropped += 1
             self._count(error.origin, "dropped")
             self._count_reason(error)
-            if self._is_first(error.origin):
+            if self._interactive and not self.dry_run:
+                self._log(
+                    logging.ERROR,
+                    "%(url)s is not fetched: %(error)s. This command asks once and holds nothing; to "
+                    "fetch the page all the same: -s REP_UNREACHABLE=allow",
+                    url=request.url,
+                    error=error,
+                )
+            elif not direct and self._is_first(error.origin):
                 self._tell(
                     self._tell_dropped,
                     "Requests of %(origin)s %(are)s dropped: %(error)s",
@@ -156,13 +183,21 @@ class Decisions:
                     are="would be" if self.dry_run else "are",
                     error=error,
                 )
-        self._log(
-            logging.DEBUG,
-            "%(dropped)s, %(error)s: %(request)s",
-            dropped="Dry run, not dropped" if self.dry_run else "Dropped",
-            error=error,
-            request=request,
-        )
+        if direct:
+            self._log(
+                logging.WARNING,
+                "%(url)s is not downloaded: %(error)s",
+                url=request.url,
+                error=error,
+            )
+        else:
+            self._log(
+                logging.DEBUG,
+                "%(dropped)s, %(error)s: %(request)s",
+                dropped="Dry run, not dropped" if self.dry_run else "Dropped",
+                error=error,
+                request=request,
+            )
         self._record(request, error.origin, "unreachable", known=known, reason=error.reason)
 
     def handed_over(self, request: Request, origin: Origin) -> None:

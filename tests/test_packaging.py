@@ -54,6 +54,8 @@ def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.Con
     assert installed.metadata["Requires-Python"] == ">=3.10"
     requires = installed.requires or []
     assert [one for one in requires if "extra ==" not in one] == ["scrapy>=2.15"]
+    commands = stripped_lines(setup_cfg["options.entry_points"]["scrapy.commands"])
+    assert [f"{one.name} = {one.value}" for one in installed.entry_points] == commands
     extras = installed.metadata.get_all("Provides-Extra")
     assert {*(extras or [])} == {*setup_cfg["options.extras_require"]}
 
@@ -154,6 +156,6 @@ def test_import_installs_no_reactor() -> None:
 def test_every_public_name_can_be_imported() -> None:
     for name in scrapy_rep.__all__:
         assert getattr(scrapy_rep, name).__name__ == name
-    assert {"Addon", "RepMiddleware", "RobotParser"} <= {*scrapy_rep.__all__}
+    assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {*scrapy_rep.__all__}
     with pytest.raises(AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"):
         scrapy_rep.Nonsense  # noqa: B018

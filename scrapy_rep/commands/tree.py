@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_rep.commands.columns import width
 from scrapy_rep.commands.terminal import DIM, RED, YELLOW, Output
 from scrapy_rep.sitemaps import Kind
 from scrapy_rep.words import clean, counted
@@ -92,10 +93,14 @@ class TextTree:
         output = self._output
         numbers = f"{urls:>{_WIDTHS[0]}}  "
         figure = output.paint(f"{forbidden:>{_WIDTHS[1]}}", colour)
-        row = numbers + figure + "  " + clean(text)
-        if note:
-            row += "  " + output.paint(clean(f"({note})"), shade)
-        output.line(row)
+        row, taken = numbers + figure + "  ", sum(_WIDTHS) + 4
+        text, note = clean(text), clean(f"({note})") if note else ""
+        if note and output.fits(taken + width(f"{text}  {note}")):
+            output.line(f"{row}{text}  {output.paint(note, shade)}")
+        else:
+            output.hang(row, taken, text)
+            if note:
+                output.hang(" " * (taken + 4), taken + 4, note, shade)
         output.flush()
 
 

@@ -135,6 +135,12 @@ def run_settings(settings: dict[str, Any] | None = None) -> dict[str, Any]:
     return merged
 
 
+def new_runner(settings: dict[str, Any] | None = None) -> Any:
+    """What runs crawls on the kind of reactor of this test run."""
+    on_asyncio = not is_reactor_installed() or is_asyncio_reactor_installed()
+    return (AsyncCrawlerRunner if on_asyncio else CrawlerRunner)(run_settings(settings))
+
+
 async def crawl(
     spider: type[ListSpider] | Iterable[str | Request] | str | Request,
     settings: dict[str, Any] | None = None,
@@ -152,14 +158,13 @@ async def crawl(
         spider_kwargs["requests"] = spider
         spider = ListSpider
 
-    on_asyncio = not is_reactor_installed() or is_asyncio_reactor_installed()
-    runner: Any = (AsyncCrawlerRunner if on_asyncio else CrawlerRunner)(run_settings(settings))
+    runner = new_runner(settings)
     crawler = runner.create_crawler(spider)
-    reasons: list[str] = []
+    closings: list[tuple[Spider, str]] = []
     items: list[Any] = []
 
     def closed(spider: Spider, reason: str) -> None:
-        reasons.append(reason)
+        closings.append((spider, reason))
 
     def scraped(item: Any) -> None:
         items.append(item)
@@ -171,7 +176,7 @@ async def crawl(
 
     with captured_log() as records:
         done = runner.crawl(crawler, **spider_kwargs)
-        if on_asyncio:
+        if isinstance(runner, AsyncCrawlerRunner):
             await asyncio.wait_for(done, CRAWL_TIMEOUT)
         else:
             from twisted.internet import reactor
@@ -180,9 +185,10 @@ async def crawl(
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
 
-    assert isinstance(crawler.spider, ListSpider)
-    crawler.spider.items = items
-    result = CrawlResult(crawler.spider, crawler.stats.get_stats(), reasons[0])
+    [(ended, reason)] = closings
+    assert isinstance(ended, ListSpider)
+    ended.items = items
+    result = CrawlResult(ended, crawler.stats.get_stats(), reason)
     result.records = records
     return result
 
@@ -215,6 +221,7 @@ __all__ = [
     "ListSpider",
     "captured_log",
     "crawl",
+    "new_runner",
     "run_settings",
 ]
 
