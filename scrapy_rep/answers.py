@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.failures import CONFIGURATION_ERRORS, text_of
+from scrapy_rep.failures import CONFIGURATION_ERRORS
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from scrapy_rep.agents import Agents

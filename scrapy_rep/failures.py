@@ -20,6 +20,8 @@ from scrapy.exceptions import (
     UnsupportedURLSchemeError,
 )
 
+from scrapy_rep.words import text_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
@@ -74,11 +76,6 @@ _MIDDLEWARE = frozenset({"process_request", "process_response", "process_excepti
 _HANDLER = frozenset({"download_request"})
 
 _ADVICE = "let it leave alone what ends in /robots.txt"
-
-
-def text_of(error: Exception) -> str:
-    """What to tell a person about *error*."""
-    return f"{type(error).__name__}: {error}"
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:

@@ -19,6 +19,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -65,7 +66,7 @@ class Feed:
             ) from None
         except Exception as error:  # noqa: BLE001
             # Storages assert that the URI has a host, read ports, load libraries.
-            why = f"{type(error).__name__}: {error}".rstrip(": .")
+            why = text_of(error)
             raise SettingsError(f"{setting} is {shown!r}, which can't be written: {why}.") from None
 
     def __str__(self) -> str:

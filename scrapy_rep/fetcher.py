@@ -29,13 +29,13 @@ from scrapy_rep.failures import (
     ProxyError,
     refused_by_project,
     stopped,
-    text_of,
 )
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
 from scrapy_rep.targets import Targets
 from scrapy_rep.urls import encoded
+from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -51,6 +51,8 @@ PRIORITY = 1000
 
 # Characters of a URL that is followed. Servers take no longer ones, and entries keep the last.
 _MAX_URL = 8192
+# Characters of what an exception says.
+_MAX_REASON = 250
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -77,9 +79,7 @@ class Answer:
     def reason(self) -> str:
         """What to tell a person about an outcome that isn't rules."""
         if self.error is not None:
-            text = str(self.error).strip().rstrip(".")
-            name = type(self.error).__name__
-            return f"{name}: {text[:200]}" if text else name
+            return text_of(self.error)[:_MAX_REASON]
         return f"HTTP status {self.status}"
 
 

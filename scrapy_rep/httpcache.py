@@ -16,7 +16,6 @@ from scrapy.http import TextResponse
 from scrapy_rep import headers
 from scrapy_rep.body import OTHER_ENCODINGS_MAX, READ_BYTES
 from scrapy_rep.dates import latest
-from scrapy_rep.failures import text_of
 from scrapy_rep.fetcher import Answer, redirect_target
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome, outcome_of
@@ -24,6 +23,7 @@ from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.access import Claim
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import pack_body
+from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

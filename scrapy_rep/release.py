@@ -22,6 +22,7 @@ from scrapy_rep.holds import DiskHold
 from scrapy_rep.log import get_logger
 from scrapy_rep.pause import SLICE_SECONDS
 from scrapy_rep.urls import origin_of
+from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +141,7 @@ class Releases(Generic[LineT]):
                 self._told = True
                 logger.error(
                     "Held requests can't be released now, it is tried again: %(error)s",
-                    {"error": f"{type(error).__name__}: {error}"},
+                    {"error": text_of(error)},
                     extra={"spider": self._crawler.spider},
                     exc_info=not isinstance(error, sqlite3.Error),
                 )

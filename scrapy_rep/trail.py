@@ -17,7 +17,7 @@ from scrapy_rep.feed import Feed
 from scrapy_rep.linefile import DiskFull, LineFile
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.words import counted, json_line
+from scrapy_rep.words import counted, json_line, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,7 +190,7 @@ class Trail:
         logger.error(
             "REP_DECISIONS: decisions can't be written to %(uri)s, so no more of them are: "
             "%(error)s",
-            {"uri": self._feed, "error": f"{type(error).__name__}: {error}"},
+            {"uri": self._feed, "error": text_of(error)},
             extra={"spider": self._crawler.spider},
         )
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.failures import text_of
 from scrapy_rep.flights import CrawlEnding, StillWaiting
+from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,6 +24,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
 
+def text_of(error: Exception) -> str:
+    """Return the kind and the message of *error*, with no full stop: the sentence goes on."""
+    text = str(error).strip().rstrip(".")
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
 def clean(text: str) -> str:
     """Return *text* with every character that can't be printed as an escape: ``\\x1b``,
     ``\\u202e``.

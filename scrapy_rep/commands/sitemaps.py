@@ -28,7 +28,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.sitemaps import Kind, SitemapReader
 from scrapy_rep.urls import encoded, origin_of, path_in
-from scrapy_rep.words import counted
+from scrapy_rep.words import counted, text_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -249,7 +249,7 @@ class _Site:
             one.problem = str(error)
         except Exception as error:  # noqa: BLE001
             # Whatever a download handler or a middleware raises: it can't be had.
-            one.problem = f"{type(error).__name__}: {error}"
+            one.problem = text_of(error)
         return None
 
     def _request(self, url: str) -> Request:

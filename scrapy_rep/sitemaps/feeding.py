@@ -21,7 +21,7 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.pause import SLICE_SECONDS
 from scrapy_rep.sitemaps.asking import Asking
 from scrapy_rep.sitemaps.sorting import Reason
-from scrapy_rep.words import counted
+from scrapy_rep.words import counted, text_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -151,7 +151,7 @@ class Feeder:
             self._failing_since = now
             logger.error(
                 "What sitemaps list can't be requested now, it is tried again: %(error)s",
-                {"error": f"{type(error).__name__}: {error}"},
+                {"error": text_of(error)},
                 extra={"spider": spider},
                 exc_info=not isinstance(error, OSError),
             )

@@ -29,7 +29,7 @@ from scrapy_rep.sitemaps.sorting import Reason, Sorter, host_of
 from scrapy_rep.sitemaps.transfer import MAXSIZE
 from scrapy_rep.targets import Targets
 from scrapy_rep.urls import origin_of
-from scrapy_rep.words import clean
+from scrapy_rep.words import clean, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -233,7 +233,7 @@ class Reading:
             if not isinstance(error, sqlite3.Error):  # of these the log has a line already
                 logger.error(
                     "Sitemap %(url)s was not read to its end: %(error)s",
-                    {"url": request.url, "error": f"{type(error).__name__}: {error}"},
+                    {"url": request.url, "error": text_of(error)},
                     extra={"spider": self._crawler.spider},
                 )
             self._stats.inc_value("rep/sitemaps/failed")

@@ -19,6 +19,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.log import get_logger
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
         raise
     except Exception as error:
         # Whatever a class of the user's raises.
-        raise SettingsError(f"{wrong}: {type(error).__name__}: {error}.") from error
+        raise SettingsError(f"{wrong}: {text_of(error)}.") from error
 
 
 def open_storage(
@@ -258,7 +259,7 @@ class _Trouble:
                 logging.WARNING,
                 f"The robots.txt cache ({self._name}) can't be "
                 f"{'read' if kind == _LOAD else 'written'}: "
-                f"{type(error).__name__}: {error}. The crawl goes on with what is in memory, and "
+                f"{text_of(error)}. The crawl goes on with what is in memory, and "
                 "tries again now and then.",
             )
         self._again_at[kind] = time.monotonic() + _RETRY_SECONDS
