@@ -58,6 +58,9 @@ class SitemapTable:
     def __init__(self, db: Callable[[], sqlite3.Connection]) -> None:
         """:param db: gives the file, or raises"""
         self._get_db = db
+        self._naming: str | None = None
+        self._named: set[str] = set()
+        """The hosts that the origin before has named: a sitemap may list 50,000, one after the other."""
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -141,15 +144,15 @@ class SitemapTable:
 
     def may_name(self, origin: str, host: str) -> bool:
         """Whether *host* may be asked because of *origin*'s sitemaps: it counts from now on."""
-        row = (origin, host)
-        if self._db.execute("SELECT 1 FROM named WHERE origin = ? AND host = ?", row).fetchone():
-            return True
-        (count,) = self._db.execute(
-            "SELECT count(*) FROM named WHERE origin = ?", (origin,)
-        ).fetchone()
-        if count < MAX_HOSTS:
-            self._db.execute("INSERT INTO named VALUES (?, ?)", row)
-        return bool(count < MAX_HOSTS)
+        if self._naming != origin:
+            rows = self._db.execute("SELECT host FROM named WHERE origin = ?", (origin,))
+            self._naming, self._named = origin, {name for (name,) in rows}
+        if host not in self._named:
+            if len(self._named) >= MAX_HOSTS:
+                return False
+            self._db.execute("INSERT OR IGNORE INTO named VALUES (?, ?)", (origin, host))
+            self._named.add(host)
+        return True
 
     def chain_of(self, sitemap: int) -> tuple[str, ...]:
         """The URLs of which one has to be listed by a host, for its entries in *sitemap*."""
