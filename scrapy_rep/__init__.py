@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
-    from scrapy_rep.middleware import RepMiddleware
+    from scrapy_rep.middleware import RepMiddleware, may_fetch
     from scrapy_rep.robotparser import RobotParser
 
-__all__ = ["Addon", "RepMiddleware", "RobotParser"]
+__all__ = ["Addon", "RepMiddleware", "RobotParser", "may_fetch"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"Addon": "addon", "RepMiddleware": "middleware", "RobotParser": "robotparser"}
+_HOMES = {
+    "Addon": "addon",
+    "RepMiddleware": "middleware",
+    "RobotParser": "robotparser",
+    "may_fetch": "middleware",
+}
 
 
 def __getattr__(name: str) -> Any:

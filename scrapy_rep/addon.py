@@ -26,8 +26,14 @@ class Addon:
         settings.set("ROBOTSTXT_OBEY", True, "addon")
         listed = {load_object(name): at for name, at in settings.getdict(MIDDLEWARES).items()}
         position = listed.get(RobotsTxtMiddleware)
-        settings.setdefault_in_component_priority_dict(
-            MIDDLEWARES, RepMiddleware, POSITION if position is None else position
-        )
+        if not any(_is_ours(kind) for kind, at in listed.items() if at is not None):
+            settings.setdefault_in_component_priority_dict(
+                MIDDLEWARES, RepMiddleware, POSITION if position is None else position
+            )
         # Taking it out of the list is not enough: Scrapy's own list has it too.
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
+
+
+def _is_ours(kind: object) -> bool:
+    """Whether the project has listed our middleware, or a subclass of it."""
+    return isinstance(kind, type) and issubclass(kind, RepMiddleware)

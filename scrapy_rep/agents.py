@@ -45,7 +45,9 @@ class Agents:
 
         :raises SettingsError: if it is no token and no list of tokens
         """
-        value = getattr(self._crawler.spider, SPIDER_ATTRIBUTE, None)
+        crawler = self._crawler
+        spider = crawler.spidercls if crawler.spider is None else crawler.spider
+        value = getattr(spider, SPIDER_ATTRIBUTE, None)
         if value is None:
             return
         try:

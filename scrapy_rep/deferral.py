@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 
+# The alarm's key, and seconds, for the line of the log that tells what is held.
+_TELL, _TELL_SECONDS = "", 60.0
+
+
 class Deferral:
     """Holds requests and lets them go, each origin on its own clock."""
 
@@ -76,6 +80,7 @@ class Deferral:
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
         self._upkeep = Upkeep(self._now, lambda: bool(self._lines))
         self._number = 0
+        self._tells = self._told_idle = False
         self.catcher = Catcher(crawler, self._caught)
         """Whom the middleware hands requests over to."""
         self._started = time.monotonic()
@@ -164,8 +169,11 @@ class Deferral:
         self._known.pin(origin)
         self._hold.add(str(origin), held)
         self._lines.join(line, 1, held.since)
-        if known is not None and self.worth_waiting(known):
-            self._wait_for(line, known)
+        line.unanswered += 1
+        if known is not None and known.unreachable:
+            self._is_unreachable(line)
+            if self.worth_waiting(known):
+                self._wait_for(line, known)
         flight = self._flights.get(origin)
         if flight is not None and not line.announced:
             line.slow_at = self._now() + flight.left_of(self._settings.defer_grace)
@@ -187,6 +195,8 @@ class Deferral:
         if line is None:
             return
         entry = known.entry
+        if known.unreachable:
+            self._is_unreachable(line)
         if not known.unreachable or self._settings.unreachable != "defer":
             self._let_go(line)  # to be decided like any other
         elif not self.worth_waiting(known):
@@ -202,6 +212,12 @@ class Deferral:
         if line is not None:
             self._let_go(line, (reason, 0))
 
+    def _is_unreachable(self, line: Line) -> None:
+        """The requests of *line* wait for more than a first answer."""
+        if line.unanswered:
+            self._stats.inc_value("rep/deferred/unreachable", line.unanswered)
+            line.unanswered = 0
+
     def _wait_for(self, line: Line, known: Known) -> None:
         # Else the same but for rounding. With a storage it may not have been asked for after all.
         if line.attempt_at != known.entry.next_attempt_at or line.retry_at == math.inf:
@@ -210,9 +226,18 @@ class Deferral:
         line.announce()
 
     def _set_alarm(self, line: Line) -> None:
+        if not self._tells:
+            self._tells = True
+            self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
         self._alarm.set(str(line.origin), line.due_at)
 
     def _due(self, key: str) -> None:
+        if key == _TELL:
+            self._tells = bool(self._lines)
+            if self._tells:
+                self._lines.tell()
+                self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
+            return
         line = self._lines.get(key)
         if line is None:
             return
@@ -223,7 +248,7 @@ class Deferral:
             self._let_go(line, self._why(line, f"held for {limit:g} s"), before=now - limit)
         if line.slow_at <= now:
             line.slow_at = math.inf
-            line.announce()
+            line.announce_slow()
         if line.retry_at <= now:
             line.retry_at = math.inf
             self._flights.to(line.origin, self._hold.peek(str(line.origin)), again=True)
@@ -296,6 +321,9 @@ class Deferral:
             self._let_go(line)
 
     def _spider_idle(self) -> None:
+        if self._lines and not self._told_idle:
+            self._told_idle = True
+            self._lines.tell(nothing_else=True)
         if self._lines or self._releases or self._flights.landing:
             raise DontCloseSpider
 

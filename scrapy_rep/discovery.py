@@ -14,6 +14,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.log import Few, get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
+from scrapy_rep.recent import Recent
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 from scrapy_rep.urls import as_it_stands
 
@@ -38,7 +39,7 @@ FED = "_rep_page"
 """Meta key of pages that sitemaps list, while the scheduler has them."""
 
 # How an origin is written in canonical form, if it has its default port and no letters but ASCII's.
-_CANONICAL = re.compile(r"https?://[a-z0-9._-]+")
+_CANONICAL = re.compile(r"https?://[a-z0-9._-]{1,255}")
 
 # How many wrong sitemap lines of one file are logged; the others are only counted.
 _TOLD = 3
@@ -68,14 +69,13 @@ def seeding_mode(spider: Spider | None, settings: RepSettings) -> str | bool:
 
 
 class Discovery:
-    """Announces each sitemap once."""
+    """Announces each sitemap once; a second time if very many others came between."""
 
     def __init__(self, crawler: Crawler) -> None:
         assert crawler.stats is not None
         self._crawler = crawler
         self._stats = crawler.stats
-        # Hashes: the URLs of a million sites would be a hundred megabytes.
-        self._seen: set[int] = set()
+        self._seen = Recent()
 
     async def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
         """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
@@ -99,11 +99,10 @@ class Discovery:
 
     def count(self, url: str) -> bool:
         """Count a sitemap. Return False if it was counted before."""
-        if hash(url) in self._seen:
-            return False
-        self._seen.add(hash(url))
-        self._stats.inc_value("rep/sitemaps/found")
-        return True
+        is_new = self._seen.add(url)
+        if is_new:
+            self._stats.inc_value("rep/sitemaps/found")
+        return is_new
 
     def listed(
         self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool

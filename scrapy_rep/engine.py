@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scrapy.core.scheduler import Scheduler
+from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock, succeed
 from twisted.python.failure import Failure
@@ -52,6 +53,12 @@ class EngineAccess:
             yield
         finally:
             downloader.total_concurrency -= 1
+
+    @property
+    def http_cache(self) -> Any:
+        """The middleware of Scrapy's HTTP cache, None if it is off. Its ``storage`` and ``policy``
+        have documented methods; that they are attributes of it is not documented."""
+        return self._crawler.get_downloader_middleware(HttpCacheMiddleware)
 
     def before_closing(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Await *callback*, once, when the spider is to be closed: no signal tells before the

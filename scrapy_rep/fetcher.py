@@ -51,6 +51,8 @@ PRIORITY = 1000
 
 # Bytes of a Location that are encoded. Letters of a host take microseconds each.
 _MAX_FOREIGN = 4096
+# Characters of a URL that is followed. Servers take no longer ones, and entries keep the last.
+_MAX_URL = 8192
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -77,7 +79,7 @@ class Answer:
     def reason(self) -> str:
         """What to tell a person about an outcome that isn't rules."""
         if self.error is not None:
-            text = str(self.error).strip()
+            text = str(self.error).strip().rstrip(".")
             name = type(self.error).__name__
             return f"{name}: {text[:200]}" if text else name
         return f"HTTP status {self.status}"
@@ -122,7 +124,7 @@ class Fetcher:
             if status not in REDIRECTS:
                 outcome = outcome_of(status, body, soft_404=self._settings.soft_404)
                 return Answer(outcome, url, hops, status, response.headers, body)
-            target = _redirect_target(url, response)
+            target = redirect_target(url, response)
             if target is None or target in seen:
                 break
             seen.add(target)
@@ -247,10 +249,10 @@ def _check_proxy(response: Response, proxied: bool) -> None:
         raise ProxyError(f"the proxy answered with HTTP status {response.status}")
 
 
-def _redirect_target(url: str, response: Response) -> str | None:
+def redirect_target(url: str, response: Response) -> str | None:
     """Where a redirect leads, None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
-    if not location or (len(location) > _MAX_FOREIGN and not location.isascii()):
+    if not location or len(location) > (_MAX_URL if location.isascii() else _MAX_FOREIGN):
         return None
     try:
         target = urljoin(url, safe_url_string(location))
@@ -262,7 +264,8 @@ def _redirect_target(url: str, response: Response) -> str | None:
     except ValueError:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return parts._replace(netloc=host + port, fragment="").geturl()
+    target = parts._replace(netloc=host + port, fragment="").geturl()
+    return target if len(target) <= _MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import call_later
@@ -104,6 +105,7 @@ class Flights:
         self._first: deque[Flight] = deque()
         self._again: deque[Flight] = deque()
         self._in_the_air = 0
+        self._resting: set[Flight] = set()
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             self._cap = _AT_A_TIME * concurrency
@@ -193,9 +195,26 @@ class Flights:
             flight.running.addErrback(lambda _: None)
             flight.running.cancel()
 
+    async def rest(self, origin: Origin, seconds: float) -> None:
+        """Let *seconds* pass, as a flight would that is never begun.
+
+        :raises CrawlEnding: if the spider closes meanwhile
+        """
+        rest = Flight(origin, None)
+        self._resting.add(rest)
+        try:
+            if self._ended:
+                raise CrawlEnding
+            with suppress(StillWaiting):
+                await rest.wait(seconds)
+        finally:
+            self._resting.discard(rest)
+
     def end(self) -> None:
         """Give all flights up: those who wait get :class:`CrawlEnding`."""
         self._ended = True
+        for rest in list(self._resting):
+            self._land(rest, CrawlEnding())
         for flight in list(self._flights.values()):
             self._land(flight, CrawlEnding())
             self._cancel(flight)

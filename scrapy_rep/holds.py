@@ -27,6 +27,7 @@ def open_hold(directory: str | None, spider: Spider) -> MemoryHold | DiskHold:
     if not directory:
         return MemoryHold()
     path = Path(directory, FILE_NAME)
+    _warn_of_kill(path, spider)
     try:
         return open_or_set_aside(path, lambda path: DiskHold(path, spider), spider)
     except (sqlite3.Error, OSError) as error:
@@ -37,3 +38,22 @@ def open_hold(directory: str | None, spider: Spider) -> MemoryHold | DiskHold:
             extra={"spider": spider},
         )
         return MemoryHold()
+
+
+def _warn_of_kill(path: Path, spider: Spider) -> None:
+    """Tell what becomes of Scrapy's own queue if the last run, whose hold was at *path*, did not
+    close it. Nothing is moved out of its way: some of what is in it can often be read."""
+    # SQLite deletes this one when the last connection is closed, and a run closes the hold after
+    # the scheduler.
+    killed = Path(f"{path}-wal").exists()
+    queue = path.parent / "requests.queue"
+    if killed and any(one.name != "active.json" and one.is_file() for one in queue.rglob("*")):
+        logger.warning(
+            "The last run in %(directory)s was killed. Scrapy writes its queue on disk when a crawl is "
+            "closed in order, so requests that were waiting in %(queue)s are lost, and those of this "
+            "run may be lost in it too, with errors such as 'Task exception was never retrieved'. To "
+            "go on without, stop this run and delete %(queue)s; to have lost pages requested again, "
+            "delete requests.seen as well. Requests held by scrapy-rep are not affected.",
+            {"directory": path.parent, "queue": queue},
+            extra={"spider": spider},
+        )

@@ -208,6 +208,16 @@ class Ledger:
         )
         return [RuleCount(*row) for row in found]
 
+    def top_of_all(self, limit: int) -> list[tuple[RuleCount, int]]:
+        """Return the rules that decided most often, whatever origins have them: each with the first
+        of its origins, and how many these are."""
+        found = self.rows(
+            "SELECT min(origin), line, rule, token, sum(count) AS times, url, count(DISTINCT origin) "
+            "FROM rules GROUP BY rule, token ORDER BY times DESC, min(origin), line LIMIT ?",
+            (limit,),
+        )
+        return [(RuleCount(*row[:6]), row[6]) for row in found]
+
     def close(self) -> None:
         """Forget everything."""
         if self._opened is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.lines import Line, log_full, log_recovered
+from scrapy_rep.lines import Line, Log, log_full, log_held, log_recovered
 from scrapy_rep.pause import Slices, pause
 from scrapy_rep.protocol import Origin
 
@@ -38,11 +38,33 @@ class LineTable:
         self._most = most
         self._max_wait = max_wait
         self._lines: dict[str, Line] = {}
+        self._spiders_log: Log | None = None
         self._total = 0
         self._warned: set[bool] = set()
 
     def __len__(self) -> int:
         return len(self._lines)
+
+    @property
+    def _log(self) -> Log:
+        if self._spiders_log is None:
+            self._spiders_log = Log(self._crawler.spider)
+        return self._spiders_log
+
+    def tell(self, *, nothing_else: bool = False) -> None:
+        """Log what is held.
+
+        :param nothing_else: whether the crawl has nothing else to do
+        """
+        now, lines = self._now(), self._lines.values()
+        log_held(
+            self._total,
+            len(self),
+            min((line.retry_at for line in lines), default=now) - now,
+            min((line.deadline for line in lines), default=now) - now,
+            spider=self._crawler.spider,
+            nothing_else=nothing_else,
+        )
 
     @property
     def full(self) -> bool:
@@ -74,7 +96,7 @@ class LineTable:
         """Return the line of *origin*, an empty one if there was none."""
         line = self.get(origin)
         if line is None:
-            line = Line(origin, self._now(), self._crawler.spider)
+            line = Line(origin, self._now(), self._log)
             self._lines[str(origin)] = line
         return line
 

@@ -21,9 +21,16 @@ from scrapy_rep.decisions import Decisions
 from scrapy_rep.deferral import Deferral
 from scrapy_rep.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.engine import EngineAccess
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
+from scrapy_rep.exceptions import (
+    NotFetched,
+    RobotsDisallowed,
+    RobotsUnreachable,
+    SettingsError,
+)
 from scrapy_rep.fetcher import Fetcher
 from scrapy_rep.flights import Flights
+from scrapy_rep.httpcache import HttpCache
+from scrapy_rep.interactive import in_shell, is_interactive, one_attempt
 from scrapy_rep.isolation import Isolation
 from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.freshness import Standing
@@ -41,8 +48,12 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.protocol import Decision, Origin
     from scrapy_rep.seeding import SitemapSeeding
+    from scrapy_rep.storages.access import StorageAccess
+
+# What `process_request` returns.
+_Decided = Coroutine[Any, Any, Request | None] | Request | None
 
 # RFC 9309, 2.2.2: the file itself is implicitly allowed.
 _ROBOTS_PATH = "/robots.txt"
@@ -59,23 +70,28 @@ class RepMiddleware:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         assert crawler.stats is not None
+        if is_interactive(crawler):
+            settings = one_attempt(settings)
         self._crawler = crawler
         self._stats = crawler.stats
+        self._in_shell = in_shell(crawler)
         self._policy = settings.unreachable
         self._obey_global = settings.obey_global_group
         self._agents = Agents(crawler, settings)
         self._engine = EngineAccess(crawler)
         self._hits = Tally(crawler, self._engine, "rep/cache/hit")
-        self._known = KnownOrigins(settings.cache_max_origins, self.clock)
+        self._known = KnownOrigins(settings.cache_max_origins, settings.cache_max_bytes, self.clock)
         self._by_spelling = self._known.by_spelling
         self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
         self._everything = self._decisions.everything
+        fetcher = Fetcher(crawler, settings, self._engine)
+        self._http_cache = HttpCache(crawler, settings, self._engine, fetcher)
         self._cache = RobotsCache(
             settings,
             self._known,
-            Fetcher(crawler, settings, self._engine),
+            self._http_cache if self._http_cache.offline else fetcher,
             self.clock,
-            open_storage(crawler, settings, self.clock),
+            self._storage_of(crawler, settings),
         )
         self._flights = Flights(crawler, lambda flight: self._answers.ask(flight))
         self._deferral = Deferral(
@@ -113,9 +129,17 @@ class RepMiddleware:
             return StopAtStart(crawler, str(error))
         return middleware
 
+    def _storage_of(
+        self, crawler: Crawler, settings: RepSettings
+    ) -> StorageAccess | HttpCache | None:
+        if self._http_cache.offline:
+            return None  # what is old must not be taken for new by others
+        storage = open_storage(crawler, settings, self.clock)
+        return storage or (self._http_cache if self._http_cache.enabled else None)
+
     def _seeding_of(self, crawler: Crawler, settings: RepSettings) -> SitemapSeeding | None:
         mode = seeding_mode(crawler.spider, settings)
-        if not mode:
+        if not mode or is_interactive(crawler):
             return None
         from scrapy_rep.seeding import SitemapSeeding  # most crawls need nothing of it
 
@@ -130,9 +154,7 @@ class RepMiddleware:
             mode,
         )
 
-    def process_request(
-        self, request: Request
-    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+    def process_request(self, request: Request) -> _Decided:
         """Return None to let *request* pass, *request* itself to have it held, or a coroutine
         that does one of these.
 
@@ -165,9 +187,31 @@ class RepMiddleware:
                 return None
         return self._look_closer(request)
 
-    def _look_closer(
-        self, request: Request
-    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+    def overrules(self, request: Request, decision: Decision) -> bool:
+        """Whether *request* passes though *decision* forbids it. For subclasses."""
+        return False
+
+    async def may_fetch(self, url: str) -> bool:
+        """Whether robots.txt allows *url*, see :func:`may_fetch`."""
+        if FOREIGN.match(url) or self._decisions.dry_run:
+            return True
+        try:
+            request = Request(url)
+            origin, path = origin_of(request), path_in(request)
+        except ValueError:
+            return False
+        if path == _ROBOTS_PATH:
+            return True
+        known = self._cache.get(origin) or await self._waiting.ask(request, origin)
+        if known is None or known.unreachable:
+            return self._policy == "allow"
+        if known.robots is None:
+            return True
+        token, rules = known.robots.rules(self._agents.chain_of(request), self._obey_global)
+        found = rules.find(comparable(path))
+        return allows(found) or self.overrules(request, known.robots.decision(token, found))
+
+    def _look_closer(self, request: Request) -> _Decided:
         """Decide about any request: see what it is, find its origin, and what is known of that."""
         meta = request.meta
         if meta.get("dont_obey_robotstxt"):
@@ -193,12 +237,9 @@ class RepMiddleware:
         """Decide about a request that a site's sitemaps have led to: may they lead there?"""
         assert self._seeding is not None
         await self._seeding.reading.check(request)
-        found = self._look_up(request, usual, direct)
-        return await found if isinstance(found, Coroutine) else found
+        return await _settled(self._look_up(request, usual, direct))
 
-    def _look_up(
-        self, request: Request, usual: re.Match[str] | None, direct: bool
-    ) -> Coroutine[Any, Any, Request | None] | Request | None:
+    def _look_up(self, request: Request, usual: re.Match[str] | None, direct: bool) -> _Decided:
         """Decide by what is known of the origin, or have its robots.txt fetched.
 
         :param usual: the URL, taken apart, if it is one of the usual ones
@@ -229,13 +270,22 @@ class RepMiddleware:
 
     def _decide(
         self, request: Request, known: Known, path: str, direct: bool, now: float
-    ) -> Request | None:
-        """Decide by what is at hand."""
+    ) -> _Decided:
+        """Decide by what is known."""
         if known.standing is Standing.STALE:
             self._stats.inc_value("rep/cache/stale")
         else:
             self._hits.add(now)
+        if self._cache.takes_long(known, self._agents.chain_of(request), self._obey_global):
+            return self._read(request, known, path, direct)
         return self._judge(request, known, path, direct)
+
+    async def _read(
+        self, request: Request, known: Known, path: str, direct: bool
+    ) -> Request | None:
+        """Have robots.txt read for the agent of *request*, and decide."""
+        await self._cache.read(known, self._agents.chain_of(request), self._obey_global)
+        return await _settled(self._judge(request, known, path, direct))
 
     async def _wait(
         self, request: Request, origin: Origin, path: str, direct: bool
@@ -250,19 +300,20 @@ class RepMiddleware:
         try:
             known = await self._waiting.answer(request, origin, direct)
         except RobotsUnreachable as error:
-            self._drop(request, error)
+            if not self._replays(request, origin):
+                self._drop(request, error, direct=direct)
             return None
         if known is None:
-            return self._hold(request, origin)
-        return self._judge(request, known, path, direct)
+            return None if self._replays(request, origin) else self._hold(request, origin)
+        return await self._read(request, known, path, direct)
 
-    def _judge(self, request: Request, known: Known, path: str, direct: bool) -> Request | None:
+    def _judge(self, request: Request, known: Known, path: str, direct: bool) -> _Decided:
         if path == _ROBOTS_PATH:
             return None
         robots = known.robots
         if robots is None:
             if known.unreachable:
-                return self._unreachable(request, known, direct)
+                return self._unreachable(request, known, path, direct)
             if self._everything or known.standing is Standing.UNRESTRICTED:
                 self._decisions.allowed(request, known)
             else:
@@ -270,6 +321,7 @@ class RepMiddleware:
             return None
         chain = self._agents.chain_of(request)
         token, rules = robots.rules(chain, self._obey_global)
+        self._known.weigh(known)
         found = rules.find(comparable(path))
         if allows(found):
             if self._everything:
@@ -277,37 +329,89 @@ class RepMiddleware:
             elif chain is self._agents.usual and known.standing is Standing.FRESH:
                 known.rules = rules
             return None
-        self._stats.inc_value("robotstxt/forbidden")
         decision = robots.decision(token, found)
+        if self.overrules(request, decision):
+            self._decisions.overruled(request, known, decision)
+            return None
+        self._stats.inc_value("robotstxt/forbidden")
         self._drop(request, RobotsDisallowed(known.origin, decision), known)
         return None
 
-    def _unreachable(self, request: Request, known: Known, direct: bool) -> Request | None:
+    def _unreachable(self, request: Request, known: Known, path: str, direct: bool) -> _Decided:
         """There is nothing to decide by: hold *request*, drop it, or let it pass."""
         if self._policy == "allow":
             self._stats.inc_value("rep/unreachable/allowed")
             self._decisions.passed(request, known)
             return None
-        entry = known.entry
-        if not direct and self._deferral.worth_waiting(known):
+        if self._replays(request, known.origin):
+            return None
+        if self._deferral.worth_waiting(known):
+            if direct:
+                return self._once_more(request, known, path)
             if not self._deferral.full_for(known.name):
                 return self._hold(request, known.origin)
             self._deferral.warn_full(known.name)
-        self._stats.inc_value("rep/unreachable/dropped")
-        reason = entry.error or "unreachable"
-        self._drop(request, RobotsUnreachable(known.origin, reason, entry.attempts), known)
+        entry = known.entry
+        error = RobotsUnreachable(known.origin, entry.error or "unreachable", entry.attempts)
+        self._drop_at_once(request, error, known, direct=direct)
         return None
+
+    async def _once_more(self, request: Request, known: Known, path: str) -> Request | None:
+        """Nothing holds a direct download: it waits here for the next answer, if that is soon."""
+        seconds = max(0.0, known.entry.next_attempt_at - self.clock())
+        look = self._cache.get
+        try:
+            known = await self._waiting.once_more(request, known, seconds, look)
+        except RobotsUnreachable as error:
+            self._drop_at_once(request, error, known, direct=True)
+            return None
+        return await _settled(self._judge(request, known, path, direct=True))
+
+    def _replays(self, request: Request, origin: Origin) -> bool:
+        """Whether *request* passes though nothing is known, since its site is not asked for it."""
+        if not self._http_cache.answers(request):
+            return False
+        self._stats.inc_value("rep/unreachable/replayed")
+        self._decisions.replayed(request, origin)
+        return True
 
     def _hold(self, request: Request, origin: Origin) -> Request | None:
         self._decisions.handed_over(request, origin)
         return None if self._decisions.dry_run else self._catcher.hand_over(request)
+
+    def _drop_at_once(
+        self, request: Request, error: RobotsUnreachable, known: Known, *, direct: bool
+    ) -> None:
+        self._stats.inc_value("rep/unreachable/dropped")
+        self._drop(request, error, known, direct=direct)
 
     def _drop(
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
         known: Known | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
-        self._decisions.dropped(request, error, known)
-        if not self._decisions.dry_run:
-            raise error from None
+        self._decisions.dropped(request, error, known, direct=direct)
+        if self._decisions.dry_run:
+            return
+        if self._in_shell and isinstance(error, RobotsUnreachable):
+            raise NotFetched(str(error)) from None
+        raise error from None
+
+
+async def _settled(decided: _Decided) -> Request | None:
+    return await decided if isinstance(decided, Coroutine) else decided
+
+
+async def may_fetch(crawler: Crawler, url: str) -> bool:
+    """Whether the robots.txt of *url* allows *crawler* to fetch it: for what does not go through
+    Scrapy, such as the requests of a page in a browser.
+
+    Waits for robots.txt if it is not known. False also where it can't be had, unless
+    ``REP_UNREACHABLE`` is "allow". True where nothing is obeyed: ``ROBOTSTXT_OBEY`` is off, or the
+    URL is none of http, https and ftp. Nothing is counted or recorded.
+    """
+    middleware = crawler.get_downloader_middleware(RepMiddleware)
+    return middleware is None or await middleware.may_fetch(url)

@@ -22,6 +22,7 @@ from scrapy_rep.discovery import FED, SITEMAP
 from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
+from scrapy_rep.recent import Recent
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import Feeder
 from scrapy_rep.sitemaps.outcome import Report
@@ -78,7 +79,8 @@ class SitemapSeeding:
         self._discovery = discovery
         self._start_only = mode == "start"
         self._conventions = Conventions(crawler.spider, settings)
-        self._met: set[int] = set()  # hashes: a million origins would be a hundred megabytes
+        # An origin that is forgotten and met again adds what the spool has already.
+        self._met = Recent()
         self.spellings: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
         self._spool: Spool | None = None
@@ -127,9 +129,8 @@ class SitemapSeeding:
             if len(self.spellings) >= _SPELLINGS:
                 self.spellings.clear()
             self.spellings.add(spelling)
-        if hash(origin) in self._met:
+        if not self._met.add(origin):
             return
-        self._met.add(hash(origin))
         known = self._cache.get(origin)
         if known is not None and not known.unreachable:
             self._seed(origin, known.entry.url or origin.robots_url, known.robots)
@@ -140,7 +141,7 @@ class SitemapSeeding:
         :param robots_url: where the file came from, for relative URLs
         :param robots: None: there is none
         """
-        if hash(origin) in self._met:
+        if origin in self._met:
             self._seed(origin, robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
@@ -210,7 +211,7 @@ class SitemapSeeding:
             return False
         if not spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
             return False
-        self._feeder.asking.add_host(place)
+        self._feeder.asking.added()
         return True
 
     # Requests on their way
@@ -262,7 +263,7 @@ class SitemapSeeding:
             return
         self._proofs.stop()
         self._write_found()
-        while self._steps is not None:
+        while self._steps is not None and not self._feeder.stopped:
             await pause()
         self._found.clear()
         if self._engine.scheduler_outlives and not spool.durable:

@@ -169,6 +169,7 @@ class RepSettings:
     cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
     cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)
     cache_max_origins: int = _setting(10000, _count, _COUNT)
+    cache_max_bytes: int = _setting(67_108_864, _count, _COUNT)
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)

@@ -65,7 +65,7 @@ class Starts:
                 else "if this crawl found nothing, that is why, and the spider need not be broken",
                 "count": self._refused,
                 "url": url,
-                "why": why,
+                "why": why.rstrip("."),
                 "quoted": shlex.quote(url),
             },
             extra={"spider": self._crawler.spider},

@@ -13,6 +13,8 @@ from scrapy_rep.failures import text_of
 from scrapy_rep.flights import CrawlEnding, StillWaiting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -44,6 +46,7 @@ class Waiting:
         self._flights = flights
         self._deferral = deferral
         self._grace = settings.defer_grace
+        self._patience = settings.download_timeout
         self._waiting = 0
         # 0 means no limit; so many that are silent are many all the same.
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 100
@@ -82,12 +85,59 @@ class Waiting:
                 self._waiting -= 1
         except StillWaiting:
             return None
-        except CrawlEnding:
-            if self._deferral.outlives and not direct:
-                return None
-            raise RobotsUnreachable(origin, "the crawl is ending") from None
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001
-            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
-            raise RobotsUnreachable(origin, text_of(error)) from None
+            if isinstance(error, CrawlEnding) and self._deferral.outlives and not direct:
+                return None
+            raise _no_answer(origin, error) from None
+
+    async def ask(self, request: Request, origin: Origin) -> Known | None:
+        """Have the robots.txt of *origin* asked for, and wait for the answer, for somebody who takes
+        no slot of the downloader. None: there will be none."""
+        try:
+            return await self._flights.to(origin, request).wait()
+        except CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 (as above)
+            return None
+
+    async def once_more(
+        self,
+        request: Request,
+        known: Known,
+        seconds: float,
+        look: Callable[[Origin], Known | None],
+    ) -> Known:
+        """Wait until the robots.txt of *known*, which is unreachable, has been asked for once more,
+        ``REP_DOWNLOAD_TIMEOUT`` at most. For direct downloads, which can't be held.
+
+        :param seconds: until it may be asked for again
+        :param look: what is known then; None if it has to be asked
+        :raises RobotsUnreachable: if that brought no answer
+        """
+        origin = known.origin
+        left = self._patience - seconds
+        try:
+            if left > 0:
+                with self._engine.extra_slot():
+                    await self._flights.rest(origin, seconds)
+                    flights = self._flights
+                    known = look(origin) or await flights.to(origin, request, again=True).wait(left)
+        except StillWaiting:
+            pass
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            raise _no_answer(origin, error) from None
+        if known.unreachable:
+            entry = known.entry
+            raise RobotsUnreachable(origin, entry.error or "unreachable", entry.attempts)
+        return known
+
+
+def _no_answer(origin: Origin, error: Exception) -> RobotsUnreachable:
+    if isinstance(error, CrawlEnding):
+        return RobotsUnreachable(origin, "the crawl is ending")
+    # A wrong configuration, or a bug, which Flights logs. The request is innocent.
+    return RobotsUnreachable(origin, text_of(error))

@@ -28,6 +28,10 @@ class Neighbour:
     """A middleware of the project."""
 
 
+class Subclass(RepMiddleware):
+    """The project's own."""
+
+
 def components(settings: Settings) -> list[Any]:
     """The downloader middlewares in their order, as Scrapy makes its list of them."""
     # The second is what the first is called in older Scrapy.
@@ -64,6 +68,11 @@ PROJECTS: dict[str, tuple[dict[Any, Any], list[Any]]] = {
     "both by hand, ours moved": ({BUILT_IN: None, OURS: 950}, MOVED),
     "ours moved, built-in listed": ({BUILT_IN: 100, OURS: 950}, MOVED),
     "ours off, built-in listed": ({BUILT_IN: 100, OURS: None}, WITHOUT),
+    "a subclass of ours": (
+        {Subclass: 100},
+        [Subclass if one is RepMiddleware else one for one in REPLACED],
+    ),
+    "a subclass of ours, off": ({Subclass: None}, REPLACED),
     "a neighbour": ({Neighbour: 1}, [Neighbour, *REPLACED]),
 }
 

@@ -15,8 +15,9 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, redirect
-from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
+from tests.helpers.held import DEFER, NEVER, Record, later
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
@@ -128,3 +129,98 @@ async def test_files_pipeline_obeys(sites: Sites, tmp_path: Path, choice: str) -
     assert [site.count("/robots.txt") for site in (page, files, busy)] == [1, 1, 1]
     assert result.stat("robotstxt/forbidden") == 2
     result.assert_clean()
+
+
+async def crawl_files(
+    tmp_path: Path, files: list[str], record: Record | None = None, **settings: Any
+) -> CrawlResult:
+    return await crawl(
+        FilesSpider,
+        {
+            **DEFER,
+            **settings,
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "FILES_STORE": str(tmp_path),
+        },
+        requests=["data:,start"],
+        files=files,
+        signal_handlers=record.handlers if record else None,
+    )
+
+
+def warnings(result: CrawlResult) -> list[str]:
+    return [
+        one.getMessage()
+        for one in result.records
+        if one.levelname == "WARNING" and one.name.startswith("scrapy_rep")
+    ]
+
+
+async def test_files_wait_until_robots_txt_is_asked_for_once_more(
+    sites: Sites, tmp_path: Path
+) -> None:
+    site = sites.add(robots=in_turn(503, RULES))
+    record = Record()
+    urls = [site.url("/a"), site.url("/b"), site.url("/private")]
+    result = await crawl_files(tmp_path, urls, record)
+    [item] = result.spider.items
+    assert [one["url"] for one in item["files"]] == urls[:2]
+    assert site.count("/robots.txt") == 2
+    assert result.stat("rep/unreachable/dropped") == 0
+    assert result.stat("robotstxt/forbidden") == 1
+    assert warnings(result) == []
+    assert await record.concurrency() == [16, 16]
+    result.assert_clean()
+
+
+async def test_each_file_that_fails_is_a_warning(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=503)
+    urls = [site.url("/a"), site.url("/b")]
+    result = await crawl_files(tmp_path, urls, REP_RETRY_DELAY=0.2)
+    [item] = result.spider.items
+    assert item["files"] == []
+    assert sorted(warnings(result)) == [
+        f"{url} is not downloaded: robots.txt unreachable (asked 2 times): HTTP status 503"
+        for url in urls
+    ]
+    assert site.count("/robots.txt") == 2
+    assert site.count("/a") == site.count("/b") == 0
+    assert result.stat("rep/unreachable/dropped") == 2
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("robots", "delay", "asked"),
+    [(in_turn(503, silence()), 0.1, 2), (503, NEVER, 1)],
+    ids=["silent", "too late"],
+)
+async def test_files_wait_no_longer_than_the_timeout(
+    sites: Sites, tmp_path: Path, robots: Any, delay: float, asked: int
+) -> None:
+    site = sites.add(robots=robots)
+    result = await crawl_files(
+        tmp_path,
+        [site.url("/a")],
+        REP_DOWNLOAD_TIMEOUT=0.5,
+        REP_RETRY_DELAY=delay,
+        REP_RETRY_MAX_DELAY=NEVER,
+    )
+    [told] = warnings(result)
+    assert told.startswith(f"{site.url('/a')} is not downloaded: robots.txt unreachable")
+    assert site.asked_once("/robots.txt") if asked == 1 else site.count("/robots.txt") == asked
+    assert result.stats["elapsed_time_seconds"] < 5
+    result.assert_clean()
+
+
+async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=503)
+    record = Record()
+    record.on_resolved = lambda: later(0.2, record.close)
+    result = await crawl_files(
+        tmp_path, [site.url("/a")], record, REP_RETRY_DELAY=8, REP_RETRY_MAX_DELAY=8
+    )
+    assert result.reason == "enough"
+    assert result.stats["elapsed_time_seconds"] < 5
+    assert warnings(result) == [
+        f"{site.url('/a')} is not downloaded: robots.txt unreachable: the crawl is ending"
+    ]

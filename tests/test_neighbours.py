@@ -54,7 +54,7 @@ async def test_offsite_requests_ask_for_no_robots_txt(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_http_cache_neither_stores_nor_answers_robots_txt(
+async def test_http_cache_does_not_answer_for_a_robots_txt_that_can_be_fetched(
     sites: Sites, tmp_path: Path
 ) -> None:
     site = sites.add(robots=RULES)

@@ -154,6 +154,6 @@ def test_import_installs_no_reactor() -> None:
 def test_every_public_name_can_be_imported() -> None:
     for name in scrapy_rep.__all__:
         assert getattr(scrapy_rep, name).__name__ == name
-    assert {"Addon", "RepMiddleware", "RobotParser"} <= {*scrapy_rep.__all__}
+    assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {*scrapy_rep.__all__}
     with pytest.raises(AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"):
         scrapy_rep.Nonsense  # noqa: B018

@@ -272,6 +272,18 @@ async def test_the_scheduler_and_the_pause(sites: Sites) -> None:
     assert seen == [Scheduler, False, True]
 
 
+async def test_storage_and_policy_of_the_http_cache(sites: Sites, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def look(engine: EngineAccess) -> None:
+        seen.append(engine.http_cache and vars(engine.http_cache).keys() >= {"storage", "policy"})
+
+    await in_a_crawl(sites, look)
+    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    await in_a_crawl(sites, look, settings)
+    assert seen == [None, True]
+
+
 def test_no_other_module_reaches_into_the_engine() -> None:
     package = Path(scrapy_rep.__file__).parent
     for path in sorted(package.rglob("*.py")):

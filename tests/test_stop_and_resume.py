@@ -295,3 +295,63 @@ def test_what_is_given_up_is_kept_for_the_next_run(
 
     with sqlite3.connect(tmp_path / "job" / "rep-held.sqlite") as database:
         assert database.execute("SELECT count(*) FROM held").fetchone() == (0,)
+
+
+# Scrapy's own queue
+
+
+def warned_of_kill(run: Crawl) -> int:
+    return run.log.count("was killed. Scrapy writes its queue")
+
+
+@pytest.mark.parametrize("interrupts", [0, 2], ids=["kill", "second Ctrl-C"])
+def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
+    sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path, interrupts: int
+) -> None:
+    """Once, and no more when a run was closed in order."""
+    site = sites.add(robots="", pages={"/hang": silence()})
+    settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
+    urls = [site.url(path) for path in ("/hang", "/a", "/b", "/c")]
+
+    def start() -> Crawl:
+        run = crawl(urls, settings)
+        run.wait_until(lambda: site.count("/hang"), "the first page")
+        site.requests.clear()
+        return run
+
+    run = start()
+    for _ in range(interrupts):
+        run.interrupt()
+        time.sleep(0.3)
+    if interrupts:
+        run.join()
+    else:
+        run.kill()
+    assert run.reason is None
+    assert warned_of_kill(run) == 0
+    site.set("/hang", "answered")
+    after = crawl(urls, settings).join()
+    assert after.reason == "finished"
+    assert warned_of_kill(after) == 1
+    last = crawl(urls, settings).join()
+    assert warned_of_kill(last) == 0
+
+
+def test_an_orderly_stop_is_no_kill(
+    sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path
+) -> None:
+    site = sites.add(robots="", pages={"/hang": silence()})
+    settings = {
+        "JOBDIR": tmp_path / "job",
+        "CONCURRENT_REQUESTS": 1,
+        "REP_DEFER_GRACE": 5,
+        "DOWNLOAD_TIMEOUT": 1,
+        "RETRY_ENABLED": False,
+    }
+    run = crawl([site.url(path) for path in ("/hang", "/a", "/b")], settings)
+    run.wait_until(lambda: site.count("/hang"), "the first page")
+    run.interrupt()
+    assert run.join().reason == "shutdown"
+    queue = tmp_path / "job" / "requests.queue"
+    assert any(one.is_file() and one.name != "active.json" for one in queue.rglob("*"))
+    assert warned_of_kill(crawl([], settings).join()) == 0

@@ -12,9 +12,8 @@ from tests.helpers.crawling import (
     ListSpider,
     assert_ended_at_start,
     crawl,
-    run_settings,
 )
-from tests.helpers.process import arguments_of, environment
+from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
 from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.servers import Sites
 
@@ -70,13 +69,12 @@ class OneSpider(scrapy.Spider):
 """
 
 
-def runspider(folder: Path, url: str, **settings: str) -> Done:
+def runspider(folder: Path, url: str, **settings: Any) -> Done:
     (folder / "one.py").write_text(SPIDER, encoding="utf-8")
     quiet = {
         "ADDONS": {"scrapy_rep.Addon": 300},
         "TELNETCONSOLE_ENABLED": False,
         "REMOTE_CONTROL_ENABLED": False,
-        "TWISTED_REACTOR_ENABLED": run_settings().get("TWISTED_REACTOR_ENABLED", True),
     }
     line = arguments_of(
         *("runspider", "one.py", "-a", f"url={url}"), settings={**quiet, **settings}
@@ -85,9 +83,14 @@ def runspider(folder: Path, url: str, **settings: str) -> Done:
 
 
 @pytest.mark.process
-def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
+@on_every_reactor
+def test_runspider_with_a_wrong_setting_exits_with_status_1(
+    sites: Sites, tmp_path: Path, reactor: str
+) -> None:
+    """As Scrapy does for one of its own."""
     site = sites.add()
-    done = runspider(tmp_path, site.url("/"), REP_RETRY_DELAY="often")
+    done = runspider(tmp_path, site.url("/"), REP_RETRY_DELAY="often", **REACTORS[reactor])
+    assert done.status == 1
     errors = [line for line in done.err.splitlines() if "] ERROR: " in line]
     assert len(errors) == 1, done.err
     assert errors[0].endswith(
@@ -102,6 +105,7 @@ def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
 def test_runspider_with_settings_of_the_command_line(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: second\nDisallow: /\n\nUser-agent: *\nAllow: /")
     done = runspider(tmp_path, site.url("/"), REP_USER_AGENT="first,second", REP_CACHE_TTL="5.5")
+    assert done.status == 0
     assert "Forbidden by robots.txt (line 2: Disallow: /, group second)" in done.err
     assert "'finish_reason': 'finished'" in done.err
     assert [hit.path for hit in site.requests] == ["/robots.txt"]

@@ -13,6 +13,9 @@ _AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
 _DELIMITER = re.compile(r"[/?#@:\[\]\\\s]")
 _PORT = re.compile(r"[0-9]{0,5}\Z")
 
+# No name has more characters (RFC 1035), and origins are kept in many places.
+_MAX_HOST = 255
+
 
 class Origin(NamedTuple):
     """Scheme, host and port: what the rules of one robots.txt apply to, and nothing else.
@@ -76,6 +79,8 @@ class Origin(NamedTuple):
 
 
 def _punycode(host: str, url: str) -> str:
+    if len(host) > _MAX_HOST:
+        raise ValueError(f"the host is too long: {_shortened(url)}")
     if host.isascii():
         return host.lower()
     try:
@@ -84,7 +89,8 @@ def _punycode(host: str, url: str) -> str:
         name = host.encode("idna").decode("ascii").lower()
     except UnicodeError as error:
         raise ValueError(f"no valid host ({error}): {_shortened(url)}") from None
-    if not name or _DELIMITER.search(name):  # a full-width slash becomes a slash
+    # A full-width slash becomes a slash, and punycode may be longer.
+    if not name or len(name) > _MAX_HOST or _DELIMITER.search(name):
         raise ValueError(f"no valid host: {_shortened(url)}")
     return name
 

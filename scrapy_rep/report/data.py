@@ -82,6 +82,8 @@ class ReportData:
     figures: Figures
     allowed: int
     held: int
+    waited: int
+    """Of these, those that waited for a first answer alone."""
     held_max: int
     released: int
     given_up: int
@@ -117,6 +119,8 @@ def gather(
         figures=figures,
         allowed=figures.allowed(stats),
         held=int(stats.get_value("rep/deferred", 0)),
+        waited=int(stats.get_value("rep/deferred", 0))
+        - int(stats.get_value("rep/deferred/unreachable", 0)),
         held_max=int(stats.get_value("rep/held/max", 0)),
         released=ledger.total("released"),
         given_up=ledger.total("given_up"),

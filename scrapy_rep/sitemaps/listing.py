@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scrapy_rep.known import Known
-    from scrapy_rep.storages.base import Entry
 
 # Listings that are kept, of the origins that entries were seen of last.
 _KEPT = 100
@@ -51,15 +50,16 @@ class Listings:
     """Makes listings, and keeps some."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Entry, Listing]] = {}
+        self._kept: dict[str, tuple[tuple[str, str | None], Listing]] = {}
 
     def of(self, known: Known) -> Listing:
         """The listing of an origin's robots.txt."""
         kept = self._kept.pop(known.name, None)
-        if kept is None or kept[0] is not known.entry:
-            url = known.entry.url or known.origin.robots_url
+        url = known.entry.url or known.origin.robots_url
+        file = url, known.entry.sha256  # not the entry, which holds the body
+        if kept is None or kept[0] != file:
             values = known.robots.sitemaps if known.robots is not None else ()
-            kept = known.entry, Listing(url, values)
+            kept = file, Listing(url, values)
         self._kept[known.name] = kept  # the last one again
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]

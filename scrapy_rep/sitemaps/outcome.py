@@ -81,9 +81,9 @@ class Report:
         assert reader.kind is not None
         self._log(
             logging.INFO,
-            "Sitemap %(url)s (%(kind)s): %(count)d entries, %(accepted)d accepted%(unproven)s%(why)s",
+            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)d accepted%(unproven)s%(why)s",
             kind=reader.kind.value,
-            count=reader.count,
+            entries=counted(reader.count, "entry", "entries"),
             accepted=sorter.accepted,
             unproven=f" ({sorter.unproven} wait for robots.txt of their hosts)"
             if sorter.unproven

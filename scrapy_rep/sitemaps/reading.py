@@ -23,7 +23,7 @@ from scrapy_rep.sitemaps.feeding import PAGE_KEY
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.reader import SitemapReader
-from scrapy_rep.sitemaps.sitemaptable import MAX_HOSTS
+from scrapy_rep.sitemaps.sitemaptable import ASKED, MAX_HOSTS
 from scrapy_rep.sitemaps.sorting import Reason, Sorter, host_of
 from scrapy_rep.sitemaps.transfer import MAXSIZE
 from scrapy_rep.targets import Targets
@@ -125,7 +125,8 @@ class Reading:
             chain = tuple(about["chain"])
             place = str(Origin.from_url(about["url"]))
             origin = request.meta[SITEMAP_KEY]
-            spool.sitemaps.add(about["url"], place, origin, chain, guessed=about["guessed"])
+            guessed = about["guessed"]
+            spool.sitemaps.add(about["url"], place, origin, chain, guessed=guessed, state=ASKED)
             found = spool.sitemaps.get(about["url"])
         return found
 
@@ -284,5 +285,5 @@ class Reading:
             return False
         self._on_found(url)
         if not self._feeder.stopped:
-            self._feeder.asking.add_host(place)
+            self._feeder.asking.added()
         return True

@@ -10,6 +10,7 @@ from scrapy_rep.sqlitefiles import transaction
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator
 
 # State of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
@@ -62,14 +63,21 @@ class SitemapTable:
         self._db.execute("UPDATE sitemaps SET state = ? WHERE state = ?", (WAITING, ASKED))
 
     def add(
-        self, url: str, host: str, origin: str, chain: tuple[str, ...], *, guessed: bool = False
+        self,
+        url: str,
+        host: str,
+        origin: str,
+        chain: tuple[str, ...],
+        *,
+        guessed: bool = False,
+        state: int = WAITING,
     ) -> bool:
         """Take a sitemap in. Return False if it was known."""
         with transaction(self._db):
             added = self._db.execute(
                 "INSERT OR IGNORE INTO sitemaps (url, host, origin, chain, guessed, state) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (url, host, origin, json.dumps(chain), guessed, WAITING),
+                (url, host, origin, json.dumps(chain), guessed, state),
             ).rowcount
             if added:
                 self._db.execute(
@@ -108,10 +116,20 @@ class SitemapTable:
         """Be done with *sitemap*, whatever came of it."""
         self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (DONE, sitemap.id))
 
-    def hosts(self) -> list[str]:
-        """The hosts that sitemaps are to be fetched from."""
-        rows = self._db.execute("SELECT DISTINCT host FROM sitemaps WHERE state = 0")
-        return [host for (host,) in rows]
+    def hosts(self, after: str) -> Iterator[str]:
+        """The hosts that sitemaps are to be fetched from, each once: those behind *after*, then
+        the others. One look-up each: there may be a million."""
+        for low, high in ((after, "~"), ("", after)):
+            while True:
+                row = self._db.execute(
+                    "SELECT host FROM sitemaps WHERE state = 0 AND host > ? AND host <= ? "
+                    "ORDER BY host LIMIT 1",
+                    (low, high),
+                ).fetchone()
+                if row is None:
+                    break
+                (low,) = row
+                yield low
 
     def counts(self, origin: str) -> tuple[int, int]:
         """How many sitemaps and how many URLs *origin* has brought so far."""

@@ -155,11 +155,11 @@ async def crawl(
     on_asyncio = not is_reactor_installed() or is_asyncio_reactor_installed()
     runner: Any = (AsyncCrawlerRunner if on_asyncio else CrawlerRunner)(run_settings(settings))
     crawler = runner.create_crawler(spider)
-    reasons: list[str] = []
+    closings: list[tuple[Spider, str]] = []
     items: list[Any] = []
 
     def closed(spider: Spider, reason: str) -> None:
-        reasons.append(reason)
+        closings.append((spider, reason))
 
     def scraped(item: Any) -> None:
         items.append(item)
@@ -180,9 +180,10 @@ async def crawl(
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
 
-    assert isinstance(crawler.spider, ListSpider)
-    crawler.spider.items = items
-    result = CrawlResult(crawler.spider, crawler.stats.get_stats(), reasons[0])
+    [(ended, reason)] = closings
+    assert isinstance(ended, ListSpider)
+    ended.items = items
+    result = CrawlResult(ended, crawler.stats.get_stats(), reason)
     result.records = records
     return result
 

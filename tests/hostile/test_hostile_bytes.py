@@ -15,7 +15,7 @@ from scrapy.http import Headers, Response
 
 from scrapy_rep import body, headers
 from scrapy_rep.body import Transfer, decode
-from scrapy_rep.fetcher import _redirect_target
+from scrapy_rep.fetcher import redirect_target
 from scrapy_rep.protocol import syntax
 from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.freshness import fresh_seconds
@@ -95,13 +95,15 @@ def test_no_header_is_longer_than_it_may_be() -> None:
 @pytest.mark.parametrize("target", [b"x" * 3_000_000, b"\xe4." * 4_000, b" " * 20_000 + b"x"])
 def test_a_location_that_is_too_long_leads_nowhere(target: bytes) -> None:
     response = Response("http://a.test/robots.txt", headers={"Location": b"http://" + target})
-    assert _redirect_target("http://a.test/robots.txt", response) is None
+    assert redirect_target("http://a.test/robots.txt", response) is None
 
 
 def test_a_long_location() -> None:
-    url = "http://b.test/" + "x" * 16_000
+    url = "http://b.test/" + "x" * 8_000
     response = Response("http://a.test/robots.txt", headers={"Location": url})
-    assert _redirect_target("http://a.test/robots.txt", response) == url
+    assert redirect_target("http://a.test/robots.txt", response) == url
+    response = Response("http://a.test/robots.txt", headers={"Location": url + "x" * 200})
+    assert redirect_target("http://a.test/robots.txt", response) is None
 
 
 # Gzip

@@ -1,0 +1,186 @@
+"""Replays from Scrapy's HTTP cache: without the site, the pages of before and the rules of before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
+from scrapy.extensions.httpcache import FilesystemCacheStorage
+
+from scrapy_rep.exceptions import RobotsDisallowed
+from tests.helpers.behaviours import RULES, Behaviour, answer, gzipped, redirect
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import DEFER, NEVER
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+
+# What Scrapy does without us.
+STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
+# An unreachable site is neither asked twice nor given up while a test runs.
+HOLD: dict[str, Any] = {**DEFER, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
+OFFLINE: dict[str, Any] = {"HTTPCACHE_IGNORE_MISSING": True}
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> dict[str, Any]:
+    return {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "http"), **HOLD}
+
+
+def disallowed(result: CrawlResult, url: str) -> bool:
+    return isinstance(result.failure(url), RobotsDisallowed)
+
+
+ROBOTS: dict[str, Behaviour] = {
+    "plain": answer(RULES),
+    "gzip": gzipped(RULES.encode()),
+    "redirected": redirect("/rules"),
+}
+
+
+@pytest.mark.parametrize("recorded_by", [STOCK, {}], ids=["stock", "ours"])
+@pytest.mark.parametrize("robots", ROBOTS.values(), ids=ROBOTS)
+async def test_a_replay_without_the_site_knows_its_rules(
+    sites: Sites, cache: dict[str, Any], recorded_by: dict[str, Any], robots: Behaviour
+) -> None:
+    site = sites.add(robots=robots, pages={"/rules": RULES})
+    urls = [site.url(path) for path in ("/a", "/b", "/private")]
+    await crawl(urls, {**cache, **recorded_by})
+    sites.close()
+    again = await crawl(urls, cache)
+    assert again.responses == dict.fromkeys(urls[:2], 200)
+    assert disallowed(again, urls[2])
+    assert again.stat("rep/deferred") == 0
+    again.assert_clean()
+
+
+@pytest.mark.parametrize("recorded_by", [STOCK, {}], ids=["stock", "ours"])
+@pytest.mark.parametrize("robots", [404, 503], ids=str)
+async def test_recorded_pages_are_replayed_without_a_robots_txt(
+    sites: Sites, cache: dict[str, Any], recorded_by: dict[str, Any], robots: int
+) -> None:
+    """Their site is not asked for them. A missing file of yesterday says nothing about today, so
+    other pages are held."""
+    site = sites.add(robots=robots)
+    urls = [site.url("/a"), site.url("/b")]
+    first = await crawl(urls, {**cache, **recorded_by, "REP_UNREACHABLE": "allow"})
+    assert set(first.responses) == set(urls)
+    sites.close()
+    settings = {**cache, "REP_DEFER_MAX_WAIT": 0.3}
+    again = await crawl([*urls, site.url("/new")], settings)
+    assert again.responses == first.responses
+    assert list(again.failures) == [site.url("/new")]
+    assert again.stat("rep/unreachable/replayed") == 2
+    assert again.stat("rep/deferred") == 1
+    again.assert_clean()
+
+
+async def test_uncached_pages_of_an_unreachable_site_are_held(
+    sites: Sites, cache: dict[str, Any]
+) -> None:
+    """`dont_cache` goes to the site, whatever is recorded."""
+    site = sites.add(robots=404)
+    await crawl(site.url("/a"), cache)
+    site.set("/robots.txt", 503)
+    request = Request(site.url("/a"), meta={"dont_cache": True})
+    again = await crawl(request, {**cache, "REP_DEFER_MAX_WAIT": 0.3})
+    assert again.responses == {}
+    assert site.count("/a") == 1
+
+
+async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str, Any]) -> None:
+    site = sites.add(robots=RULES)
+    await crawl(site.url("/later"), cache)
+    site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
+    result = await crawl(site.url("/later"), cache)
+    assert disallowed(result, site.url("/later"))
+    assert site.count("/robots.txt") == 2
+
+
+@pytest.mark.parametrize("recorded_by", [STOCK, {}], ids=["stock", "ours"])
+async def test_ignore_missing_asks_no_site_for_anything(
+    sites: Sites, cache: dict[str, Any], recorded_by: dict[str, Any]
+) -> None:
+    site, other = sites.add(robots=RULES), sites.add()
+    urls = [site.url(path) for path in ("/a", "/private", "/new")]
+    await crawl(urls[:2], {**cache, **recorded_by})
+    asked = len(site.requests)
+    # The site and its robots.txt have changed: nobody looks.
+    site.set("/robots.txt", 503)
+    result = await crawl([*urls, other.url("/x")], {**cache, **OFFLINE})
+    assert result.responses == {urls[0]: 200}
+    assert disallowed(result, urls[1])
+    assert not disallowed(result, urls[2])
+    assert len(site.requests) == asked
+    assert other.requests == []
+    assert result.stat("httpcache/ignore") == 2  # both /new and /x are not recorded
+    result.assert_clean()
+
+
+async def test_what_was_replayed_is_not_stored_for_others(
+    sites: Sites, cache: dict[str, Any], tmp_path: Path
+) -> None:
+    """An old copy would be taken for today's."""
+    shared = {
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
+    }
+    site = sites.add(robots=RULES)
+    await crawl(site.url("/a"), cache)
+    await crawl(site.url("/a"), {**cache, **OFFLINE, **shared})
+    site.set("/robots.txt", "User-agent: *\nDisallow: /a\n")
+    result = await crawl(site.url("/a"), shared)
+    assert disallowed(result, site.url("/a"))
+
+
+async def test_ignore_missing_without_the_middleware_asks_the_site(
+    sites: Sites, cache: dict[str, Any]
+) -> None:
+    """A project with a cache of its own under Scrapy's settings."""
+    site = sites.add(robots=RULES)
+    off = {"DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
+    result = await crawl([site.url("/a"), site.url("/private")], {**cache, **OFFLINE, **off})
+    assert result.responses == {site.url("/a"): 200}
+    assert disallowed(result, site.url("/private"))
+    result.assert_clean()
+
+
+class BrokenStorage(FilesystemCacheStorage):
+    """Every entry is damaged, and the disk is full."""
+
+    def retrieve_response(self, spider: Any, request: Request) -> Any:
+        if request.url.endswith("robots.txt"):
+            raise ValueError("damaged")
+        return super().retrieve_response(spider, request)
+
+    def store_response(self, spider: Any, request: Request, response: Any) -> None:
+        if request.url.endswith("robots.txt"):
+            raise OSError("No space left on device")
+        super().store_response(spider, request, response)
+
+
+async def test_a_broken_http_cache_is_one_warning(sites: Sites, cache: dict[str, Any]) -> None:
+    site, other = sites.add(robots=RULES), sites.add(robots=RULES)
+    urls = [one.url(path) for one in (site, other) for path in ("/a", "/private")]
+    result = await crawl(urls, {**cache, "HTTPCACHE_STORAGE": BrokenStorage})
+    assert set(result.responses) == {urls[0], urls[2]}
+    told = [one for one in result.records if "HTTP cache can't be used" in one.getMessage()]
+    assert [one.levelname for one in told] == ["WARNING"]
+    result.assert_clean()
+
+
+async def test_record_of_a_replayed_page_says_why(
+    sites: Sites, cache: dict[str, Any], tmp_path: Path
+) -> None:
+    site = sites.add(robots=404)
+    await crawl(site.url("/a"), cache)
+    sites.close()
+    trail = tmp_path / "decisions.jsonl"
+    await crawl(site.url("/a"), {**cache, "REP_DECISIONS": str(trail)})
+    [line] = map(json.loads, trail.read_text().splitlines())
+    assert line["verdict"] == "allowed"
+    assert line["reason"].startswith("the HTTP cache answers it; ")

@@ -1,0 +1,162 @@
+"""What the log has of very many origins, and of a crawl that waits."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from scrapy_rep import deferral
+from scrapy_rep.log import Sparse, get_logger
+from scrapy_rep.words import counted, duration
+from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER, Gate, Record, silent_until_open, urls
+from tests.helpers.log import lines, summary
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+
+def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    sparse = Sparse(get_logger("scrapy_rep.test"), "sites so")
+    for number in range(12_000):
+        sparse.log("Site %(number)d", {"number": number}, None)
+    told = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
+    assert told == [
+        *(f"Site {number}" for number in range(10)),
+        "More lines like the last ten (sites so) are at DEBUG level",
+        "100 sites so so far",
+        "1,000 sites so so far",
+        "10,000 sites so so far",
+    ]
+    assert len(caplog.records) == 12_000 + 4
+
+
+def test_words_for_numbers_and_times() -> None:
+    assert [counted(n, "entry", "entries") for n in (0, 1, 2000)] == [
+        "0 entries", "1 entry", "2,000 entries",
+    ]  # fmt: skip
+    assert [duration(one) for one in (-3, 0.2, 40, 480, 9000)] == [
+        "0 s", "0 s", "40 s", "8 min", "2 h",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
+    forbidding = [sites.add(robots=RULES) for _ in range(30)]
+    down = [sites.add(robots=503) for _ in range(30)]
+    wanted = [site.url("/private") for site in (*forbidding, *down)]
+    result = await crawl(wanted, {**DEFER, "REP_DEFER_MAX_WAIT": 0.3})
+    assert len(lines(result, "forbids http")) == 10
+    assert len(lines(result, "is unreachable (")) == 10
+    assert len(lines(result, "are held")) == 10
+    assert len(lines(result, "given up after")) == 10
+    assert len(lines(result, "More lines like the last ten")) == 4
+    assert len(lines(result, "forbids http", level=None)) == 30
+    assert len(lines(result)) < 50
+    assert "30 given up" in summary(result)[1]
+
+
+async def test_first_answers_that_take_long_are_no_failures(sites: Sites) -> None:
+    gate = Gate(503, RULES)
+    slow, down = sites.add(robots=after(0.3, RULES)), sites.add(robots=gate)
+    record = Record()
+    record.on_resolved = gate.open  # the one that is down answers first
+    result = await crawl(
+        [*urls(slow, 8), *urls(down, 4)],
+        {**DEFER, "REP_DEFER_GRACE": 0.01},
+        signal_handlers=record.handlers,
+    )
+    assert len(result.responses) == 12
+    waited = result.stat("rep/deferred") - result.stat("rep/deferred/unreachable")
+    assert result.stat("rep/deferred/unreachable") >= 4
+    assert waited >= 8
+    assert re.search(rf"held, {waited} waited for a first answer \(", summary(result)[1])
+    assert not lines(result, f"Requests of {slow.url('')} are held")
+    assert len(lines(result, f"Requests of {down.url('')} are held")) == 1
+
+
+async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    record = Record()
+    seen: list[str] = []
+
+    class Opens(logging.Filter):
+        def filter(self, line: logging.LogRecord) -> bool:
+            if "Nothing is left" in line.getMessage():
+                seen.append(line.getMessage())
+                gate.open()
+            return True
+
+    logger, opens = logging.getLogger("scrapy_rep.lines"), Opens()
+    logger.addFilter(opens)
+    try:
+        result = await crawl(urls(site, 12), DEFER, signal_handlers=record.handlers)
+    finally:
+        logger.removeFilter(opens)
+    assert len(result.responses) == 12
+    [line] = seen
+    assert re.fullmatch(
+        r"Nothing is left to do but to wait: 12 requests to 1 site held; (next attempt in 0 s|"
+        r"robots.txt is being asked for), given up in 10 min \(REP_DEFER_MAX_WAIT\)",
+        line,
+    )
+
+
+async def test_a_line_a_minute_tells_what_is_held(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferral, "_TELL_SECONDS", 0.1)
+    silent = silent_until_open()
+    site, busy = sites.add(robots=silent), sites.add(robots=RULES, pages={"/x": after(0.8, "")})
+    record = Record()
+    result = await crawl(
+        [*urls(site, 3), busy.url("/x")],
+        {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DEFER_MAX_WAIT": 480, "REP_DOWNLOAD_TIMEOUT": 1.0},
+        signal_handlers={**record.handlers, **_opens_at_the_end(silent)},
+    )
+    told = lines(result, "3 requests to 1 site held; robots.txt is being asked for, given up in 8")
+    assert len(told) >= 3
+    assert len(result.responses) == 4
+
+
+def _opens_at_the_end(gate: Gate) -> dict[Any, Any]:
+    from scrapy import signals
+
+    return {signals.response_received: lambda request: gate.open() if "/x" in request.url else None}
+
+
+async def test_the_reason_counts_by_scrapys_name_for_it(sites: Sites) -> None:
+    result = await crawl(
+        ["http://unknown.test/a", "http://unknown.test/b"],
+        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1},
+    )
+    name = "downloader/exception_type_count/scrapy.exceptions.CannotResolveHostError"
+    robots = result.stat(
+        "robotstxt/exception_count/<class 'scrapy.exceptions.CannotResolveHostError'>"
+    )
+    assert result.stat(name) == 2 + robots
+
+
+async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
+    site = sites.refused()
+    result = await crawl([f"{site}/a"], {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1})
+    assert not [one.getMessage() for one in result.records if re.search(r"\.[.;,)]", one.getMessage())
+                and one.name.startswith("scrapy_rep")]  # fmt: skip
+
+
+async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites) -> None:
+    site = sites.add(robots=silence())
+    result = await crawl(
+        urls(site, 2),
+        {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DOWNLOAD_TIMEOUT": 0.2, "REP_DEFER_MAX_WAIT": 0.5},
+    )
+    assert len(lines(result, "wait for the first answer of its robots.txt")) == 1
+    assert len(lines(result, "are held until")) == 1
+    assert result.stat("rep/deferred/unreachable") == 2
+    assert "2 held (2 given up)" in summary(result)[1]

@@ -1,0 +1,122 @@
+"""`scrapy_rep.may_fetch()`: the answer for what does not go through Scrapy, such as a browser."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
+
+from scrapy_rep import may_fetch
+from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.held import NEVER, Record, later
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+
+class AskingSpider(ListSpider):
+    """Asks in the callback of its page."""
+
+    def __init__(self, questions: list[str], **kwargs: Any) -> None:
+        super().__init__(requests=["data:,start"], **kwargs)
+        self.questions = questions
+        self.answers: dict[str, Any] = {}
+
+    async def parse(self, response: Any, **kwargs: Any) -> None:
+        for url in self.questions:
+            self.answers[url] = await may_fetch(self.crawler, url)
+
+
+async def ask(*urls: str, record: Record | None = None, **settings: Any) -> CrawlResult:
+    handlers = record.handlers if record else None
+    return await crawl(AskingSpider, settings, questions=list(urls), signal_handlers=handlers)
+
+
+async def test_answers_are_those_of_robots_txt(sites: Sites) -> None:
+    site, slow = sites.add(robots=RULES), sites.add(robots=after(0.6, RULES))
+    missing, down = sites.add(robots=404), sites.add(robots=503)
+    expected = {
+        site.url("/a"): True,
+        site.url("/private#x"): False,
+        site.url("/robots.txt"): True,
+        slow.url("/a"): True,
+        slow.url("/private"): False,
+        missing.url("/private"): True,
+        down.url("/a"): False,
+        down.url("/b"): False,
+        "data:,x": True,
+        "blob:http://a.test/x": True,
+        "about:blank": True,
+        "no url": False,
+        "http://": False,
+        "http://a.test:99999/": False,
+    }
+    record = Record()
+    result = await ask(*expected, record=record, REP_RETRY_DELAY=60.0)
+    assert result.spider.answers == expected
+    every = (site, slow, missing, down)
+    assert [one.count("/robots.txt") for one in every] == [1, 1, 1, 1]
+    assert all(one.pages_asked == [] for one in every)
+    # It is a question: nothing was refused.
+    assert result.stat("robotstxt/forbidden") == result.stat("rep/unreachable/dropped") == 0
+    assert result.stat("rep/invalid_url") == 0
+    assert await record.concurrency() == [16, 16]
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("settings", "closed", "down"),
+    [
+        ({"REP_UNREACHABLE": "allow"}, False, True),
+        ({"REP_UNREACHABLE": "defer"}, False, False),
+        ({"REP_DRY_RUN": True}, True, True),
+        ({"ROBOTSTXT_OBEY": False}, True, True),
+        ({"REP_USER_AGENT": "FooBot"}, True, False),
+    ],
+    ids=str,
+)
+async def test_settings_of_the_crawl_apply(
+    sites: Sites, settings: dict[str, Any], closed: bool, down: bool
+) -> None:
+    site = sites.add(robots=RULES + "User-agent: FooBot\nDisallow: /foo\n")
+    other = sites.add(robots=503)
+    urls = [site.url("/private"), other.url("/x")]
+    result = await ask(*urls, **settings, REP_RETRY_MAX_DELAY=NEVER)
+    assert list(result.spider.answers.values()) == [closed, down]
+    assert result.stat("rep/deferred") == 0
+    result.assert_clean()
+
+
+async def test_questions_end_with_the_crawl(sites: Sites) -> None:
+    site = sites.add(robots=silence())
+    record = Record()
+
+    class Spider(AskingSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> None:
+            later(0.2, record.close)
+            await super().parse(response)
+
+    result = await crawl(Spider, questions=[site.url("/x")], signal_handlers=record.handlers)
+    assert result.spider.answers == {site.url("/x"): False}
+    assert result.stats["elapsed_time_seconds"] < 5
+
+
+async def test_questions_can_be_given_up(sites: Sites) -> None:
+    """By `asyncio.wait_for()`; the fetch goes on for others."""
+    if is_reactor_installed() and not is_asyncio_reactor_installed():
+        pytest.skip("without asyncio there is no asyncio.wait_for()")
+    site = sites.add(robots=after(0.4, RULES))
+
+    class Spider(AskingSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> None:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(may_fetch(self.crawler, site.url("/x")), 0.1)
+            await super().parse(response)
+
+    result = await crawl(Spider, questions=[site.url("/x")])
+    assert result.spider.answers == {site.url("/x"): True}
+    assert site.count("/robots.txt") == 1
+    result.assert_clean()

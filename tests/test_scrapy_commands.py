@@ -1,0 +1,153 @@
+"""Scrapy's own commands, in a project that has the add-on on. Those that somebody waits for hold
+nothing: an unreachable robots.txt is asked for once, and a message says what came of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.behaviours import silence
+from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
+from tests.helpers.process.forked import Done, run_scrapy
+from tests.helpers.robots_command import make_project
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import urlset
+
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]
+
+SPIDER = """
+import scrapy
+
+class ShopSpider(scrapy.Spider):
+    name = "shop"
+    robotstxt_user_agent = "TeaBot"
+    rep_sitemaps = True
+    start_urls = ["{url}"]
+
+    def parse(self, response):
+        '''What `scrapy check` checks.
+
+        @url {url}
+        @returns items 1
+        @scrapes text
+        '''
+        yield {{"text": response.text}}
+"""
+
+RULES = "User-agent: TeaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
+
+QUIET: dict[str, Any] = {"TELNETCONSOLE_ENABLED": False, "REMOTE_CONTROL_ENABLED": False}
+
+COMMANDS = {
+    "fetch": ["fetch", "{url}", "--spider", "shop"],
+    "view": ["view", "{url}", "--spider", "shop"],
+    "parse": ["parse", "{url}", "--spider", "shop", "--nocolour"],
+    "shell": ["shell", "{url}", "--spider", "shop", "-c", "response.text"],
+    "check": ["check", "shop"],
+    "runspider": ["runspider", "shop/spiders/tea.py", "-O", "-:json"],
+}
+WAITED_FOR = ("fetch", "view", "parse", "shell", "check")
+
+
+def run(folder: Path, name: str, site: Site, **settings: Any) -> Done:
+    """Run one of COMMANDS for the page /tea of *site*."""
+    url = site.url("/tea")
+    if not (folder / "scrapy.cfg").exists():
+        make_project(folder)
+        (folder / "shop" / "spiders" / "tea.py").write_text(SPIDER.format(url=url))
+    line = [part.format(url=url) for part in COMMANDS[name]]
+    browser = folder / "browser"
+    browser.write_text('#!/bin/sh\nmv "${1#file://}" opened.html\n')
+    browser.chmod(0o755)
+    return run_scrapy(
+        arguments_of(*line, settings={**QUIET, **settings}),
+        cwd=folder,
+        variables=environment(BROWSER=f"{browser} %s"),
+    )
+
+
+def output_of(name: str, folder: Path, done: Done) -> str:
+    if name == "view":
+        return (folder / "opened.html").read_text()
+    return done.err if name == "check" else done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_works_with_the_add_on(sites: Sites, tmp_path: Path, name: str) -> None:
+    """By the rules for the spider's own agent, and without crawling the site by its sitemaps."""
+    site = sites.add(robots=RULES, pages={"/tea": "<title>Tea</title>"})
+    done = run(tmp_path, name, site)
+    assert done.status == 0, done.err
+    assert "Traceback" not in done.err, done.err
+    assert ("OK" if name == "check" else "Tea") in output_of(name, tmp_path, done)
+    # Not just once: the shell of Scrapy 2.15 crawls the spider's start URLs besides.
+    assert {hit.path for hit in site.requests} == {"/robots.txt", "/tea"}
+
+
+@pytest.mark.parametrize("name", [*WAITED_FOR, "runspider"])
+def test_only_a_crawl_is_seeded_from_sitemaps(sites: Sites, tmp_path: Path, name: str) -> None:
+    site = sites.add(pages={"/tea": "<title>Tea</title>"})
+    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}")
+    site.set("/map.xml", urlset([site.url("/listed")]))
+    run(tmp_path, name, site, SPIDER_MIDDLEWARES={})
+    paths = {hit.path for hit in site.requests}
+    more = {"/map.xml", "/listed"} if name == "runspider" else set()
+    assert paths == {"/robots.txt", "/tea"} | more
+
+
+@pytest.mark.parametrize("name", WAITED_FOR)
+def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
+    sites: Sites, tmp_path: Path, name: str
+) -> None:
+    site = sites.add(robots=503)
+    began = time.monotonic()
+    done = run(tmp_path, name, site)
+    assert time.monotonic() - began < 30
+    assert [hit.path for hit in site.requests] == ["/robots.txt"]
+    # As for a page that can't be downloaded: the shell passes the exception on, a check fails.
+    assert done.status == (1 if name in ("shell", "check") else 0)
+    if name == "check":
+        assert "RobotsUnreachable: robots.txt unreachable: HTTP status 503\n" in done.err
+        return
+    error, *_ = [line for line in done.errors if "[scrapy_rep" in line and " ERROR: " in line]
+    assert error.endswith(
+        f"ERROR: {site.url('/tea')} is not fetched: robots.txt unreachable: HTTP status 503. This "
+        "command asks once and holds nothing; to fetch the page all the same: "
+        "-s REP_UNREACHABLE=allow"
+    )
+    assert "held" not in done.err
+    if name == "shell":
+        assert done.errors[-1].endswith("NotFetched: robots.txt unreachable: HTTP status 503")
+    else:
+        assert "Traceback" not in done.err
+
+
+@on_every_reactor
+def test_the_shell_waits_for_a_silent_site_in_place(
+    sites: Sites, tmp_path: Path, reactor: str
+) -> None:
+    site = sites.add(robots=silence())
+    settings = {"REP_DOWNLOAD_TIMEOUT": 1, **REACTORS[reactor]}
+    done = run(tmp_path, "shell", site, **settings)
+    assert done.status == 1
+    assert "NotFetched: robots.txt unreachable: " in done.errors[-1]
+    assert site.count("/robots.txt") == 1
+
+
+def test_what_the_user_wants_of_an_unreachable_site_holds(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=503, pages={"/tea": "Tea"})
+    done = run(tmp_path, "fetch", site, REP_UNREACHABLE="allow")
+    assert (done.status, done.out.strip()) == (0, "Tea")
+
+
+@pytest.mark.slow
+def test_bench_works_with_the_add_on(tmp_path: Path) -> None:
+    line = arguments_of("bench", settings={**QUIET, "CLOSESPIDER_TIMEOUT": 1})
+    done = run_scrapy(line, cwd=make_project(tmp_path), variables=environment())
+    assert done.status == 0, done.err
+    assert "'finish_reason': 'closespider_timeout'" in done.err
+    assert "'rep/outcome/" in done.err
+    assert "Traceback" not in done.err

@@ -1,0 +1,92 @@
+"""What a project's subclass of RepMiddleware can change (README.md, "Subclasses")."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+
+from scrapy_rep import RepMiddleware, may_fetch
+from scrapy_rep.exceptions import RobotsDisallowed
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import DEFER
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+
+class Overruling(RepMiddleware):
+    """Has a licence for one folder."""
+
+    def overrules(self, request: Request, decision: Any) -> bool:
+        return "/private/licensed/" in request.url and decision.rule.line == 2
+
+
+class Waiting(RepMiddleware):
+    """Lets some pass unseen, and notes what becomes of the others."""
+
+    outcomes: list[tuple[str, Any]] = []
+
+    async def process_request(self, request: Request) -> Request | None:  # type: ignore[override]
+        if request.url.endswith("/unseen"):
+            return None
+        outcome: Any = super().process_request(request)
+        if inspect.isawaitable(outcome):
+            outcome = await outcome
+        self.outcomes.append((request.url, outcome))
+        return outcome
+
+
+def enabled(middleware: type) -> dict[str, Any]:
+    return {"DOWNLOADER_MIDDLEWARES": {middleware: 100}}
+
+
+async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=RULES)
+    licensed, closed = site.url("/private/licensed/a"), site.url("/private/b")
+    trail = tmp_path / "decisions.jsonl"
+    result = await crawl([licensed, closed], {**enabled(Overruling), "REP_DECISIONS": str(trail)})
+    assert result.responses == {licensed: 200}
+    assert isinstance(result.failure(closed), RobotsDisallowed)
+    assert result.stat("robotstxt/forbidden") == 1
+    # The add-on does not add another one.
+    assert site.count("/robots.txt") == 1
+    lines = map(json.loads, trail.read_text().splitlines())
+    [told] = [line for line in lines if line["url"] == licensed]
+    assert told["verdict"] == "allowed"
+    assert told["line"] == 2
+    assert told["reason"] == "RepMiddleware.overrules()"
+    result.assert_clean()
+
+
+async def test_may_fetch_asks_the_subclass_too(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+
+    class Asking(ListSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> None:
+            paths = ("/private/licensed/a", "/private/b")
+            self.may = [await may_fetch(self.crawler, site.url(path)) for path in paths]
+
+    result = await crawl(Asking, enabled(Overruling), requests=[site.url("/x")])
+    assert result.spider.may == [True, False]
+
+
+async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) -> None:
+    """It awaits what it gets, if that can be awaited, and returns what comes of it."""
+    Waiting.outcomes.clear()
+    site, down = sites.add(robots=RULES), sites.add(robots=503)
+    urls = [site.url(path) for path in ("/a", "/private", "/private/unseen")] + [down.url("/x")]
+    settings = {**DEFER, "REP_DEFER_MAX_WAIT": 0.5, **enabled(Waiting)}
+    result = await crawl(urls, settings)
+    assert set(result.responses) == {site.url("/a"), site.url("/private/unseen")}
+    assert set(result.failures) == {site.url("/private"), down.url("/x")}
+    outcomes = dict(Waiting.outcomes)
+    assert outcomes[site.url("/a")] is None
+    assert isinstance(outcomes[down.url("/x")], Request)
+    assert result.stat("rep/given_up") == 1
+    result.assert_clean()
