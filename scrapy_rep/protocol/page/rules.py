@@ -36,6 +36,11 @@ class PageRule:
     line: int | None = None
     """Of the HTML, counted from 1."""
 
+    @property
+    def where(self) -> str:
+        """The source, with the line."""
+        return self.source if self.line is None else f"{self.source} (line {self.line})"
+
     def __str__(self) -> str:
         if self.value is None:
             return self.name
