@@ -9,6 +9,7 @@ from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.pages.middleware import PageMiddleware
+from scrapy_rep.settings import set_defaults
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -27,6 +28,7 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Scrapy calls this before the crawl. What the project sets itself stays."""
+        set_defaults(settings)
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
         listed = {load_object(name): at for name, at in settings.getdict(MIDDLEWARES).items()}

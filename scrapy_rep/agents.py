@@ -11,7 +11,7 @@ from scrapy.utils.python import to_unicode
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.agents import product_token
-from scrapy_rep.settings import TOKEN_HINT, chain
+from scrapy_rep.settings import AGENT_HINT, chain
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -57,7 +57,7 @@ class Agents:
             self._fixed = chain(value)
         except ValueError:
             raise SettingsError(
-                f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {TOKEN_HINT}."
+                f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
 
     def is_of(self, spider: object) -> bool:

@@ -240,7 +240,7 @@ class RobotsCache:
             attempts,
             base=settings.retry_delay,
             maximum=settings.retry_max_delay,
-            jitter=random.random(),
+            jitter=random.random(),  # noqa: S311 (nobody gains by guessing it)
             retry_after=retry_after(headers.text(answer.headers, "Retry-After"), now),
         )
         return replace(

@@ -84,7 +84,7 @@ class Decisions:
         self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
-        self._starts = Starts(crawler)
+        self._starts = Starts(crawler, agents)
         self._held = Timeline()
         self._holding: int | None = None
         self._told = Recent()

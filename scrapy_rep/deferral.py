@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 
+# An answer that takes this many times REP_DEFER_GRACE is worth a word in the log.
+_SLOW = 5
 # The alarm's key, and seconds, for the line of the log that tells what is held.
 _TELL, _TELL_SECONDS = "", 60.0
 
@@ -80,7 +82,7 @@ class Deferral:
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
         self._upkeep = Upkeep(self._now, lambda: bool(self._lines))
         self._number = 0
-        self._tells = self._told_idle = False
+        self._tells = False
         self.catcher = Catcher(crawler, self._caught)
         """Whom the middleware hands requests over to."""
         self._started = time.monotonic()
@@ -176,7 +178,7 @@ class Deferral:
                 self._wait_for(line, known)
         flight = self._flights.get(origin)
         if flight is not None and not line.announced:
-            line.slow_at = self._now() + flight.left_of(self._settings.defer_grace)
+            line.slow_at = self._now() + flight.left_of(_SLOW * self._settings.defer_grace)
         self._set_alarm(line)
         self._stats.inc_value("rep/deferred")
         self._crawler.signals.send_catch_log(
@@ -321,9 +323,8 @@ class Deferral:
             self._let_go(line)
 
     def _spider_idle(self) -> None:
-        if self._lines and not self._told_idle:
-            self._told_idle = True
-            self._lines.tell(nothing_else=True)
+        if self._lines and not self._releases:
+            self._lines.tell_idle()
         if self._lines or self._releases or self._flights.landing:
             raise DontCloseSpider
 

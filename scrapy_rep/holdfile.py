@@ -35,6 +35,21 @@ CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
 
+# SQLite keeps anything in any column. Numbers are counted on from, and stay in its range for long.
+_SOUND = """
+SELECT id, origin, number, since, state FROM held
+WHERE id BETWEEN 0 AND 1 << 62 AND typeof(origin) = 'text' AND typeof(number) = 'integer'
+AND number BETWEEN 0 AND 1 << 62 AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
+AND typeof(state) = 'integer'
+ORDER BY number
+"""
+_REST = """
+SELECT (SELECT max(seq) FROM sqlite_sequence
+        WHERE typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62),
+       (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
+       (SELECT count(*) FROM held)
+"""
+
 
 class Row(NamedTuple):
     """A request as the file has it."""
@@ -71,9 +86,10 @@ class Changes(NamedTuple):
 
 def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
     """Open the file at *path*, which may be used in any thread."""
-    return sqlite3.connect(
-        path, timeout=lock_seconds, isolation_level=None, check_same_thread=False
-    )
+    db = sqlite3.connect(path, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+    # Else one row that is no text fails all queries that meet it.
+    db.text_factory = lambda data: data.decode("utf-8", "replace")
+    return db
 
 
 class HoldFile:
@@ -102,33 +118,24 @@ class HoldFile:
 
     def index(self) -> Index:
         """Take over what an earlier run left."""
-        rows, unreadable = [], 0
-        for row in self._db.execute(
-            "SELECT id, origin, number, since, state FROM held ORDER BY number"
-        ):
-            if [type(value) for value in row] == [int, str, int, float, int]:
-                rows.append(row)
-            else:
-                unreadable += 1
-        (last,) = self._db.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
-        (ran,) = self._db.execute("SELECT max(ran) FROM clock").fetchone()
+        rows = self._db.execute(_SOUND).fetchall()
+        last, ran, all_rows = self._db.execute(_REST).fetchone()
         # No less than when the last request was held, if that run was killed.
         held = max((row[3] for row in rows), default=0.0)
-        return Index(rows, last or 0, max(held, ran or 0.0), unreadable)
+        return Index(rows, last or 0, max(held, ran or 0.0), all_rows - len(rows))
 
     def wait_anew(self, since: float) -> None:
         """Have what was given up held since then."""
         self._db.execute(
-            f"UPDATE held SET state = {HELD}, since = ? WHERE state = {GIVEN_UP}", (since,)
+            "UPDATE held SET state = ?, since = ? WHERE state = ?", (HELD, since, GIVEN_UP)
         )
 
     def read(self, ids: list[int]) -> dict[int, bytes]:
         """Return the requests of these rows. Those that are damaged are left out."""
         try:
             marks = ",".join("?" * len(ids))
-            return dict(
-                self._db.execute(f"SELECT id, request FROM held WHERE id IN ({marks})", ids)
-            )
+            query = f"SELECT id, request FROM held WHERE id IN ({marks})"  # noqa: S608 (question marks)
+            return dict(self._db.execute(query, ids))
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
@@ -194,8 +201,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         with transaction(db):
             db.executemany("DELETE FROM held WHERE id = ?", [(row,) for row in changes.deleted])
             db.executemany(
-                f"UPDATE held SET state = {GIVEN_UP} WHERE id = ?",
-                [(row,) for row in changes.given_up],
+                "UPDATE held SET state = ? WHERE id = ?",
+                [(GIVEN_UP, row) for row in changes.given_up],
             )
             if changes.ran is not None:
                 db.execute("INSERT OR REPLACE INTO clock (id, ran) VALUES (1, ?)", (changes.ran,))

@@ -150,11 +150,12 @@ def log_held(
     """Tell what is held.
 
     :param next_attempt: in how many seconds a robots.txt is asked for again
-    :param given_up: in how many seconds the first requests are given up
+    :param given_up: in how many seconds the first requests are given up; infinity: they are on
+        their way
     :param nothing_else: whether the crawl has nothing else to do
     """
     logger.info(
-        "%(only)s%(requests)s to %(sites)s held; %(next)s, given up in %(given_up)s "
+        "%(only)s%(requests)s to %(sites)s held; %(next)s, given up %(given_up)s "
         "(REP_DEFER_MAX_WAIT)",
         {
             "only": "Nothing is left to do but to wait: " if nothing_else else "",
@@ -163,7 +164,7 @@ def log_held(
             "next": "robots.txt is being asked for"
             if next_attempt == math.inf
             else f"next attempt in {duration(next_attempt)}",
-            "given_up": duration(given_up),
+            "given_up": "now" if given_up == math.inf else f"in {duration(given_up)}",
         },
         extra={"spider": spider},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from scrapy_rep.lines import Line, Log, log_full, log_held, log_recovered
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # however many there are, there is room for one more ("dynamic thresholds", as network switches
 # share their buffers).
 _SHARE = 10
+
+# That nothing else is left to do is told again after so many seconds, if it has changed meanwhile.
+_IDLE_SECONDS = 10.0
 
 
 class LineTable:
@@ -41,6 +45,8 @@ class LineTable:
         self._spiders_log: Log | None = None
         self._total = 0
         self._warned: set[bool] = set()
+        self._told_idle = False
+        self._told_idle_at = -math.inf
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -50,6 +56,12 @@ class LineTable:
         if self._spiders_log is None:
             self._spiders_log = Log(self._crawler.spider)
         return self._spiders_log
+
+    def tell_idle(self) -> None:
+        """Log that the crawl has nothing to do but to wait: once, until some are held no more."""
+        if not self._told_idle and self._now() >= self._told_idle_at + _IDLE_SECONDS:
+            self._told_idle, self._told_idle_at = True, self._now()
+            self.tell(nothing_else=True)
 
     def tell(self, *, nothing_else: bool = False) -> None:
         """Log what is held.
@@ -109,6 +121,7 @@ class LineTable:
     def leave(self, line: Line, count: int) -> None:
         """So many no longer stand in *line*."""
         line.count -= count
+        self._told_idle = False
         self._gauge(-count)
 
     def remove(self, line: Line) -> bool:

@@ -36,7 +36,7 @@ from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.release import MARK as RELEASED
-from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import RepSettings, warn_of_unknown
 from scrapy_rep.startup import StopAtStart
 from scrapy_rep.storages.access import open_storage
 from scrapy_rep.tally import Tally
@@ -122,6 +122,7 @@ class RepMiddleware:
         """:raises NotConfigured: if ``ROBOTSTXT_OBEY`` is off"""
         if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
             raise NotConfigured
+        warn_of_unknown(crawler.settings, crawler.spider)
         try:
             middleware = cls(crawler, RepSettings.from_settings(crawler.settings))
             middleware._agents.check_spider()
@@ -406,7 +407,8 @@ class RepMiddleware:
         self._decisions.dropped(request, error, known, direct=direct)
         if self._decisions.dry_run:
             return
-        if self._in_shell and isinstance(error, RobotsUnreachable):
+        # Without a spider it is a middleware by itself, in somebody's test.
+        if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from None
         raise error from None
 

@@ -31,6 +31,7 @@ from scrapy_rep.sitemaps.proof import Proofs
 from scrapy_rep.sitemaps.reading import Reading
 from scrapy_rep.sitemaps.spool import Spool, open_spool
 from scrapy_rep.urls import origin_of
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,9 +173,8 @@ class SitemapSeeding:
                 call_later(RETRY_SECONDS, self._write_found)
                 return
             logger.error(
-                "The sitemaps of %(count)d origins can't be written to disk and are not read: "
-                "%(error)s",
-                {"count": len(self._found), "error": error},
+                "The sitemaps of %(origins)s can't be written to disk and are not read: %(error)s",
+                {"origins": counted(len(self._found), "origin"), "error": error},
                 extra={"spider": self._crawler.spider},
             )
             self._found.clear()
@@ -243,8 +243,8 @@ class SitemapSeeding:
         left = self._spool.waiting + self._spool.unproven
         if left:
             logger.info(
-                "%(count)d pages that sitemaps list are left from an earlier run",
-                {"count": left},
+                "Left from an earlier run: %(pages)s that sitemaps list",
+                {"pages": counted(left, "page")},
                 extra={"spider": spider},
             )
 
@@ -272,9 +272,9 @@ class SitemapSeeding:
         left = spool.waiting + spool.unproven + self._feeder.outstanding
         if left and not spool.durable:
             logger.info(
-                "%(count)d pages that sitemaps list were not requested: the crawl ends, and without "
-                "JOBDIR what waits ends with it",
-                {"count": left},
+                "Not requested: %(pages)s that sitemaps list; the crawl ends, and without JOBDIR "
+                "what waits ends with it",
+                {"pages": counted(left, "page")},
                 extra={"spider": self._crawler.spider},
             )
 

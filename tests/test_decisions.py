@@ -11,7 +11,7 @@ from scrapy import Request
 
 from scrapy_rep import recent
 from tests.helpers.behaviours import in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
@@ -88,12 +88,36 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     url = f"{origin_of(site)}/private/it's"
     quoted = shlex.quote(url)
     assert quoted.startswith("'")
-    assert lines(result, "every start request", level="WARNING") == [
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line == (
         "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
         f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
-        "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain " + quoted
-    ]
+        "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain "
+        f"--agent {AGENT} {quoted}"
+    )
     assert_clean(result)
+
+
+@pytest.mark.parametrize(
+    ("agent", "suggested"),
+    [("OtherBot", "OtherBot"), (["Other-Image", "Other"], "Other-Image,Other")],
+)
+async def test_the_suggested_command_names_the_agent_of_the_request(
+    sites: Sites, agent: Any, suggested: str
+) -> None:
+    """By another one, the answer would contradict the crawl."""
+    site = sites.add(robots=RULES)
+    request = Request(site.url("/private"), meta={"rep_user_agent": agent})
+    result = await crawl(request)
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line.endswith(f" --agent {suggested} {site.url('/private')}")
+
+
+async def test_the_suggested_command_without_an_agent_is_for_all(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    result = await crawl(site.url("/private"), {"USER_AGENT": "Mozilla/5.0"})
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line.endswith(f" --agent '*' {site.url('/private')}")
 
 
 @pytest.mark.parametrize("settings", [{"REP_UNREACHABLE": "drop"}, {**DEFER}])

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from scrapy.http import Response
+from scrapy.utils.test import get_crawler
 
-from scrapy_rep import deferral
+from scrapy_rep import deferral, linetable
+from scrapy_rep.lines import log_held
+from scrapy_rep.linetable import LineTable
 from scrapy_rep.log import Sparse, get_logger
+from scrapy_rep.protocol import Origin
 from scrapy_rep.words import counted, duration
 from tests.helpers.behaviours import RULES, after, silence
-from tests.helpers.crawling import crawl
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER, Gate, Record, silent_until_open, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
@@ -80,25 +89,33 @@ async def test_first_answers_that_take_long_are_no_failures(sites: Sites) -> Non
     assert len(lines(result, f"Requests of {down.url('')} are held")) == 1
 
 
+@contextmanager
+def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[str]]:
+    """Call *then* when the logger *name* says *words*.
+
+    :returns: the lines that did
+    """
+    seen: list[str] = []
+
+    def look(record: logging.LogRecord) -> bool:
+        if words in record.getMessage():
+            seen.append(record.getMessage())
+            then()
+        return True
+
+    logger = logging.getLogger(name)
+    logger.addFilter(look)
+    try:
+        yield seen
+    finally:
+        logger.removeFilter(look)
+
+
 async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
-    record = Record()
-    seen: list[str] = []
-
-    class Opens(logging.Filter):
-        def filter(self, line: logging.LogRecord) -> bool:
-            if "Nothing is left" in line.getMessage():
-                seen.append(line.getMessage())
-                gate.open()
-            return True
-
-    logger, opens = logging.getLogger("scrapy_rep.lines"), Opens()
-    logger.addFilter(opens)
-    try:
-        result = await crawl(urls(site, 12), DEFER, signal_handlers=record.handlers)
-    finally:
-        logger.removeFilter(opens)
+    with at_line("scrapy_rep.lines", "Nothing is left", gate.open) as seen:
+        result = await crawl(urls(site, 12), DEFER)
     assert len(result.responses) == 12
     [line] = seen
     assert re.fullmatch(
@@ -106,6 +123,60 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
         r"robots.txt is being asked for), given up in 10 min \(REP_DEFER_MAX_WAIT\)",
         line,
     )
+
+
+async def test_each_spell_of_waiting_is_told(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linetable, "_IDLE_SECONDS", 0.0)
+    gates = [Gate(503, RULES), Gate(503, RULES)]
+    first, second = (sites.add(robots=gate) for gate in gates)
+
+    class Follows(ListSpider):
+        def parse(self, response: Response, **_: Any) -> Iterator[Any]:
+            super().parse(response)
+            if response.url == first.url("/a"):
+                yield self.recorded(second.url("/b"))
+
+    with at_line("scrapy_rep.lines", "Nothing is left", lambda: gates.pop(0).open()) as seen:
+        result = await crawl(Follows, DEFER, requests=[first.url("/a")])
+    assert len(result.responses) == len(seen) == 2
+
+
+def test_waiting_is_not_told_at_every_turn(caplog: pytest.LogCaptureFixture) -> None:
+    crawler = get_crawler()
+    caplog.set_level("INFO", "scrapy_rep.lines")
+    caplog.clear()
+    now = 0
+    table = LineTable(crawler, lambda: now, 100, 600.0)
+    line = table.of(Origin.from_url("http://a.test/"))
+    table.join(line, 50, 0.0)
+    told = []
+    for now in range(21):
+        table.tell_idle()
+        table.leave(line, 1)
+        told.append(len(caplog.messages))
+    assert told == [1] * 10 + [2] * 10 + [3]
+
+
+def test_what_is_being_given_up_has_no_time_left(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    log_held(3, 1, math.inf, math.inf, spider=None)
+    [line] = caplog.messages
+    assert line.startswith("3 requests to 1 site held; robots.txt is being asked for, given up now")
+
+
+async def test_very_many_sitemaps_are_no_flood(sites: Sites) -> None:
+    site = sites.add()
+    names = [f"/s{number}.xml" for number in range(30)]
+    listed = "".join(f"Sitemap: {site.url(name)}\n" for name in names)
+    site.set("/robots.txt", f"User-agent: *\nDisallow: /s2\n{listed}")
+    for name in names:
+        site.set(name, urlset([]))
+    result = await crawl([site.url("/")], {"REP_SITEMAPS": True})
+    assert len(lines(result, "entries, 0 accepted")) == 10
+    assert len(lines(result, "entries, 0 accepted", level=None)) == 19
+    assert len(lines(result, "was not read: Forbidden")) == 10
+    assert len(lines(result, "was not read: Forbidden", level=None)) == 11
+    assert len(lines(result, "(sitemaps read) are at DEBUG level")) == 1
 
 
 async def test_a_line_a_minute_tells_what_is_held(

@@ -206,7 +206,7 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
     site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     settings = {**ON, "REP_DEFER_MAX_WAIT": 0.5}
     for name, words in (
-        ("spool.Spool.take", "5 pages that sitemaps list are not requested in this run"),
+        ("spool.Spool.take", "Not requested in this run: 5 pages that sitemaps list"),
         ("spool.Spool.add_pages", "was not read to its end: OperationalError"),
         ("sitemaptable.SitemapTable.add", "can't be written to disk and are not read"),
     ):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Spider, signals
 
 from tests.helpers.crawling import (
     ListSpider,
@@ -53,6 +54,27 @@ async def test_wrong_settings_do_not_matter_when_nothing_is_obeyed(sites: Sites)
     result = await crawl(site.url("/"), {"REP_CACHE_TTL": "soon", "ROBOTSTXT_OBEY": False})
     assert result.responses == {site.url("/"): 200}
     result.assert_clean()
+
+
+async def test_a_crawl_with_an_unknown_setting_warns_once(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow:")
+    result = await crawl(site.url("/"), {"REP_UNREACHEABLE": "drop"})
+    [warning] = [one for one in result.records if one.levelname == "WARNING"]
+    assert warning.getMessage() == (
+        "Unknown settings, which have no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)"
+    )
+    assert result.responses == {site.url("/"): 200}
+
+
+async def test_a_crawl_shows_the_defaults_to_other_components(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow:")
+    seen = []
+
+    def opened(spider: Spider) -> None:
+        seen.append(spider.settings.getfloat("REP_DEFER_GRACE"))
+
+    await crawl(site.url("/"), signal_handlers={signals.spider_opened: opened})
+    assert seen == [0.5]
 
 
 SPIDER = """

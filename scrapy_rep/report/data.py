@@ -27,7 +27,7 @@ _ORIGINS = f"""
 SELECT origin, outcome, status, hops, asked, error, {", ".join(COUNTS)} FROM origins
 ORDER BY forbidden + dropped + held + given_up + passed DESC, outcome = 'unreachable' DESC, origin
 LIMIT ?
-"""
+"""  # noqa: S608 (names of columns)
 _SPELLS = """
 SELECT spells.origin, began, coalesce(ended, :now), ended IS NOT NULL, attempts, spells.error, held
 FROM spells LEFT JOIN origins USING (origin)

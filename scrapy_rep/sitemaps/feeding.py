@@ -22,6 +22,7 @@ from scrapy_rep.pause import SLICE_SECONDS
 from scrapy_rep.sitemaps.asking import Asking
 from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -158,9 +159,8 @@ class Feeder:
     def _give_up(self) -> None:
         self.stopped = True
         logger.error(
-            "%(count)d pages that sitemaps list are not requested in this run: see the errors "
-            "above",
-            {"count": self.spool.waiting},
+            "Not requested in this run: %(pages)s that sitemaps list, see the errors above",
+            {"pages": counted(self.spool.waiting, "page")},
             extra={"spider": self._crawler.spider},
         )
 

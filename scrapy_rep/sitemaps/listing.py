@@ -4,11 +4,8 @@ it takes a second to tell."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
-from w3lib.url import safe_url_string
-
-from scrapy_rep.discovery import MAX_SITEMAPS, MAX_URL
+from scrapy_rep.discovery import MAX_SITEMAPS, resolved
 from scrapy_rep.pause import work
 
 if TYPE_CHECKING:
@@ -30,9 +27,7 @@ class Listing:
     def _resolve(self, robots_url: str, values: list[str]) -> Iterator[None]:
         for value in values:
             try:
-                if len(value) <= MAX_URL:
-                    url = safe_url_string(urljoin(robots_url, value.strip()))
-                    self._hashes.add(hash(url.partition("#")[0]))
+                self._hashes.add(hash(resolved(robots_url, value).partition("#")[0]))
             except ValueError:
                 pass  # it is no URL
             yield

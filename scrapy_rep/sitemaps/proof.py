@@ -232,7 +232,7 @@ class Proofs:
     def _log(self, key: str, why: str, counts: Counter[str]) -> None:
         logger.log(
             logging.DEBUG,
-            "%(accepted)d entries of %(origin)s accepted, %(rejected)d not%(why)s",
+            "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d not%(why)s",
             {
                 "origin": key,
                 "accepted": counts["accepted"],

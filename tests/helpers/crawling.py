@@ -135,6 +135,12 @@ def run_settings(settings: dict[str, Any] | None = None) -> dict[str, Any]:
     return merged
 
 
+def new_runner(settings: dict[str, Any] | None = None) -> Any:
+    """What runs crawls on the kind of reactor of this test run."""
+    on_asyncio = not is_reactor_installed() or is_asyncio_reactor_installed()
+    return (AsyncCrawlerRunner if on_asyncio else CrawlerRunner)(run_settings(settings))
+
+
 async def crawl(
     spider: type[ListSpider] | Iterable[str | Request] | str | Request,
     settings: dict[str, Any] | None = None,
@@ -152,8 +158,7 @@ async def crawl(
         spider_kwargs["requests"] = spider
         spider = ListSpider
 
-    on_asyncio = not is_reactor_installed() or is_asyncio_reactor_installed()
-    runner: Any = (AsyncCrawlerRunner if on_asyncio else CrawlerRunner)(run_settings(settings))
+    runner = new_runner(settings)
     crawler = runner.create_crawler(spider)
     closings: list[tuple[Spider, str]] = []
     items: list[Any] = []
@@ -171,7 +176,7 @@ async def crawl(
 
     with captured_log() as records:
         done = runner.crawl(crawler, **spider_kwargs)
-        if on_asyncio:
+        if isinstance(runner, AsyncCrawlerRunner):
             await asyncio.wait_for(done, CRAWL_TIMEOUT)
         else:
             from twisted.internet import reactor
@@ -216,6 +221,7 @@ __all__ = [
     "ListSpider",
     "captured_log",
     "crawl",
+    "new_runner",
     "run_settings",
 ]
 

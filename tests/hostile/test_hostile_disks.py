@@ -13,6 +13,7 @@ import pytest
 from scrapy_rep import trail
 from scrapy_rep.linefile import DiskFull, LineFile
 from scrapy_rep.storages import SqliteStorage
+from scrapy_rep.words import counted
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import crawl
@@ -178,7 +179,7 @@ async def test_decisions_on_a_full_disk(
         assert [one["url"] for one in records] == [*urls(site, 4, "/private"), steps[5]]
     else:
         assert len(errors) == 2
-        assert f"{5 - len(records)} decisions are missing" in errors[1]
+        assert f"lacks {counted(5 - len(records), 'decision')}: there was no room" in errors[1]
 
 
 # -- entries of nobody's among ours --------------------------------------------------------------

@@ -138,6 +138,11 @@ INVALID = [
     ("http://" + "\u00e9." * 60 + "example/", "punycode of 367 characters"),
     ("http://" + "a." * 1_000_000, "a name of two megabytes"),
     ("http://\ud800.example/", "half a character"),
+    ("http://a\0b.example/", "a NUL"),
+    ("http://a b.example/", "a blank"),
+    ("http://\u00e4\x7f.example/", "a control character, beside what is not ASCII"),
+    ("http://[fe80::1%\x1b]/", "a zone that is no text"),
+    ("http://" + "a" * 250 + ".example/", "a name that is too long"),
 ]
 # Characters that the preparation of international names turns into delimiters of a URL: they
 # would send the request for robots.txt to another host (CVE-2019-9636).
