@@ -73,7 +73,7 @@ def test_header_and_html_are_added_up() -> None:
     assert one | PageRules() == one
     assert not PageRules()
     assert (one | other).saying("nofollow", "none") == PageRule("nofollow", None, "meta foobot", 2)
-    assert pickle.loads(pickle.dumps(one)) == one
+    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.rules = ()  # type: ignore[misc]
     with pytest.raises(TypeError):
