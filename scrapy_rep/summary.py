@@ -27,12 +27,13 @@ OUTCOMES = {
 }
 """What became of an origin's robots.txt, in words."""
 
-_PAGES = (
+PAGE_VERDICTS = (
     ("nofollow", "request", "of pages that say nofollow"),
     ("nofollow_link", "request", "for links marked nofollow, ugc or sponsored"),
     ("noindex", "item", "of pages that say noindex"),
     ("expired", "item", "of pages that have expired"),
 )
+"""What is counted by the rules of pages: the verdict, and in words."""
 
 
 class AgainstPage(NamedTuple):
@@ -120,7 +121,7 @@ def page_rules(stats: StatsCollector) -> list[AgainstPage]:
     """Return how many requests and items were against the rules of their page."""
     found = [
         AgainstPage(int(stats.get_value(f"rep/page/{verdict}", 0)), noun, what)
-        for verdict, noun, what in _PAGES
+        for verdict, noun, what in PAGE_VERDICTS
     ]
     return [one for one in found if one.number]
 
