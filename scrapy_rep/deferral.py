@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
@@ -20,7 +21,7 @@ from scrapy_rep.alarm import Alarm
 from scrapy_rep.catch import Catcher
 from scrapy_rep.ending import Ending
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holds import DiskHold, Held, MemoryHold
+from scrapy_rep.holds import DiskHold, Held, MemoryHold, Opening
 from scrapy_rep.lines import Line
 from scrapy_rep.linetable import LineTable
 from scrapy_rep.release import Job, Releases
@@ -80,7 +81,8 @@ class Deferral:
         )
         self._ending = Ending(crawler, engine, self._releases, self._lines)
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
-        self._upkeep = Upkeep(self._now, lambda: bool(self._lines))
+        self._upkeep = Upkeep(self._look)
+        self._opening: Opening | None = None
         self._number = 0
         self._tells = False
         self.catcher = Catcher(crawler, self._caught)
@@ -298,24 +300,39 @@ class Deferral:
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
         self._engine.before_closing(self._before_closing)
         directory = job_dir(self._crawler.settings)
-        return self._open(directory, spider) if directory else None
+        if not directory:
+            return None
+        self._opening = Opening(directory, spider)
+        return self._upkeep.begin()
 
-    async def _open(self, directory: str, spider: Spider) -> None:
-        hold = await self._upkeep.open(directory, spider)
-        if self.closing:
-            hold.close()
-        elif isinstance(hold, DiskHold):
-            early, self._hold = self._hold, hold
-            self._releases.hold = hold
-            number, ran = hold.last()
-            self._number += number
-            self._started -= ran
-            for line in self._lines.all():  # of those that came before the file was open
-                for held in early.take_mortal(str(line.origin)):
-                    self._number += 1
-                    hold.add(str(line.origin), held._replace(number=self._number))
-            self._upkeep.begin(hold)
-            await self._lines.recover(hold, self._recovered)
+    async def _look(self) -> None:
+        """Look after the hold on disk. The running time is written down, since a run that is
+        killed has taken time too."""
+        if isinstance(self._hold, DiskHold):
+            await self._hold.upkeep(self._now() if self._lines or self.closing else None)
+        elif self._opening is not None and not self.closing and not self._releases:
+            hold = await run_in_thread(self._opening.hold)
+            if hold is None:
+                return
+            if self.closing or self._releases:
+                await run_in_thread(hold.close)  # again in a second
+            else:
+                await self._use(hold)
+
+    async def _use(self, hold: DiskHold) -> None:
+        """Hold requests there from now on. Those of an earlier run come before those held already,
+        which stay in memory."""
+        early, self._hold = self._hold, hold
+        self._releases.hold = hold
+        number, ran = hold.last()
+        self._number += number
+        self._started -= ran
+        for line in self._lines.all():
+            line.later(ran)
+            for held in early.take_mortal(str(line.origin)):
+                moved = held._replace(number=held.number + number, since=held.since + ran)
+                hold.keep(str(line.origin), moved)
+        await self._lines.recover(hold, self._recovered)
 
     def _recovered(self, line: Line) -> None:
         self._set_alarm(line)
@@ -343,5 +360,4 @@ class Deferral:
     async def _spider_closed(self) -> None:
         self._releases.close()
         await self._upkeep.end()
-        if isinstance(self._hold, MemoryHold):
-            self._hold.close()
+        await run_in_thread(self._hold.close)

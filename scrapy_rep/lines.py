@@ -74,6 +74,13 @@ class Line:
         """When something is to be done next."""
         return min(self.deadline, self.retry_at, self.slow_at)
 
+    def later(self, seconds: float) -> None:
+        """The clock was put forward."""
+        self.began += seconds
+        self.deadline += seconds
+        self.retry_at += seconds
+        self.slow_at += seconds
+
     def announce(self) -> None:
         """Log that requests are being held because robots.txt is unreachable, once."""
         if not self.announced:

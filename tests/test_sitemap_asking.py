@@ -22,12 +22,13 @@ class World:
     """Sitemaps that wait, and a scheduler that takes what is asked for."""
 
     def __init__(self, *, foreign: bool = False) -> None:
-        self.spool = Spool(None)
+        self.spool = Spool(None, 1.0, None)
+        self.spool._take_over(self.spool._open())
         self.scheduled: list[str] = []
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         self.woken = 0
-        self.asking = Asking(get_crawler(), RepSettings(), engine, self.wake)
-        self.asking.open(self.spool)
+        self.asking = Asking(get_crawler(), RepSettings(), engine, self.spool, self.wake)
+        self.asking.open()
 
     def crawl(self, request: Request) -> None:
         self.scheduled.append(request.meta[SITEMAP]["url"])

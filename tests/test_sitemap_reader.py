@@ -120,6 +120,17 @@ def test_a_loc_is_read_however_it_is_escaped(text: str, loc: str | None) -> None
             assert reader.problem is None
 
 
+@pytest.mark.parametrize("length", [1, 100], ids=["short", "long"])
+def test_a_cdata_section_cut_in_two(length: int) -> None:
+    """Wherever that is, and its end too: `&` is mended after it, and not in it."""
+    start = f"<urlset>{BEFORE}"
+    cdata = f"<![CDATA[?a=1&b={'2' * length}]]>"
+    rest = f"<url><loc>http://a.test/{cdata}&c=3</loc></url></urlset>"
+    for at in range(len(rest)):
+        found = locs(start + rest[:at], rest[at:])
+        assert found == [*GOOD, f"http://a.test/?a=1&b={'2' * length}&c=3"], at
+
+
 @pytest.mark.parametrize(
     "broken",
     [

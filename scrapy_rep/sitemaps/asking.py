@@ -39,27 +39,26 @@ class Asking:
         crawler: Crawler,
         settings: RepSettings,
         engine: EngineAccess,
+        spool: Spool,
         wake: Callable[[], None],
     ) -> None:
         """:param wake: has :meth:`some` called soon"""
         self._settings = settings
         self._engine = engine
+        self._spool = spool
         self._wake = wake
         self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
         self._waiting = False
         self._host = ""  # whose turn was the last
         self._asked: dict[str, str] = {}
         self._shared = False
-        self._spool: Spool
 
     def __bool__(self) -> bool:
         """Whether any sitemaps are to be asked for, or to come."""
         return self._waiting or bool(self._asked)
 
-    def open(self, spool: Spool) -> None:
-        """Begin, or go on with what an earlier run left."""
-        self._spool = spool
-        self._waiting = next(spool.sitemaps.hosts(""), None) is not None
+    def open(self) -> None:
+        """Begin."""
         # Of a scheduler that others use too, anything may come at any time.
         self._shared = self._engine.scheduler_is_foreign
         self._transfers.watch(self._shared)
@@ -69,7 +68,7 @@ class Asking:
         self._transfers.watch(False)
 
     def added(self) -> None:
-        """There is one more sitemap in the spool."""
+        """There are more sitemaps in the spool."""
         self._waiting = True
         self._wake()
 

@@ -10,7 +10,7 @@ from scrapy_rep.sqlitefiles import transaction
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # State of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
@@ -55,12 +55,13 @@ class Sitemap(NamedTuple):
 class SitemapTable:
     """Sitemaps, and what each origin has brought. Raises ``sqlite3.Error``."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    def __init__(self, db: Callable[[], sqlite3.Connection]) -> None:
+        """:param db: gives the file, or raises"""
+        self._get_db = db
 
-    def recover(self) -> None:
-        """What an earlier run has asked for and not read is to be asked for again."""
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE state = ?", (WAITING, ASKED))
+    @property
+    def _db(self) -> sqlite3.Connection:
+        return self._get_db()
 
     def add(
         self,
@@ -155,9 +156,18 @@ class SitemapTable:
         url, chain = self._db.execute(
             "SELECT url, chain FROM sitemaps WHERE id = ?", (sitemap,)
         ).fetchone()
-        return (*json.loads(chain), url)
+        return (*texts(chain), url)
 
 
 def _sitemap(row: tuple[int, str, str, str, str, int]) -> Sitemap:
     number, url, host, origin, chain, guessed = row
-    return Sitemap(number, url, host, origin, tuple(json.loads(chain)), bool(guessed))
+    return Sitemap(number, url, host, origin, tuple(texts(chain)), bool(guessed))
+
+
+def texts(value: str | None) -> list[str]:
+    """Return what a JSON list holds; nothing, if it is none."""
+    try:
+        found = json.loads(value) if value else ()
+    except (ValueError, RecursionError):
+        return []
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

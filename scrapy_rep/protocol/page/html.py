@@ -53,7 +53,7 @@ def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tup
 
 def as_ascii(body: bytes, encoding: str) -> bytes:
     """Return the part of *body* that is looked at, in an encoding in which markup is ASCII."""
-    body = body[:MAX_BYTES]
+    body = bytes(body[:MAX_BYTES])
     # A byte order mark goes before all that is said about the encoding.
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         codec = "utf-16"
