@@ -28,7 +28,7 @@ NOFOLLOW, NOFOLLOW_LINK = "nofollow", "nofollow_link"
 """Verdicts."""
 
 # Of each kind that are made URLs of: some microseconds each.
-_MAX_LINKS = 3_000
+_MAX_LINKS = 2_000
 
 _marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-MAX_STEPS = 30_000
+MAX_STEPS = 25_000
 """Tags, comments and unusual attributes of a page that are looked at: the event loop waits meanwhile."""
 
 # Templates and foreign elements in each other. Deeper ones open nothing.
