@@ -63,6 +63,7 @@ class Answers:
             self._deferral.cannot_ask(flight.origin, text_of(error))
             raise
         except CancelledError:
+            self._decisions.broken_off(flight.origin)
             raise
         except Exception as error:
             # A bug, which Flights logs. What is held must not wait for an answer for ever.

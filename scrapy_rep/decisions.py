@@ -16,7 +16,7 @@ from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.interactive import is_interactive
 from scrapy_rep.isolation import Isolation
-from scrapy_rep.ledger import Ledger
+from scrapy_rep.ledger import ASKED, Ledger
 from scrapy_rep.log import Sparse, get_logger
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.recent import Recent
@@ -117,6 +117,10 @@ class Decisions:
                 attempts=entry.attempts,
                 now=self._clock(),
             )
+
+    def broken_off(self, origin: Origin) -> None:
+        """A robots.txt was asked for, and nobody waits for the answer any more."""
+        self._count(origin, ASKED)
 
     def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
         """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""

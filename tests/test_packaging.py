@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -159,3 +160,16 @@ def test_every_public_name_can_be_imported() -> None:
     assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {*scrapy_rep.__all__}
     with pytest.raises(AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"):
         scrapy_rep.Nonsense  # noqa: B018
+
+
+def test_sections_that_the_code_names_are_in_the_specification() -> None:
+    specification = Path(__file__).parents[1].joinpath("docs", "REP.md").read_text("utf-8")
+    there = set(re.findall(r"^## (\d+)\.", specification, re.MULTILINE))
+    named: dict[str, str] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for numbers in re.findall(
+            r"REP\.md,?\s+sections?\s+([\d,\sand]*\d)", path.read_text("utf-8")
+        ):
+            named |= dict.fromkeys(re.findall(r"\d+", numbers), path.name)
+    assert len(named) > 5
+    assert {number: name for number, name in named.items() if number not in there} == {}

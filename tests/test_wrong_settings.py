@@ -59,7 +59,8 @@ async def test_wrong_settings_do_not_matter_when_nothing_is_obeyed(sites: Sites)
 async def test_a_crawl_with_an_unknown_setting_warns_once(sites: Sites) -> None:
     site = sites.add(robots="User-agent: *\nDisallow:")
     result = await crawl(site.url("/"), {"REP_UNREACHEABLE": "drop"})
-    [warning] = [one for one in result.records if one.levelname == "WARNING"]
+    ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
+    [warning] = [one for one in ours if one.levelname == "WARNING"]
     assert warning.getMessage() == (
         "Unknown settings, which have no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)"
     )

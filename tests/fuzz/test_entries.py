@@ -157,6 +157,7 @@ TEXTS = damaged(
     [b"9" * 30, b"-", b",", b"=", b" ", b"Fri, 31 Dec 9999 23:59:59 -2359", b"\xff", b"max-age"],
     20_000,
 )
+DEFAULTS = RepSettings.from_settings(Settings())
 TIMES = st.floats(0, MAX_TIME) | st.sampled_from([0.0, NOW, MAX_TIME])
 
 
@@ -171,9 +172,7 @@ TIMES = st.floats(0, MAX_TIME) | st.sampled_from([0.0, NOW, MAX_TIME])
 def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> None:
     """One after the other, by a clock that goes where it likes."""
     origin, clock = Origin.from_text(A), [NOW]
-    given_settings = replace(
-        RepSettings.from_settings(Settings()), cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0)
-    )
+    given_settings = replace(DEFAULTS, cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0))
     known = KnownOrigins(10, 1_000_000, lambda: clock[0])
     fetcher: Any = None
     cache = RobotsCache(given_settings, known, fetcher, lambda: clock[0])

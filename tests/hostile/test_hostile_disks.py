@@ -56,6 +56,7 @@ def test_a_file_that_is_gone(tmp_path: Path, suffixes: list[str], replaced: bool
     storage.close()
 
 
+@pytest.mark.loop
 async def test_deleted_in_a_crawl(sites: Sites, tmp_path: Path) -> None:
     stored = in_a_file(tmp_path)
     path: Path = stored["REP_CACHE_PATH"]
@@ -141,6 +142,7 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
     file.close()
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("again", [True, False])
 async def test_decisions_on_a_full_disk(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
