@@ -141,12 +141,12 @@ class PageRules:
 
     @property
     def noai(self) -> bool:
-        """No training on the page (REP.md section 11)."""
+        """No training on the page (REP.md section 10)."""
         return self.saying("noai") is not None
 
     @property
     def noimageai(self) -> bool:
-        """No training on the page's images (REP.md section 11)."""
+        """No training on the page's images (REP.md section 10)."""
         return self.saying("noimageai") is not None
 
     @property
