@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 PARTS = {
     "matching.py": ["--rounds", "1"],
     "footprint.py": ["--rounds", "1"],
+    "pages.py": ["--rounds", "1"],
     "engine.py": ["--rounds", "1", "--pages", "2000"],
 }
 

@@ -12,17 +12,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
     from scrapy_rep.middleware import RepMiddleware, may_fetch
+    from scrapy_rep.pages.following import follow_links
+    from scrapy_rep.pages.middleware import PageMiddleware
+    from scrapy_rep.pages.rules import page_rules
     from scrapy_rep.robotparser import RobotParser
 
-__all__ = ["Addon", "RepMiddleware", "RobotParser", "may_fetch"]
+__all__ = [
+    "Addon",
+    "PageMiddleware",
+    "RepMiddleware",
+    "RobotParser",
+    "follow_links",
+    "may_fetch",
+    "page_rules",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Addon": "addon",
+    "PageMiddleware": "pages.middleware",
     "RepMiddleware": "middleware",
     "RobotParser": "robotparser",
+    "follow_links": "pages.following",
     "may_fetch": "middleware",
+    "page_rules": "pages.rules",
 }
 
 

@@ -8,6 +8,7 @@ from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.pages.middleware import PageMiddleware
 from scrapy_rep.settings import set_defaults
 
 if TYPE_CHECKING:
@@ -17,9 +18,13 @@ MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
 POSITION = 100
 """Where Scrapy has its own: after the offsite filter, before everything that changes requests."""
 
+PAGES_POSITION = 950
+"""Next to the spider: what is dropped there, other middlewares don't take for requested or kept."""
+
 
 class Addon:
-    """Puts :class:`~scrapy_rep.RepMiddleware` in the place of Scrapy's RobotsTxtMiddleware."""
+    """Puts :class:`~scrapy_rep.RepMiddleware` in the place of Scrapy's RobotsTxtMiddleware, and
+    :class:`~scrapy_rep.PageMiddleware` next to the spider."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Scrapy calls this before the crawl. What the project sets itself stays."""
@@ -34,6 +39,9 @@ class Addon:
             )
         # Taking it out of the list is not enough: Scrapy's own list has it too.
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
+        settings.setdefault_in_component_priority_dict(
+            "SPIDER_MIDDLEWARES", PageMiddleware, PAGES_POSITION
+        )
 
 
 def _is_ours(kind: object) -> bool:

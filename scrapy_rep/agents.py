@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from scrapy.utils.python import to_unicode
 
@@ -39,6 +41,7 @@ class Agents:
             if configured:
                 self._fixed = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
         self._default: tuple[str, ...] | None = None
+        _EACH.add(self)
 
     def check_spider(self) -> None:
         """Take the spider's attribute, if it has one.
@@ -56,6 +59,15 @@ class Agents:
             raise SettingsError(
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
+
+    def is_of(self, spider: object) -> bool:
+        """Whether it tells the chains of *spider*."""
+        return self._crawler.spider is spider
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its crawl has not ended."""
+        return self._crawler.crawling
 
     @property
     def usual(self) -> tuple[str, ...] | None:
@@ -79,6 +91,18 @@ class Agents:
             header = request.headers.get("User-Agent")
             if header:
                 return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
+        return self._own()
+
+    def chain_sent(self, request: Request) -> tuple[str, ...]:
+        """Return the chain for a request that has been sent.
+
+        By then Scrapy has given it a User-Agent header, or a middleware one that names no crawler.
+        """
+        if request.meta.get(META_KEY) is not None or self._fixed is not None:
+            return self.chain_of(request)
+        return chain_in_header(request) or self._own()
+
+    def _own(self) -> tuple[str, ...]:
         if self._default is None:
             self._default = self._lenient(*self._default_header())
         return self._default
@@ -116,3 +140,38 @@ class Agents:
                 self._known.clear()
             self._known[value] = tokens
         return tokens
+
+
+_EACH: WeakSet[Agents] = WeakSet()
+
+
+def chain_in_header(request: Request) -> tuple[str, ...]:
+    """Return the token of the request's User-Agent header, as a chain; empty if there is none."""
+    token = _token_in((request.headers.get("User-Agent") or b"").decode("latin-1"))
+    return (token,) if token else ()
+
+
+_token_in = lru_cache(_REMEMBERED)(product_token)
+
+
+def chain_behind(request: Request | None) -> tuple[str, ...]:
+    """Return the chain that the crawl of *request* goes by, which has been sent.
+
+    Of several crawls in this process it is the one that the callback belongs to; where that can't be
+    told, and they go by different names, what the request says itself has to do.
+    """
+    if request is None:
+        return ()
+    spider = getattr(request.callback, "__self__", None)
+    crawls = list(_EACH)
+    found = (
+        [one for one in crawls if spider is not None and one.is_of(spider)]
+        or [one for one in crawls if one.is_running]
+        or crawls
+    )
+    if found and len({one.usual for one in found}) == 1:
+        return found[0].chain_sent(request)
+    try:
+        return chain(request.meta[META_KEY])
+    except (KeyError, ValueError):
+        return chain_in_header(request)

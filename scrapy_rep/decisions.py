@@ -222,6 +222,17 @@ class Decisions:
             )
         self._is_held(request, origin)
 
+    def page_says(
+        self, request: Request, origin: Origin | None, verdict: str, reason: str, *, obeyed: bool
+    ) -> None:
+        """A page has a rule about *request*, or about the items of the page that it asked for."""
+        self._stats.inc_value(f"rep/page/{verdict}")
+        if obeyed:
+            self._stats.inc_value("rep/page/dropped")
+        if self._trail is not None:
+            with self._isolated(_TRAIL):
+                self._trail.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
+
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a page by Scrapy's name for what would have failed it, had it been asked for."""
         name = error.reason.partition(":")[0]

@@ -188,6 +188,16 @@ class RepMiddleware:
                 return None
         return self._look_closer(request)
 
+    @property
+    def decisions(self) -> Decisions:
+        """Who is told of what is decided."""
+        return self._decisions
+
+    @property
+    def agents(self) -> Agents:
+        """Which chain a request goes by."""
+        return self._agents
+
     def overrules(self, request: Request, decision: Decision) -> bool:
         """Whether *request* passes though *decision* forbids it. For subclasses."""
         return False

@@ -28,6 +28,8 @@ _SIMILAR = 0.75
 
 UNREACHABLE_CHOICES = ("defer", "drop", "allow")
 CROSS_HOST_CHOICES = ("strict", "any")
+NOFOLLOW_CHOICES = ("page", "links", "count")
+NOINDEX_CHOICES = ("drop", "count")
 
 
 def _seconds(value: Any) -> float:
@@ -82,6 +84,18 @@ def _unreachable(value: Any) -> str:
     if value not in UNREACHABLE_CHOICES:
         raise ValueError
     return str(value)
+
+
+def _nofollow(value: Any) -> str | bool:
+    return str(value) if value in NOFOLLOW_CHOICES else _flag(value)
+
+
+def _noindex(value: Any) -> str | bool:
+    if value in NOINDEX_CHOICES:
+        return str(value)
+    if _flag(value):
+        raise ValueError
+    return False
 
 
 def _cross_host(value: Any) -> str:
@@ -196,6 +210,12 @@ class RepSettings:
     sitemap_max_urls: int = _setting(50_000, _count, _COUNT)
     sitemap_max_origin_urls: int = _setting(25_000_000, _count, _COUNT)
     sitemap_max_bytes: int = _setting(52_428_800, _count, _COUNT)
+    nofollow: str | bool = _setting(
+        False, _nofollow, "one of " + ", ".join(map(repr, (False, *NOFOLLOW_CHOICES, True)))
+    )
+    noindex: str | bool = _setting(
+        False, _noindex, "one of " + ", ".join(map(repr, (False, *NOINDEX_CHOICES)))
+    )
     decisions: str | None = _setting(None, _optional_uri, _URI)
     decisions_all: bool = _setting(False, _flag, _FLAG)
     dry_run: bool = _setting(False, _flag, _FLAG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.log import get_logger
 from scrapy_rep.words import counted
@@ -26,6 +26,22 @@ OUTCOMES = {
     None: "without an answer",
 }
 """What became of an origin's robots.txt, in words."""
+
+PAGE_VERDICTS = (
+    ("nofollow", "request", "of pages that say nofollow"),
+    ("nofollow_link", "request", "for links marked nofollow, ugc or sponsored"),
+    ("noindex", "item", "of pages that say noindex"),
+    ("expired", "item", "of pages that have expired"),
+)
+"""What is counted by the rules of pages: the verdict, and in words."""
+
+
+class AgainstPage(NamedTuple):
+    """What was against the rules of its page."""
+
+    number: int
+    noun: str
+    what: str
 
 
 @dataclass(slots=True)
@@ -80,6 +96,11 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
         f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
         _requests(ledger, figures, stats),
     ]
+    if pages := page_rules(stats):
+        counts = ", ".join(f"{counted(one.number, one.noun)} {one.what}" for one in pages)
+        dropped = int(stats.get_value("rep/page/dropped", 0))
+        total = sum(one.number for one in pages)
+        lines.append(f"Rules of pages: {counts}; {dropped:,} of {total:,} dropped")
     top = ledger.top_of_all(_TOP)
     if top:
         lines.append("Lines that decided most often:" if len(top) > 1 else "The line that decided:")
@@ -94,6 +115,15 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
     if ledger.broken:
         lines.append("(The figures of origins and lines are too low, see the warning above.)")
     return lines
+
+
+def page_rules(stats: StatsCollector) -> list[AgainstPage]:
+    """Return how many requests and items were against the rules of their page."""
+    found = [
+        AgainstPage(int(stats.get_value(f"rep/page/{verdict}", 0)), noun, what)
+        for verdict, noun, what in PAGE_VERDICTS
+    ]
+    return [one for one in found if one.number]
 
 
 def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:

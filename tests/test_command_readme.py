@@ -38,9 +38,11 @@ Crawl-delay: 10
 Allow: /cgi
 Sitemap: /cgi/sitemap.xml
 """
+TEA = '<title>Tea</title>\n<meta name="ShopBot" content="noindex, max-snippet:20">\n'
 PAGES: dict[str, dict[str, Behaviour]] = {
     "shop.example": {
         "/robots.txt": answer(ROBOTS),
+        "/tea": answer(TEA, headers=[("X-Robots-Tag", "noarchive")], type="text/html"),
         "/sitemaps.xml": answer(
             index(f"http://shop.example/{name}" for name in ("pages.xml", "tea.txt"))
         ),
@@ -69,6 +71,7 @@ def fill(folder: Path) -> Path:
         ],
     )
     (folder / "robots.txt").write_text(LINTED)
+    (folder / "tea.html").write_text("<p>Tea")
     (folder / "urls.txt").write_text(
         "http://shop.example/\nhttp://shop.example/private/tea\nhttp://old.example/private/tea\n"
         "http://down.example/\n"
@@ -121,6 +124,8 @@ def test_there_are_examples_of_everything() -> None:
         "--lint",
         "--sitemaps",
         "--cache",
+        "--page",
+        "--header",
         "<",
     ):
         assert option in lines

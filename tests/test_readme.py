@@ -11,7 +11,9 @@ import pytest
 from scrapy.settings import Settings
 
 from scrapy_rep import signals
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings, setting_name
+from scrapy_rep.summary import PAGE_VERDICTS
 from tests.helpers.readme import section
 
 SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}
@@ -55,5 +57,7 @@ def test_every_stat_is_documented() -> None:
     documented = set(re.findall(r"`(rep/[a-z_/]+)`", section("Stats")))
     assert counted
     assert counted <= documented
-    outcomes = {"rep/outcome/rules", "rep/outcome/missing", "rep/outcome/unreachable"}
-    assert documented - counted == outcomes
+    # What the code puts together of two parts.
+    outcomes = {f"rep/outcome/{outcome.value}" for outcome in Outcome}
+    pages = {f"rep/page/{verdict}" for verdict, _, _ in PAGE_VERDICTS}
+    assert documented - counted == outcomes | pages

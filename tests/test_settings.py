@@ -53,6 +53,8 @@ DEFAULTS = {
     "REP_SITEMAP_MAX_URLS": 50000,
     "REP_SITEMAP_MAX_ORIGIN_URLS": 25000000,
     "REP_SITEMAP_MAX_BYTES": 52428800,
+    "REP_NOFOLLOW": False,
+    "REP_NOINDEX": False,
     "REP_DECISIONS": None,
     "REP_DECISIONS_ALL": False,
     "REP_DRY_RUN": False,
@@ -150,6 +152,10 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_SITEMAP_CROSS_HOST", value, "one of 'strict', 'any'"
     for value in ("Drop", "deferred", "", True, ["drop"], {}):
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
+    for value in ("never", "drop", 2, [], "PAGE"):
+        yield "REP_NOFOLLOW", value, "one of False, 'page', 'links', 'count', True"
+    for value in ("never", "page", 2, [], True):
+        yield "REP_NOINDEX", value, "one of False, 'drop', 'count'"
     for value in (
         "Foo Bot",  # no group names it: a value counts up to the first other character
         "FooBot/1.0",
@@ -217,6 +223,11 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         *[("REP_SITEMAPS", text, "all") for text in ("True", "true", "1", "all", True, 1)],
         *[("REP_SITEMAPS", text, False) for text in ("False", "0", "", False, 0)],
         ("REP_SITEMAPS", "start", "start"),
+        *[("REP_NOFOLLOW", text, True) for text in ("True", "true", "1", True, 1)],
+        *[("REP_NOFOLLOW", text, False) for text in ("False", "0", "", False, 0, None)],
+        *[("REP_NOFOLLOW", text, text) for text in ("page", "links", "count")],
+        *[("REP_NOINDEX", text, False) for text in ("False", "0", "", False, 0, None)],
+        *[("REP_NOINDEX", text, text) for text in ("drop", "count")],
         ("REP_SITEMAP_CROSS_HOST", "any", "any"),
         ("REP_SITEMAP_SINCE", "", None),
         *[

@@ -86,11 +86,20 @@ NEWS = """\
 
 SHOP = "{sitemaps}/shop/tea\n{sitemaps}/old/coffee\n"
 
+# Pages that say themselves what may be done with them.
+CLUB = {
+    "/club": '<a href="/news">News</a> <a href="/members">Members</a>'
+    '<a href="/visitors" rel="ugc">A visitor\'s page</a>',
+    "/news": '<meta name="robots" content="nofollow"><a href="/old">Old news</a>',
+    "/members": '<meta name="ExampleBot" content="noindex">Our members',
+}
+
 SITES = {
     "plain": Site(
         "One rule for everybody.",
         ["/public", "/private"],
         [Answer(PLAIN)],
+        {name: Answer(page, type="text/html") for name, page in CLUB.items()},
     ),
     "groups": Site(
         "A group that names the crawler replaces the * group, it does not add to it.",

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 # Option, and the module of this package that answers it. Without any of them: `explaining`.
-_ACTIONS = {"lint": "linting", "sitemaps": "sitemaps", "cache": "caching"}
+_ACTIONS = {"lint": "linting", "sitemaps": "sitemaps", "cache": "caching", "page": "paging"}
 
 # What would change nothing about these.
 _DOES_NOT_TAKE = {
     "lint": ("file", "agent", "explain"),
     "sitemaps": ("file", "explain"),
     "cache": ("file", "agent", "explain"),
+    "page": ("explain",),
 }
 
 
@@ -86,6 +87,19 @@ class RobotsCommand(ScrapyCommand):
             help="list what the project's robots.txt cache keeps, all or of these hosts; show what "
             "it keeps of a URL's origin, or the file that has a SHA-256",
         )
+        option(
+            "--page",
+            action="store_true",
+            help="tell what pages (URLs, or an HTML file with --file) say about themselves in "
+            "X-Robots-Tag headers and metas",
+        )
+        option(
+            "--header",
+            action="append",
+            metavar="HEADER",
+            default=[],
+            help="with --page --file: a header of that page, 'X-Robots-Tag: noindex'; may be repeated",
+        )
         option("--drop", action="store_true", help="with --cache: drop it instead")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
@@ -113,6 +127,8 @@ class RobotsCommand(ScrapyCommand):
                 raise UsageError(f"--{name} does not go with --{actions[0]}")
         if opts.drop and not opts.cache:
             raise UsageError("--drop goes with --cache alone")
+        if opts.header and not (opts.page and opts.file is not None):
+            raise UsageError("--header goes with --page --file alone")
         # Nothing is fetched then.
         if (
             opts.file is not None

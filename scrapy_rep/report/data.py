@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import scrapy_rep
 from scrapy_rep.ledger import COUNTS
-from scrapy_rep.summary import OUTCOMES
+from scrapy_rep.summary import OUTCOMES, page_rules
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.ledger import Ledger, RuleCount
-    from scrapy_rep.summary import Figures
+    from scrapy_rep.summary import AgainstPage, Figures
     from scrapy_rep.timeline import Timeline
 
 MAX_ORIGINS = 10_000
@@ -101,6 +101,10 @@ class ReportData:
     timeline: list[tuple[float, int]]
     sitemaps: list[tuple[str, int]]
     """What is counted of sitemaps, in words."""
+    pages: list[AgainstPage]
+    """What was against the rules of pages; none is 0."""
+    pages_dropped: int
+    """Of these, how many requests and items were dropped."""
     broken: bool
     """Whether figures are missing."""
 
@@ -135,6 +139,8 @@ def gather(
         spells=[Spell(*row) for row in spells],
         timeline=held.points,
         sitemaps=_sitemaps(stats.get_stats()),
+        pages=page_rules(stats),
+        pages_dropped=int(stats.get_value("rep/page/dropped", 0)),
         broken=ledger.broken,
     )
 

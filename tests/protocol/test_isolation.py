@@ -12,7 +12,7 @@ import pytest
 import scrapy_rep.protocol
 
 PACKAGE = Path(scrapy_rep.protocol.__file__).parent
-MODULES = sorted(PACKAGE.glob("*.py"))
+MODULES = sorted(PACKAGE.rglob("*.py"))
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -36,7 +36,7 @@ def test_imports_neither_scrapy_nor_twisted() -> None:
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_asks_for_nothing_outside(module: Path) -> None:
     """What a module of the core imports is its own package or has neither clock nor I/O."""
     imported = set()

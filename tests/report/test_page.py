@@ -16,6 +16,7 @@ from scrapy_rep.report.page import duration, render
 from tests.helpers.crawling import assert_ended_at_start, crawl
 from tests.helpers.held import Record, assert_clean, origin_of
 from tests.helpers.log import lines
+from tests.helpers.pagesite import NOFOLLOW, LinkSpider, page
 from tests.helpers.report_many import many
 from tests.helpers.report_town import ReportTown
 from tests.helpers.servers import Sites
@@ -247,3 +248,23 @@ def test_sitemap_counts_are_in_the_order_of_events() -> None:
     assert many(1).sitemaps == [
         ("found", 12), ("urls", 900), ("rejected, of another host", 3)
     ]  # fmt: skip
+
+
+async def test_what_pages_say_is_on_the_page(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(pages={"/": page('<a href="/x">' + NOFOLLOW, "noindex")})
+    for number, noindex in enumerate(["drop", "count", False]):
+        path = tmp_path / f"{number}.html"
+        settings = {
+            "REP_REPORT": str(path),
+            "REP_NOFOLLOW": noindex and "page",
+            "REP_NOINDEX": noindex,
+        }
+        assert_clean(await crawl(LinkSpider, settings, requests=[site.url("/")]))
+        expected = [
+            ["requests of pages that say nofollow", "1"],
+            ["items of pages that say noindex", "1"],
+        ]
+        assert rows(parse(path), "pages-table") == (expected if noindex else [])
+        dropped = {"drop": ["2 dropped"], "count": ["1 dropped"], False: []}[noindex]
+        captions = texts(parse(path), "#pages-table caption")
+        assert [text.partition("; ")[2] for text in captions] == dropped

@@ -1,0 +1,145 @@
+"""Obeys what pages say, as far as ``REP_NOFOLLOW`` and ``REP_NOINDEX`` ask for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
+from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
+
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.isolation import Isolation
+from scrapy_rep.log import Sparse, get_logger
+from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.recent import Recent
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.urls import origin_of
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+logger = get_logger(__name__)
+
+EMBEDDED = "rep_embedded"
+"""In a request's meta: its page is shown within another one, as ``indexifembedded`` allows."""
+
+
+class PageMiddleware(BaseSpiderMiddleware):
+    """Drops requests and items that the page they come from does not want to be followed or kept.
+
+    A spider middleware; with both settings off there is none.
+    """
+
+    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+        super().__init__(crawler)
+        self._page = settings.nofollow in ("page", "count", True)
+        self._links = settings.nofollow in ("links", "count", True)
+        self._items = bool(settings.noindex)
+        self._drops_requests = settings.nofollow != "count" and not settings.dry_run
+        self._drops_items = settings.noindex != "count" and not settings.dry_run
+        self._isolated = Isolation(crawler)
+        self._told = Recent()
+        self._tell = Sparse(logger, "origins with pages that are not followed or kept")
+        self._rep: RepMiddleware | None = None
+        crawler.signals.connect(self._opened, signals.spider_opened)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> PageMiddleware:
+        """:raises NotConfigured: if nothing is to be obeyed, or counted"""
+        if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
+            raise NotConfigured
+        try:
+            settings = RepSettings.from_settings(crawler.settings)
+        except SettingsError:
+            raise NotConfigured from None  # RepMiddleware tells, and ends the crawl
+        if not settings.nofollow and not settings.noindex:
+            raise NotConfigured
+        return cls(crawler, settings)
+
+    def _opened(self) -> None:
+        self._rep = self.crawler.get_downloader_middleware(RepMiddleware)
+        if self._rep is None:
+            logger.warning(
+                "REP_NOFOLLOW and REP_NOINDEX have no effect without scrapy_rep.RepMiddleware",
+                extra={"spider": self.crawler.spider},
+            )
+
+    def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
+        """Return *request* if it may be followed."""
+        refused = None
+        if response is not None and self._rep is not None and (self._page or self._links):
+            with self._isolated("check of links (REP_NOFOLLOW)"):
+                refused = self._refusal(request, response, self._rep)
+                if refused is not None:
+                    self._say(self._rep, request, *refused, obeyed=self._drops_requests)
+        return None if refused is not None and self._drops_requests else request
+
+    def get_processed_item(self, item: Any, response: Response | None) -> Any:
+        """Return *item* if it may be kept."""
+        refused = None
+        if response is not None and self._rep is not None and self._items:
+            with self._isolated("check of items (REP_NOINDEX)"):
+                refused = self._unwanted(response, self._rep)
+                if refused is not None and response.request is not None:
+                    self._say(self._rep, response.request, *refused, obeyed=self._drops_items)
+        return None if refused is not None and self._drops_items else item
+
+    def _refusal(
+        self, request: Request, response: Response, rep: RepMiddleware
+    ) -> tuple[str, str] | None:
+        from scrapy_rep.pages.following import (
+            is_exempt,
+            is_sitemap,
+            refusal,
+        )  # most crawls need none
+
+        if is_exempt(request, response) or is_sitemap(response, self.crawler.spider):
+            return None
+        chain = self._chain(response, rep)
+        return refusal(request, response, chain, page=self._page, links=self._links)
+
+    def _unwanted(self, response: Response, rep: RepMiddleware) -> tuple[str, str] | None:
+        """Return verdict and reason if items of *response* are not to be kept."""
+        from scrapy_rep.pages.rules import page_rules
+
+        meta = response.request.meta if response.request is not None else {}
+        if meta.get("dont_obey_robotstxt"):
+            return None
+        rules = page_rules(response, self._chain(response, rep))
+        if not rules or (rules.indexifembedded and meta.get(EMBEDDED)):
+            return None
+        if rule := rules.saying("noindex", "none"):
+            return "noindex", f"{rule.where}: {rule}"
+        if rules.expired(rep.clock()):
+            date = rules.unavailable_after
+            rule = next(one for one in rules.rules if one.value == date)
+            return "expired", f"{rule.where}: {rule}"
+        return None
+
+    @staticmethod
+    def _chain(response: Response, rep: RepMiddleware) -> tuple[str, ...]:
+        return rep.agents.chain_sent(response.request) if response.request is not None else ()
+
+    def _say(
+        self, rep: RepMiddleware, request: Request, verdict: str, reason: str, *, obeyed: bool
+    ) -> None:
+        try:
+            origin = origin_of(request)
+        except ValueError:  # of a scheme that the protocol does not cover
+            origin = None
+        rep.decisions.page_says(request, origin, verdict, reason, obeyed=obeyed)
+        values = {
+            "what": "Item of" if verdict in ("noindex", "expired") else "Request for",
+            "dropped": "dropped" if obeyed else "not dropped, but counted",
+            "url": request.url,
+            "reason": reason,
+        }
+        if self._told.add((origin, verdict)):
+            message = "%(what)s %(url)s %(dropped)s (%(reason)s); more of this site at DEBUG level"
+            self._tell.log(message, values, self.crawler.spider)
+        else:
+            message = "%(what)s %(url)s %(dropped)s (%(reason)s)"
+            logger.debug(message, values, extra={"spider": self.crawler.spider})

@@ -1,0 +1,90 @@
+"""The metas of a page, as a browser's parser sees them (REP.md section 10): any bytes, one pass.
+
+Most pages have no such meta, which a search for ``<meta`` tells. Else the page is read as far as the
+last tag that might be one.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.page.tokens import PLAIN, start_tags
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+MAX_BYTES = 2_000_000
+"""Of a page that are looked at."""
+
+# A page with more metas is read without asking first whether one of them matters.
+_MAX_METAS = 5_000
+
+MAX_TEXT = 16 * 1024
+"""Bytes of an attribute's value that are looked at."""
+
+_META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
+_NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]*&")
+
+# Python refuses numbers of thousands of digits.
+_HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
+
+# Encodings in which markup is not ASCII. The others differ in what is no concern here; and a page may
+# name anything, which is no reason to load it.
+_WIDE = re.compile(
+    r"(?:iso[-_]?2022[-_]jp|utf[-_]?(?P<bits>16|32)[-_]?(?P<order>[lb]e)?)",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield name (in lower case), content and line of each meta that has one of *names*."""
+    body = as_ascii(body, encoding)
+    end = _end_of_metas(body, [name.encode() for name in names])
+    line, counted = 1, 0
+    for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
+        name = text_of(attributes.get(b"name", b"")).strip().lower()
+        if name in names:
+            line += body.count(b"\n", counted, start)
+            counted = start
+            yield name, text_of(attributes.get(b"content", b"")), line
+
+
+def as_ascii(body: bytes, encoding: str) -> bytes:
+    """Return the part of *body* that is looked at, in an encoding in which markup is ASCII."""
+    body = bytes(body[:MAX_BYTES])
+    # A byte order mark goes before all that is said about the encoding.
+    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        codec = "utf-16"
+    elif wide := _WIDE.fullmatch(encoding):
+        # Browsers take UTF-16 for this order, too, if nothing is said.
+        codec = f"utf-{wide['bits']}-{wide['order'] or 'le'}" if wide["bits"] else "iso2022-jp"
+    else:
+        return body
+    return body.decode(codec, "replace").encode("utf-8", "replace")
+
+
+def text_of(value: bytes, encoding: str = "latin-1") -> str:
+    """Return an attribute's value, cut to size, with its character references resolved.
+
+    :param encoding: of what is not ASCII in it, where that matters
+    """
+    value = value[:MAX_TEXT]
+    try:
+        text = value.decode(encoding, "replace")
+    except (LookupError, ValueError):  # of such a name there is none
+        text = value.decode("latin-1")
+    return unescape(_HUGE_REFERENCE.sub("\ufffd", text)) if "&" in text else text
+
+
+def _end_of_metas(body: bytes, names: list[bytes]) -> int:
+    """Return where the last tag begins that might be a meta with one of *names*; -1 for none."""
+    end = -1
+    for count, match in enumerate(_META.finditer(body)):
+        if count == _MAX_METAS:
+            return len(body)
+        tag = match[1].lower() if match[1] else b""
+        if not tag or any(name in tag for name in names) or _NAME_WITH_REFERENCE.search(tag):
+            end = match.start()
+    return end

@@ -1,0 +1,52 @@
+"""The links of a page, and which of them are not vouched for (REP.md section 10, "Links")."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from scrapy_rep.protocol.page.html import as_ascii, text_of
+from scrapy_rep.protocol.page.tokens import start_tags
+
+NOT_VOUCHED_FOR = ("nofollow", "ugc", "sponsored")
+"""What ``rel`` says of a link that is generally not followed."""
+
+_TAGS = frozenset({b"a", b"area", b"base"})
+_BETWEEN = re.compile(r"[\s,]+")
+
+
+class Links(NamedTuple):
+    """References as the page has them, each once of either kind: relative, most of them."""
+
+    base: str = ""
+    """What they are relative to, if the page says so; itself relative to the page."""
+    nofollow: tuple[str, ...] = ()
+    follow: tuple[str, ...] = ()
+
+
+def links_of(body: bytes, encoding: str = "utf-8") -> Links:
+    """Return the links of a page: any bytes; never raises.
+
+    None at all where no link is marked. Those in ``noscript`` and ``template`` are among them: what
+    extracts links for crawlers sees these, too.
+
+    :param encoding: of the page; only what is not ASCII in references depends on it
+    """
+    body = as_ascii(body, encoding)
+    lower = body.lower()
+    if not any(word.encode() in lower for word in NOT_VOUCHED_FOR):
+        return Links()
+    base = None
+    # Keys for their order.
+    kinds: tuple[dict[str, None], dict[str, None]] = {}, {}
+    for name, _, attributes in start_tags(body, _TAGS, len(body), unscripted=True):
+        href = attributes.get(b"href")
+        if href is None:
+            continue
+        reference = text_of(href.strip(b" \t\r\n\f"), encoding)
+        if name == b"base":
+            base = reference if base is None else base
+        else:
+            words = _BETWEEN.split(text_of(attributes.get(b"rel", b"")).lower())
+            kinds[any(word in NOT_VOUCHED_FOR for word in words)][reference] = None
+    return Links(base or "", nofollow=tuple(kinds[True]), follow=tuple(kinds[False]))

@@ -1,0 +1,61 @@
+"""Spiders and pages for the tests of page-level rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from scrapy import Request
+from scrapy.http import HtmlResponse, Response
+
+from scrapy_rep import page_rules
+from tests.helpers.behaviours import Behaviour, answer
+from tests.helpers.crawling import ListSpider
+
+NOINDEX = '<meta name="robots" content="noindex">'
+NOFOLLOW = '<meta name="robots" content="nofollow">'
+
+
+def page(html: str, *tags: str, type: str = "text/html") -> Behaviour:
+    """A page with X-Robots-Tag headers."""
+    return answer(html, headers=[("X-Robots-Tag", tag) for tag in tags], type=type)
+
+
+class LinkSpider(ListSpider):
+    """Follows all links of the pages that it starts from, and yields an item for every page."""
+
+    dont_filter = False
+    link_meta: dict[str, Any] = {}
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        self.responses.append(response)
+        yield {"url": response.url, "noindex": page_rules(response).noindex}
+        if isinstance(response, HtmlResponse):
+            for href in response.css("a::attr(href)").getall():
+                yield response.follow(href, meta=self.link_meta, errback=self.failed)
+
+
+class AsyncLinkSpider(LinkSpider):
+    """The same with an asynchronous callback."""
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
+        for one in super().parse(response):
+            yield one
+
+
+class AgainSpider(ListSpider):
+    """Asks for the page that it has once more, and then for another."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        self.responses.append(response)
+        if response.meta.get("again"):
+            return
+        yield response.request.replace(meta={"again": True}, dont_filter=True)  # type: ignore[union-attr]
+        yield Request(response.url + "#again", meta={"again": True}, dont_filter=True)
+        yield response.follow("/other", meta={"again": True})
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """What ``REP_DECISIONS`` got."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

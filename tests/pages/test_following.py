@@ -1,0 +1,291 @@
+"""``REP_NOFOLLOW``: which requests of a page are not sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
+
+import scrapy_rep
+from tests.helpers.behaviours import answer, in_turn, redirect
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.log import lines, summary
+from tests.helpers.pagesite import (
+    NOFOLLOW,
+    AgainSpider,
+    AsyncLinkSpider,
+    LinkSpider,
+    page,
+    recorded,
+)
+from tests.helpers.servers import Site, Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+LINKS = (
+    '<a href="/plain">1</a> <a rel="nofollow" href="/marked">2</a> <a rel="ugc" href="/ugc">3</a>'
+    '<a rel="external,SPONSORED" href="/paid#top">4</a>'
+    '<a rel="nofollow" href="/both">5</a> <a href="both">6</a>'
+)
+ALL = {"/plain", "/marked", "/ugc", "/paid", "/both"}
+UNMARKED = {"/plain", "/both"}
+
+
+def asked(site: Site) -> set[str]:
+    return set(site.pages_asked) - {"/"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "followed", "counted"),
+    [
+        (False, ALL, 0),
+        ("links", ALL, 0),
+        ("page", set(), 6),
+        (True, set(), 6),
+        ("count", ALL, 6),
+        ("True", set(), 6),
+    ],
+)
+@pytest.mark.parametrize("spider", [LinkSpider, AsyncLinkSpider])
+@pytest.mark.parametrize("how", ["meta", "header"])
+async def test_a_page_that_says_nofollow(
+    sites: Sites, setting: Any, followed: set[str], counted: int, spider: Any, how: str
+) -> None:
+    html = LINKS.replace("rel", "data-rel")
+    start = page(html + NOFOLLOW) if how == "meta" else page(html, "nofollow")
+    site = sites.add(pages={"/": start})
+    result = await crawl(spider, {"REP_NOFOLLOW": setting}, requests=[site.url("/")])
+    assert asked(site) == followed
+    assert result.stat("rep/page/nofollow") == counted
+    assert result.stat("rep/page/nofollow_link") == 0
+    assert len(result.spider.items) == 1 + len(followed)
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("setting", "followed", "counted"),
+    [(False, ALL, 0), ("page", ALL, 0), ("links", UNMARKED, 3), (True, UNMARKED, 3), ("count", ALL, 3)],
+)  # fmt: skip
+async def test_links_that_are_marked(
+    sites: Sites, setting: Any, followed: set[str], counted: int
+) -> None:
+    site = sites.add(pages={"/": page(LINKS)})
+    result = await crawl(LinkSpider, {"REP_NOFOLLOW": setting}, requests=[site.url("/")])
+    assert asked(site) == followed
+    assert result.stat("rep/page/nofollow_link") == counted
+    assert result.stat("rep/page/nofollow") == 0
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("agent", ["testbot", "otherbot"])
+async def test_it_goes_by_the_crawls_agent(sites: Sites, agent: str) -> None:
+    site = sites.add(pages={"/": page(LINKS, "testbot: nofollow")})
+    settings = {"REP_NOFOLLOW": "page", "REP_USER_AGENT": agent}
+    await crawl(LinkSpider, settings, requests=[site.url("/")])
+    assert asked(site) == (set() if agent == "testbot" else ALL)
+
+
+async def test_it_goes_by_the_agent_of_the_request(sites: Sites) -> None:
+    site = sites.add(pages={"/": page(LINKS, "foobot: nofollow")})
+    request = Request(site.url("/"), meta={"rep_user_agent": ["foobot-x", "foobot"]})
+    await crawl(LinkSpider, {"REP_NOFOLLOW": "page"}, requests=[request])
+    assert asked(site) == set()
+
+
+@pytest.mark.parametrize("key", ["rep_follow", "dont_obey_robotstxt"])
+async def test_requests_that_pass_in_any_case(sites: Sites, key: str) -> None:
+    class Stubborn(LinkSpider):
+        link_meta = {key: True}
+
+    site = sites.add(pages={"/": page(LINKS + NOFOLLOW)})
+    result = await crawl(Stubborn, {"REP_NOFOLLOW": True}, requests=[site.url("/")])
+    assert asked(site) == ALL
+    assert result.stat("rep/page/nofollow") == 0
+
+
+async def test_the_same_page_again_is_no_link(sites: Sites) -> None:
+    site = sites.add(pages={"/old": redirect("/"), "/": page(NOFOLLOW)})
+    result = await crawl(AgainSpider, {"REP_NOFOLLOW": True}, requests=[site.url("/old")])
+    assert site.pages_asked == ["/old", "/", "/", "/"]
+    assert result.stat("rep/page/nofollow") == 1
+
+
+async def test_starts_redirects_and_retries_are_no_links(sites: Sites) -> None:
+    pages = {
+        "/a": redirect("/b"),
+        "/b": in_turn(500, page("x", "nofollow")),
+        "/c": page("x", "none"),
+    }
+    site = sites.add(pages=pages)
+    requests = [site.url("/a"), site.url("/c")]
+    result = await crawl(LinkSpider, {"REP_NOFOLLOW": True}, requests=requests)
+    assert sorted(result.responses) == [site.url("/b"), site.url("/c")]
+    result.assert_clean()
+
+
+class SitemapListSpider(ListSpider, SitemapSpider):
+    def recorded(self, request: str | Request) -> Request:
+        return Request(str(request), self._parse_sitemap)
+
+
+async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
+    """Many a sitemap is served with such a header, which is about the file itself."""
+    site = sites.add()
+    xml = f"<urlset><url><loc>{site.url('/x')}</loc></url></urlset>"
+    site.set("/sitemap.xml", page(xml, "noindex, nofollow", type="text/xml"))
+    result = await crawl(
+        SitemapListSpider, {"REP_NOFOLLOW": True}, requests=[site.url("/sitemap.xml")]
+    )
+    assert site.pages_asked == ["/sitemap.xml", "/x"]
+    result.assert_clean()
+
+
+async def test_seeded_pages_are_no_links(sites: Sites) -> None:
+    site = sites.add()
+    site.set("/robots.txt", f"User-agent: *\nDisallow:\nSitemap: {site.url('/sitemap.xml')}")
+    xml = f"<urlset><url><loc>{site.url('/x')}</loc></url></urlset>"
+    site.set("/sitemap.xml", page(xml, "noindex, nofollow", type="text/xml"))
+    site.set("/", page(NOFOLLOW))
+    settings = {"REP_NOFOLLOW": True, "REP_SITEMAPS": True}
+    result = await crawl(LinkSpider, settings, requests=[site.url("/")])
+    assert sorted(site.pages_asked) == ["/", "/sitemap.xml", "/x"]
+    result.assert_clean()
+
+
+async def test_links_of_a_pdf_are_links(sites: Sites) -> None:
+    class PdfSpider(LinkSpider):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield response.follow("/x", self.parse)
+
+    site = sites.add(pages={"/": page("%PDF", "nofollow", type="application/pdf")})
+    await crawl(PdfSpider, {"REP_NOFOLLOW": "page"}, requests=[site.url("/")])
+    assert asked(site) == set()
+
+
+class RulesSpider(ListSpider, CrawlSpider):
+    """A CrawlSpider whose rules are those of a subclass."""
+
+    rules = (Rule(LinkExtractor()),)
+
+    def recorded(self, request: str | Request) -> Request:
+        return Request(str(request))
+
+    parse_start_url = ListSpider.parse
+
+
+class ProcessLinks(RulesSpider):
+    rules = (Rule(LinkExtractor(unique=False), process_links=scrapy_rep.follow_links),)
+
+
+class ProcessRequest(RulesSpider):
+    rules = (Rule(LinkExtractor(), process_request=scrapy_rep.follow_links),)
+
+
+@pytest.mark.parametrize(
+    ("spider", "setting", "of_links", "of_page"),
+    [
+        (RulesSpider, False, ALL, ALL),
+        (RulesSpider, True, UNMARKED, set()),
+        (ProcessLinks, False, ALL - {"/marked"}, ALL - {"/marked"}),
+        (ProcessRequest, False, UNMARKED, set()),
+    ],
+)
+async def test_a_crawl_spider(
+    sites: Sites, spider: Any, setting: bool, of_links: set[str], of_page: set[str]
+) -> None:
+    marked, nofollow = (
+        sites.add(pages={"/": page(LINKS)}),
+        sites.add(pages={"/": page(LINKS + NOFOLLOW)}),
+    )
+    requests = [marked.url("/"), nofollow.url("/")]
+    result = await crawl(spider, {"REP_NOFOLLOW": setting}, requests=requests)
+    assert asked(marked) == of_links
+    assert asked(nofollow) == of_page
+    result.assert_clean()
+
+
+async def test_links_are_found_whatever_way_they_are_written(sites: Sites) -> None:
+    html = (
+        '<base href="/dir/"><a rel=nofollow href=" a?x=1&amp;y=\xe4#z ">1</a>'
+        '<a rel=nofollow href="../up">2</a> <a rel=nofollow href="//[">3</a>'
+        '<a rel=nofollow href="b c">4</a> <noscript><a rel=nofollow href="d">5</a></noscript>'
+    )
+    site = sites.add(pages={"/": answer(html.encode("latin-1"), type="text/html; charset=latin-1")})
+
+    class Spider(LinkSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            for href in ("a?x=1&y=\xe4", "../up", "b c", "d", "other"):
+                yield response.follow(href, self.ignore)
+
+        def ignore(self, response: Any) -> None:
+            pass
+
+    result = await crawl(Spider, {"REP_NOFOLLOW": "links"}, requests=[site.url("/")])
+    assert asked(site) == {"/dir/other"}
+    result.assert_clean()
+
+
+async def test_a_jobdir_has_only_what_is_followed(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(pages={"/": page(LINKS)})
+    settings = {"REP_NOFOLLOW": True, "JOBDIR": str(tmp_path / "job")}
+    result = await crawl(LinkSpider, settings, requests=[site.url("/")])
+    assert asked(site) == UNMARKED
+    assert result.stat("scheduler/enqueued/disk") == 3
+    # Nobody remembers what was dropped: another run may follow it.
+    settings["REP_NOFOLLOW"] = False
+    again = await crawl(LinkSpider, settings, requests=[Request(site.url("/"), dont_filter=True)])
+    assert asked(site) == ALL or again.stat("dupefilter/filtered")
+    result.assert_clean()
+
+
+class FilesSpider(ListSpider):
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"file_urls": [response.urljoin("/file"), response.urljoin("/marked")]}
+        yield response.follow("/x", self.parse)
+
+
+async def test_media_are_no_links(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(pages={"/": page(LINKS + NOFOLLOW)})
+    settings = {
+        "REP_NOFOLLOW": True,
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+        "FILES_STORE": str(tmp_path),
+    }
+    result = await crawl(FilesSpider, settings, requests=[site.url("/")])
+    [item] = result.spider.items
+    assert {one["url"] for one in item["files"]} == {site.url("/file"), site.url("/marked")}
+    assert asked(site) == {"/file", "/marked"}
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, dry_run: bool) -> None:
+    path = tmp_path / "decisions.jsonl"
+    site = sites.add(pages={"/": page(LINKS), "/plain": page('<a href="/z">' + "\n" + NOFOLLOW)})
+    settings = {"REP_NOFOLLOW": True, "REP_DECISIONS": str(path), "REP_DRY_RUN": dry_run}
+    result = await crawl(LinkSpider, settings, requests=[site.url("/")])
+    assert asked(site) == (ALL | {"/z"} if dry_run else UNMARKED)
+    told = [(one["verdict"], one["url"], one["reason"]) for one in recorded(path)]
+    link = f'rel="nofollow", "ugc" or "sponsored", of {site.url("/")}'
+    assert sorted(told) == [
+        ("nofollow", site.url("/z"), f"meta robots (line 2): nofollow, of {site.url('/plain')}"),
+        ("nofollow_link", site.url("/marked"), link),
+        ("nofollow_link", site.url("/paid#top"), link),
+        ("nofollow_link", site.url("/ugc"), link),
+    ]
+    assert {one["origin"] for one in recorded(path)} == {site.url("").rstrip("/")}
+    assert {one["dry_run"] for one in recorded(path)} == {dry_run}
+    assert len(lines(result, "Request for", "more of this site at DEBUG level")) == 2
+    assert len(lines(result, "Request for", level="DEBUG")) == 2
+    dropped = "not dropped, but counted" if dry_run else "dropped"
+    assert len(lines(result, f"{dropped} (", level=None)) == 4
+    assert summary(result)[2] == (
+        "Rules of pages: 1 request of pages that say nofollow, 3 requests for links marked "
+        f"nofollow, ugc or sponsored; {0 if dry_run else 4} of 4 dropped"
+    )
+    result.assert_clean()

@@ -1,0 +1,151 @@
+"""``REP_NOINDEX``: which items of a page are not kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.log import lines, summary
+from tests.helpers.pagesite import NOINDEX, AsyncLinkSpider, LinkSpider, page, recorded
+from tests.helpers.servers import Sites
+from tests.helpers.steps import Clock
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+
+def kept(result: CrawlResult) -> list[str]:
+    return [item["url"] for item in result.spider.items]
+
+
+@pytest.mark.parametrize(("setting", "drops"), [(False, False), ("drop", True), ("count", False)])
+@pytest.mark.parametrize("spider", [LinkSpider, AsyncLinkSpider])
+async def test_items_of_pages_that_say_noindex(
+    sites: Sites, setting: Any, drops: bool, spider: Any
+) -> None:
+    site = sites.add(
+        pages={
+            "/meta": page(f'<a href="/x">{NOINDEX}'),
+            "/header": page("x", "noindex"),
+            "/none": page("x", "testbot: none"),
+            "/other": page("x", "otherbot: noindex"),
+            "/pdf": page("%PDF", "noindex", type="application/pdf"),
+        }
+    )
+    urls = [site.url(path) for path in ("/meta", "/header", "/none", "/other", "/pdf", "/plain")]
+    result = await crawl(spider, {"REP_NOINDEX": setting}, requests=urls)
+    every = sorted([*urls, site.url("/x")])
+    allowed = sorted(site.url(path) for path in ("/other", "/plain", "/x"))
+    assert sorted(kept(result)) == (allowed if drops else every)
+    assert result.stat("rep/page/noindex") == (4 if setting else 0)
+    assert result.stat("item_scraped_count") == len(kept(result))
+    result.assert_clean()
+
+
+async def test_items_of_pages_that_have_expired(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock().install(monkeypatch)
+    clock.now = 1_764_767_393.0  # 2025-12-03T13:09:53Z
+    dates = {"/now": "2025-12-03T13:09:53Z", "/soon": "2025-12-03T13:09:54Z", "/bad": "someday"}
+    site = sites.add(
+        pages={path: page("x", f"unavailable_after: {date}") for path, date in dates.items()}
+    )
+    urls = [site.url(path) for path in dates]
+    result = await crawl(LinkSpider, {"REP_NOINDEX": "drop"}, requests=urls)
+    assert sorted(kept(result)) == [site.url("/bad"), site.url("/soon")]
+    assert result.stat("rep/page/expired") == 1
+
+
+async def test_pages_that_may_be_used_where_embedded(sites: Sites) -> None:
+    """Of its own, such a page is not to be kept; the project knows which one is embedded."""
+    site = sites.add(
+        pages={"/both": page("x", "noindex, indexifembedded"), "/noindex": page("x", "noindex")}
+    )
+    requests = [
+        Request(site.url(path + query), meta={"rep_embedded": True} if query else {})
+        for path in ("/both", "/noindex")
+        for query in ("", "?embedded")
+    ]
+    result = await crawl(LinkSpider, {"REP_NOINDEX": "drop"}, requests=requests)
+    assert kept(result) == [site.url("/both?embedded")]
+
+
+async def test_a_page_that_need_not_be_obeyed(sites: Sites) -> None:
+    site = sites.add(pages={"/": page(NOINDEX)})
+    request = Request(site.url("/"), meta={"dont_obey_robotstxt": True})
+    result = await crawl(LinkSpider, {"REP_NOINDEX": "drop"}, requests=[request])
+    assert kept(result) == [site.url("/")]
+
+
+@pytest.mark.parametrize("setting", ["drop", "count"])
+async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, setting: str) -> None:
+    path = tmp_path / "decisions.jsonl"
+    site = sites.add(
+        pages={
+            "/1": page(NOINDEX),
+            "/2": page("x", "foo", "noindex"),
+            "/3": page("x", "unavailable_after: 2001-01-01"),
+        }
+    )
+    urls = [site.url(f"/{number}") for number in (1, 2, 3)]
+    settings = {"REP_NOINDEX": setting, "REP_DECISIONS": str(path), "CONCURRENT_REQUESTS": 1}
+    result = await crawl(LinkSpider, settings, requests=urls)
+    assert [(one["verdict"], one["url"], one["reason"]) for one in recorded(path)] == [
+        ("noindex", urls[0], "meta robots (line 1): noindex"),
+        ("noindex", urls[1], "X-Robots-Tag 2: noindex"),
+        ("expired", urls[2], "X-Robots-Tag 1: unavailable_after: 2001-01-01T00:00:00+00:00"),
+    ]
+    assert {one["dry_run"] for one in recorded(path)} == {setting == "count"}
+    dropped = "dropped" if setting == "drop" else "not dropped, but counted"
+    more = "more of this site at DEBUG level"
+    date = "2001-01-01T00:00:00+00:00"
+    assert lines(result, "Item of") == [
+        f"Item of {urls[0]} {dropped} (meta robots (line 1): noindex); {more}",
+        f"Item of {urls[2]} {dropped} (X-Robots-Tag 1: unavailable_after: {date}); {more}",
+    ]
+    assert summary(result)[2] == (
+        "Rules of pages: 2 items of pages that say noindex, 1 item of pages that have expired; "
+        f"{3 if setting == 'drop' else 0} of 3 dropped"
+    )
+    result.assert_clean()
+
+
+async def test_no_middleware_without_a_setting(sites: Sites) -> None:
+    """A crawl pays nothing, then."""
+    site = sites.add(pages={"/": page(NOINDEX)})
+    seen: list[list[str]] = []
+
+    class Spider(LinkSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            manager = self.crawler.engine.scraper.spidermw  # type: ignore[union-attr]
+            seen.append([type(one).__name__ for one in manager.middlewares])
+
+    for settings in (
+        {},
+        {"REP_NOINDEX": "count"},
+        {"REP_NOINDEX": "count", "ROBOTSTXT_OBEY": False},
+    ):
+        await crawl(Spider, settings, requests=[site.url("/")])
+    assert ["PageMiddleware" in names for names in seen] == [False, True, False]
+
+
+async def test_by_hand_it_needs_the_other_one(sites: Sites) -> None:
+    site = sites.add(pages={"/": page(NOINDEX)})
+    settings = {
+        "ADDONS": {},
+        "ROBOTSTXT_OBEY": True,
+        "SPIDER_MIDDLEWARES": {"scrapy_rep.PageMiddleware": 950},
+        "REP_NOINDEX": "drop",
+    }
+    result = await crawl(LinkSpider, settings, requests=[site.url("/")])
+    assert kept(result) == [site.url("/")]
+    assert len(lines(result, "have no effect without", level="WARNING")) == 1
+    settings["DOWNLOADER_MIDDLEWARES"] = {
+        "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+        "scrapy_rep.RepMiddleware": 100,
+    }
+    assert kept(await crawl(LinkSpider, settings, requests=[site.url("/")])) == []

@@ -1,0 +1,134 @@
+"""``scrapy_rep.page_rules()``: what a response says, for whom, and read once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
+
+from scrapy_rep import page_rules
+from scrapy_rep.protocol.page import PageRules
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.pagesite import NOINDEX, page
+from tests.helpers.servers import Sites
+from tests.protocol.pages import told
+
+URL = "http://example.com/"
+HTML = {"Content-Type": "text/html"}
+
+
+@pytest.mark.parametrize(
+    ("response", "meaning"),
+    [
+        (HtmlResponse(URL, body=NOINDEX.encode()), "noindex"),
+        (HtmlResponse(URL, body=NOINDEX, encoding="utf-16"), "noindex"),
+        (HtmlResponse(URL, body=NOINDEX.encode("utf-16-be"), headers={"Content-Type": "text/html; charset=utf-16be"}), "noindex"),
+        (HtmlResponse(URL, headers={"X-Robots-Tag": ["nofollow", "foobot: noindex"]}), "nofollow"),
+        (HtmlResponse(URL, body=NOINDEX.encode(), headers={"X-Robots-Tag": "nofollow"}), "noindex nofollow"),
+        (Response(URL, headers={"X-Robots-Tag": "nofollow"}), "nofollow"),
+        (Response(URL, body=NOINDEX.encode()), ""),
+        (Response(URL, body=NOINDEX.encode(), headers=HTML), "noindex"),
+        (TextResponse(URL, body=NOINDEX.encode()), ""),
+        (XmlResponse(URL, body=NOINDEX.encode()), ""),
+        (XmlResponse(URL, body=NOINDEX.encode(), headers={"Content-Type": "application/xhtml+xml"}), "noindex"),
+        (HtmlResponse(URL), ""),
+    ],
+)  # fmt: skip
+def test_any_response_can_be_asked(response: Response, meaning: str) -> None:
+    assert told(page_rules(response)) == meaning
+
+
+@pytest.mark.parametrize(
+    ("request_", "meaning"),
+    [
+        (None, ""),
+        (Request(URL), ""),
+        (Request(URL, headers={"User-Agent": "Mozilla/5.0 (compatible; FooBot/1.0)"}), "noindex"),
+        (Request(URL, meta={"rep_user_agent": ["bar", "foobot"]}), "noindex"),
+        (Request(URL, meta={"rep_user_agent": "no token"}), ""),
+    ],
+)
+def test_without_a_crawl_the_request_tells_the_agent(
+    request_: Request | None, meaning: str
+) -> None:
+    response = Response(URL, headers={"X-Robots-Tag": "foobot: noindex"}, request=request_)
+    assert told(page_rules(response)) == meaning
+    assert told(page_rules(response, "FooBot")) == "noindex"
+    assert told(page_rules(response, ["x", "foobot"])) == "noindex"
+    assert told(page_rules(response, ())) == ""
+
+
+def test_a_response_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+    read = PageRules.from_html
+
+    def counting(*arguments: Any) -> PageRules:
+        reads.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(PageRules, "from_html", counting)
+    response = HtmlResponse(URL, body=NOINDEX.encode())
+    assert page_rules(response) is page_rules(response, ())
+    assert page_rules(response, "foobot").noindex
+    assert len(reads) == 2
+    assert page_rules(response.replace(body=b"")) == PageRules()
+    assert response.request is None
+
+
+class AskingSpider(ListSpider):
+    """Asks within the callback, and has a pipeline ask."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        super().parse(response)
+        yield {"response": response, "rules": told(page_rules(response))}
+
+
+class Pipeline:
+    def process_item(self, item: Any) -> Any:
+        item["in_pipeline"] = told(page_rules(item["response"]))
+        return item
+
+
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize(
+    ("settings", "meta", "meaning"),
+    [
+        ({}, {}, "nofollow"),
+        ({"REP_USER_AGENT": ["foobot"]}, {}, "noindex"),
+        ({"ROBOTSTXT_USER_AGENT": "foobot"}, {}, "noindex"),
+        ({"REP_USER_AGENT": ["foobot", "testbot"]}, {}, "noindex nofollow"),
+        ({}, {"rep_user_agent": "foobot"}, "noindex"),
+        ({"DEFAULT_REQUEST_HEADERS": {"User-Agent": "FooBot/1.0"}}, {}, "noindex"),
+        ({"USER_AGENT": "Mozilla/5.0 Firefox/1.0"}, {}, ""),
+    ],
+)
+async def test_a_crawl_goes_by_its_own_agent(
+    sites: Sites, settings: dict[str, Any], meta: dict[str, Any], meaning: str
+) -> None:
+    site = sites.add(pages={"/": page("x", "foobot: noindex", "testbot: nofollow")})
+    result = await crawl(
+        AskingSpider,
+        {**settings, "ITEM_PIPELINES": {Pipeline: 1}},
+        requests=[Request(site.url("/"), meta=meta)],
+    )
+    [item] = result.spider.items
+    assert item["rules"] == item["in_pipeline"] == meaning
+    result.assert_clean()
+
+
+@pytest.mark.scrapy_api
+async def test_each_of_two_crawls_goes_by_its_own(sites: Sites) -> None:
+    """One of them runs within the other."""
+
+    class Outer(AskingSpider):
+        robotstxt_user_agent = "foobot"
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
+            inner = await crawl(AskingSpider, requests=[response.url])
+            yield {"rules": told(page_rules(response)), "inner": inner.spider.items[0]["rules"]}
+
+    site = sites.add(pages={"/": page("x", "foobot: noindex", "testbot: nofollow")})
+    result = await crawl(Outer, requests=[site.url("/")])
+    assert result.spider.items == [{"rules": "noindex", "inner": "nofollow"}]

@@ -1,0 +1,226 @@
+"""REP.md section 10: what a page says in headers and in its HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import random
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of
+from tests.protocol.pages import DATES, HEADERS, HTML, META, NOT_AS_CHROMIUM, told
+
+CHAIN = ["foobot-image", "foobot"]
+
+
+def test_there_are_more_than_200_cases() -> None:
+    tables = HEADERS, HTML, DATES
+    assert sum(len(rows) for table in tables for rows in table.values()) >= 200
+
+
+@pytest.mark.parametrize(
+    ("values", "agents", "meaning"), [row for rows in HEADERS.values() for row in rows]
+)
+def test_what_headers_mean(values: list[bytes], agents: str | list[str], meaning: str) -> None:
+    assert told(PageRules.from_headers(values, agents)) == meaning
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "meaning"), [row for rows in HTML.values() for row in rows]
+)
+def test_what_html_means(body: bytes, encoding: str, meaning: str) -> None:
+    assert told(PageRules.from_html(body, encoding, CHAIN)) == meaning
+
+
+@pytest.mark.parametrize(("body", "meaning"), NOT_AS_CHROMIUM)
+def test_a_meta_in_foreign_content_is_none(body: bytes, meaning: str) -> None:
+    assert told(PageRules.from_html(body, "utf-8", CHAIN)) == meaning
+
+
+@pytest.mark.parametrize(("text", "meaning"), [row for rows in DATES.values() for row in rows])
+def test_which_dates_are_read(text: str, meaning: str) -> None:
+    expected = f"unavailable_after={meaning}" if meaning else ""
+    header = f"unavailable_after: {text}".encode()
+    assert told(PageRules.from_headers([header])) == expected
+    html = b'<meta name="robots" content="' + header + b'">'
+    assert told(PageRules.from_html(html)) == expected
+
+
+def test_header_and_html_are_added_up() -> None:
+    one = PageRules.from_headers([b"noarchive", b"foobot: noindex, max-snippet:50"], CHAIN)
+    other = PageRules.from_html(
+        b'\n<meta name="Foobot" content="nofollow">\r\n\n'
+        b'<meta name="robots" content="max-snippet: 20, foo">',
+        "utf-8",
+        CHAIN,
+    )
+    assert told(one | other) == "noindex nofollow noarchive max_snippet=20"
+    assert (one | other).rules == (
+        PageRule("noarchive", None, "X-Robots-Tag 1"),
+        PageRule("noindex", None, "X-Robots-Tag 2"),
+        PageRule("max-snippet", 50, "X-Robots-Tag 2"),
+        PageRule("nofollow", None, "meta foobot", 2),
+        PageRule("max-snippet", 20, "meta robots", 4),
+    )
+    assert one | one == one
+    assert one | PageRules() == one
+    assert not PageRules()
+    assert (one | other).saying("nofollow", "none") == PageRule("nofollow", None, "meta foobot", 2)
+    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.rules = ()  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        one | {}  # type: ignore[operator]
+
+
+def test_a_page_expires_when_it_says_so() -> None:
+    rules = PageRules.from_headers([b"unavailable_after: 2025-12-03T13:09:53Z"])
+    date = datetime(2025, 12, 3, 13, 9, 53, tzinfo=timezone.utc)
+    assert rules.unavailable_after == date
+    second = timedelta(seconds=1)
+    for now in (date, date + second, date.timestamp(), date.replace(tzinfo=None)):
+        assert rules.expired(now)
+    for now in (date - second, date.timestamp() - 1, (date - second).replace(tzinfo=None)):
+        assert not rules.expired(now)
+    assert rules.expired(date.astimezone(timezone(timedelta(hours=5))))
+    assert not PageRules().expired(date)
+    assert not rules.noindex
+
+
+@pytest.mark.parametrize(
+    ("body", "links"),
+    [
+        (b"<a href=/a>", Links()),
+        (b"<a href=/a><a rel=nofollow href=/b>", Links("", ("/b",), ("/a",))),
+        (b"<a rel='external nofollow' href=/b>", Links("", ("/b",))),
+        (b"<a rel='external,NoFollow' href=/b>", Links("", ("/b",))),
+        (b"<a rel=ugc href=/b><a rel=sponsored href=/c>", Links("", ("/b", "/c"))),
+        (b"<a rel=nofollows href=/b>", Links("", (), ("/b",))),
+        (b"<a rel=nofollow href=/b><a href=/b>", Links("", ("/b",), ("/b",))),
+        (b"<area rel=nofollow href=/b>", Links("", ("/b",))),
+        (b"<A REL=NOFOLLOW HREF=' /b '>", Links("", ("/b",))),
+        (b"<base href=/x/><base href=/y/><a rel=nofollow href='b&amp;c'>", Links("/x/", ("b&c",))),
+        (b"<a rel=nofollow>", Links()),
+        (b"<link rel=nofollow href=/b>", Links()),
+        (b"<!-- <a rel=nofollow href=/b> -->", Links()),
+        (b"<noscript><a rel=nofollow href=/b></noscript>", Links("", ("/b",))),
+        (b"<svg><a rel=nofollow href=/b></svg>", Links("", ("/b",))),
+        ("<a rel=nofollow href=/\xe4>".encode("latin-1"), Links("", ("/\ufffd",))),
+        ("<a rel=nofollow href=/\xe4>".encode(), Links("", ("/\xe4",))),
+    ],
+)
+def test_which_links_are_not_vouched_for(body: bytes, links: Links) -> None:
+    assert links_of(body) == links
+
+
+@given(st.lists(st.sampled_from(
+    [b"<", b">", b"<meta ", b"name=robots ", b"content=", b"noindex", b'"', b"'", b"<!--", b"-->", b"<script>",
+     b"</script>", b"<svg>", b"</svg>", b"<template>", b"</template>", b"/", b" ", b"=", b"&#", b"\xff", b"\x00",
+     b"unavailable_after:", b",", b":", b"2025-", b"<a rel=ugc href=", b"<title>", b"</title>"]
+), max_size=60))  # fmt: skip
+def test_no_bytes_make_it_raise(parts: list[bytes]) -> None:
+    body = b"".join(parts)
+    for encoding in ("utf-8", "utf-16"):
+        assert told(PageRules.from_html(body, encoding, CHAIN)) is not None
+        links_of(body + b"nofollow", encoding)
+    PageRules.from_headers([body, body], CHAIN)
+
+
+def test_random_bytes_are_read() -> None:
+    seed = random.randrange(1 << 32)
+    print(seed)
+    for number in range(50):
+        body = random.Random(seed + number).randbytes(2000)
+        PageRules.from_headers([body], CHAIN)
+        PageRules.from_html(body, os.urandom(3).hex(), CHAIN)
+
+
+def filled(unit: bytes, before: bytes = b"", after: bytes = META) -> bytes:
+    """A page of 2 MB."""
+    length = 2_000_000 - len(before) - len(after)
+    return before + (unit * (length // len(unit) + 1))[:length] + after
+
+
+ROBOTS = b'<meta name="robots" content="'
+HOSTILE = {
+    "tags that begin": filled(b"<meta"),
+    "attributes without an end": filled(b"<meta name=robots "),
+    "metas": filled(META),
+    "metas on lines": filled(b"<meta name=robots\n content=,>\n"),
+    "metas with references": filled(b'<meta name="x&amp;">'),
+    "names that might be": filled(b'<meta name="' + b"x" * 900 + b'&">'),
+    "a content of rules": filled(b"noindex,", ROBOTS, b'">'),
+    "a content of dates": filled(b"unavailable_after:1,", ROBOTS, b'">'),
+    "a content of references": filled(b"&notitzzzzzz", ROBOTS, b'">'),
+    "a reference of digits": filled(b"9", ROBOTS + b"&#", b'">'),
+    "a name of references": filled(b"&", b'<meta name="', b'">'),
+    "quotes without an end": filled(b'<meta name=robots a="'),
+    "quotes of both kinds": filled(b"<meta name=robots a=\"<meta name=robots b='"),
+    "comments without an end": filled(b"<!--"),
+    "comments": filled(b"<!-->"),
+    "angles": filled(b"<"),
+    "attributes": filled(b"a ", b"<p "),
+    "plain attributes": filled(b' b="c"', b"<a"),
+    "long attributes": filled(b'<a b="' + b"x" * 9999),
+    "blanks in a tag": filled(b" ", b"<meta "),
+    "blanks in tags": filled(b"<meta " + b" " * 1000),
+    "slashes in a tag": filled(b"/", b"<meta name=robots"),
+    "equals signs": filled(b"= ", b"<meta name=robots "),
+    "svg in svg": filled(b"<svg>"),
+    "svg ends": filled(b"</svg>", b"<svg>" * 100),
+    "templates": filled(b"<template>"),
+    "scripts": filled(b"<script></script>"),
+    "a script of scripts": filled(b"<!--<script>", b"<script>"),
+    "a script of ends": filled(b"-->", b"<script>"),
+    "titles": filled(b"<title>"),
+    "paragraphs": filled(b"<p>"),
+    "links": filled(b'<a href="&amp;" rel=ugc>'),
+    "one letter": filled(b"x"),
+}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_page_takes_some_milliseconds(name: str) -> None:
+    """No more than reading 2 MB, byte by byte, a few times."""
+    body = HOSTILE[name]
+
+    def seconds(run: Callable[[], object]) -> float:
+        began = time.thread_time()
+        run()
+        return time.thread_time() - began
+
+    def look() -> None:
+        for _ in body:
+            pass
+
+    once = min(seconds(look) for _ in range(3))
+    with_link = body[:-8] + b"nofollow"
+    for run in (lambda: PageRules.from_html(body, "utf-8", CHAIN), lambda: links_of(with_link)):
+        assert min(seconds(run) for _ in range(3)) < 6 * once
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"a:" * 8000, b"a," * 8000, b"unavailable_after:," * 1000, b"unavailable_after: 1,2,3," * 700,
+     b"noindex " * 2000, b" " * 16000, b"noindex" + b" " * 15000 + b"x"],
+)  # fmt: skip
+def test_of_headers_16_kilobytes_are_read(header: bytes) -> None:
+    began = time.thread_time()
+    PageRules.from_headers([header] * 1000, CHAIN)
+    assert time.thread_time() - began < 0.5
+    assert not PageRules.from_headers([b"x" * 16384, b"noindex"], CHAIN)
+    assert not PageRules.from_headers([b"x" * 16380 + b",noindex"], CHAIN)
+
+
+def test_of_a_page_two_megabytes_are_read() -> None:
+    room = 2_000_000 - len(META)
+    assert PageRules.from_html(b"x" * room + META).noindex
+    assert not PageRules.from_html(b"x" * (room + 1) + META).noindex

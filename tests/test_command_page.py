@@ -1,0 +1,145 @@
+"""`scrapy robots --page`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.behaviours import redirect
+from tests.helpers.pagesite import page
+from tests.helpers.process import REACTORS, on_every_reactor
+from tests.helpers.robots_command import assert_wrong_usage, project, robots, robots_here
+from tests.helpers.servers import Site, Sites
+
+__all__ = ["project"]
+
+HTML = '<title>Tea</title>\n<meta name="ShopBot" content="noindex, max-snippet:20">\n'
+
+
+@pytest.fixture
+def site(sites: Sites) -> Site:
+    return sites.add(
+        robots="User-agent: *\nDisallow: /private\nUser-agent: OtherBot\nDisallow: /",
+        pages={
+            "/tea": page(HTML, "otherbot: none", "noarchive, unavailable_after: 2001-02-03"),
+            "/moved": redirect("/tea"),
+            "/away": redirect("/private"),
+            "/round": redirect("/round"),
+            "/plain": page("<p>", "all"),
+            "/gone": 410,
+        },
+    )
+
+
+@pytest.mark.process
+@on_every_reactor
+def test_a_page_is_fetched_and_read(project: Path, site: Site, reactor: str) -> None:
+    done = robots(project, "--page", site.url("/moved"), settings=REACTORS[reactor])
+    date = "2001-02-03T00:00:00"
+    assert done.out == (
+        f"{site.url('/moved')}\n"
+        "  agent                  ShopBot\n"
+        "  answer                 HTTP status 200\n"
+        f"  redirects to           {site.url('/tea')}\n"
+        "  X-Robots-Tag 2         noarchive\n"
+        f"  X-Robots-Tag 2         unavailable_after: {date}+00:00\n"
+        "  meta shopbot (line 2)  noindex\n"
+        "  meta shopbot (line 2)  max-snippet: 20\n"
+        "  in all                 noindex, noarchive, max_snippet: 20, "
+        f"unavailable_after: {date}Z, expired\n"
+    )
+    assert (done.status, done.err) == (1, "")
+    assert site.pages_asked == ["/moved", "/tea"]
+
+
+@pytest.mark.process
+def test_each_agent_is_told_what_is_for_it(project: Path, site: Site) -> None:
+    agents = ["--agent", "ShopBot", "--agent", "OtherBot", "--agent", "FooBot,BarBot"]
+    done = robots(project, "--page", "--json", site.url("/tea"), *agents)
+    shop, other, foo = map(json.loads, done.out.splitlines())
+    assert [one["agent"] for one in (shop, other, foo)] == ["ShopBot", "OtherBot", "FooBot,BarBot"]
+    assert (shop["noindex"], other["noindex"], foo["noindex"]) == (True, False, False)
+    assert shop["rules"] == [
+        {"rule": "noarchive", "value": None, "source": "X-Robots-Tag 2", "line": None},
+        {
+            "rule": "unavailable_after",
+            "value": "2001-02-03T00:00:00Z",
+            "source": "X-Robots-Tag 2",
+            "line": None,
+        },
+        {"rule": "noindex", "value": None, "source": "meta shopbot", "line": 2},
+        {"rule": "max-snippet", "value": 20, "source": "meta shopbot", "line": 2},
+    ]
+    assert shop["status"] == foo["status"] == 200
+    assert foo["expired"] is True
+    assert other["status"] is None
+    assert "line 4: Disallow: /" in other["error"]
+    assert site.pages_asked == ["/tea"]
+    assert done.status == 1
+
+
+@pytest.mark.process
+def test_pages_that_can_not_be_had(project: Path, site: Site, sites: Sites) -> None:
+    busy = sites.add(robots=503)
+    paths = ["/private/x", "/away", "/round", "/gone", "/plain"]
+    done = robots(project, "--page", "--json", *map(site.url, paths), busy.url("/"))
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [one["status"] for one in told] == [None, None, None, 410, 200, None]
+    for one, words in zip(
+        told, ["Disallow: /private", "Disallow: /private", "redirects"], strict=False
+    ):
+        assert words in one["error"]
+    assert "503" in told[-1]["error"]
+    assert done.status == 3
+    assert not site.hits("/private/x")
+    assert not busy.hits("/")
+    assert robots(project, "--page", site.url("/plain")).status == 0
+
+
+def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(HTML)
+    headers = ["--header", "X-Robots-Tag: nofollow", "--header", "x-robots-tag: otherbot: noai"]
+    done = robots_here(
+        tmp_path, "--page", "--file", "page.html", "--agent", "ShopBot", "--agent", "*", *headers
+    )
+    assert done.out == (
+        "page.html\n"
+        "  agent                  ShopBot\n"
+        "  X-Robots-Tag 1         nofollow\n"
+        "  meta shopbot (line 2)  noindex\n"
+        "  meta shopbot (line 2)  max-snippet: 20\n"
+        "  in all                 noindex, nofollow, max_snippet: 20\n"
+        "\n"
+        "page.html\n"
+        "  agent           *\n"
+        "  X-Robots-Tag 1  nofollow\n"
+        "  in all          nofollow\n"
+    )
+    assert (done.status, done.err) == (1, "")
+    done = robots_here(tmp_path, "--page", "--file", "-", stdin=b"<p>")
+    assert "no restrictions" in done.out
+    assert done.status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--page", "--header", "X: y"], "--header goes with --page --file alone"),
+        (["--header", "X: y", "--file", "x"], "--header goes with --page --file alone"),
+        (["--page", "--explain", "--file", "x"], "--explain does not go with --page"),
+        (["--page", "--lint", "x"], "--lint and --page exclude each other"),
+        (
+            ["--page", "--file", "page.html", "http://example.com"],
+            "--page takes a URL or --file, not both",
+        ),
+        (
+            ["--page", "--file", "page.html", "--header", "noindex"],
+            "--header is 'noindex', but must be one as in 'X-Robots-Tag: noindex'",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(tmp_path: Path, arguments: list[str], error: str) -> None:
+    (tmp_path / "page.html").write_text(HTML)
+    assert_wrong_usage(robots_here(tmp_path, *arguments), f"error: {error}")

@@ -1,0 +1,79 @@
+"""The metas that are found are those that a browser's parser has as elements (REP.md section 10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from scrapy_rep.protocol.page.html import as_ascii, metas_of
+from tests.helpers.report_browser import Browser, needs_chromium
+from tests.protocol.pages import HTML, NOT_AS_CHROMIUM
+
+pytestmark = [pytest.mark.process, needs_chromium]
+
+NAMES = {"robots", "foobot", "foobot-image"}
+
+# Scripts are forbidden to run, but not off: what is in <noscript> is text then.
+PAGE = """<!DOCTYPE html><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="script-src 'none'; frame-src 'none'">
+"""
+
+# Each page in a frame of its own; from each the names and contents of its metas.
+SCRIPT = """
+const done = arguments[arguments.length - 1];
+Promise.all(arguments[0].map((source) => new Promise((found) => {
+    const frame = document.createElement("iframe");
+    frame.addEventListener("load", () => {
+        const metas = frame.contentDocument.getElementsByTagNameNS(
+            "http://www.w3.org/1999/xhtml", "meta");
+        found([...metas].map((meta) => [meta.name, meta.content]));
+    });
+    frame.srcdoc = source;
+    document.body.append(frame);
+}))).then(done);
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    folder = tmp_path_factory.mktemp("browser")
+    page = folder / "page.html"
+    page.write_text(PAGE, "utf-8")
+    browser = Browser(folder / "profile")
+    try:
+        browser.open(page)
+        browser.driver.set_script_timeout(60)
+        yield browser
+    finally:
+        browser.close()
+
+
+def in_chromium(browser: Browser, bodies: list[tuple[bytes, str]]) -> list[list[list[str]]]:
+    texts = [as_ascii(body, encoding).decode("utf-8", "replace") for body, encoding in bodies]
+    found = browser.driver.execute_async_script(SCRIPT, texts)
+    metas = [
+        [[name.strip().lower(), content] for name, content in one if name.strip().lower() in NAMES]
+        for one in found
+    ]
+    assert len(metas) == len(bodies)
+    return metas
+
+
+def test_the_same_metas_as_in_chromium(browser: Browser) -> None:
+    cases = [(body, encoding) for rows in HTML.values() for body, encoding, _ in rows]
+    differing = [
+        (body, ours, theirs)
+        for (body, encoding), theirs in zip(cases, in_chromium(browser, cases), strict=True)
+        if (ours := [[name, content] for name, content, _ in metas_of(body, encoding, NAMES)])
+        != theirs
+    ]
+    assert differing == []
+
+
+def test_a_meta_ends_foreign_content_in_chromium(browser: Browser) -> None:
+    """The one difference, which REP.md asks for. Else the list of these needs no longer be one."""
+    bodies = [(body, "utf-8") for body, _ in NOT_AS_CHROMIUM]
+    counts = [len(metas) for metas in in_chromium(browser, bodies)]
+    assert counts == [len(re.findall(b"<meta", body)) for body, _ in bodies]
