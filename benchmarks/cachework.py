@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from robotsfiles import made
 from scrapy_rep.known import KnownOrigins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
 from scrapy_rep.storages.entry import pack_body
 
@@ -118,7 +120,7 @@ def ours(corpus: str | None, count: int, most: int, pipe: Connection) -> None:
     each."""
     files = files_of(corpus)
     before = resident_bytes()
-    known = KnownOrigins(most)
+    known = KnownOrigins(most, sys.maxsize)
     for number in range(count):
         put(known, number, *pack_body(body_of(files, number)))
     pipe.send((resident_bytes() - before) / count)
@@ -139,7 +141,7 @@ def growth(corpus: str | None, steps: list[int], place: Place, most: int, pipe: 
     if storage is not None:
         storage.load("https://www.site-0.example")  # it has connected
     before = resident_bytes()
-    known = KnownOrigins(most)
+    known = KnownOrigins(most, RepSettings().cache_max_bytes)
     number = 0
     for step in steps:
         for number in range(number, step):  # noqa: B020

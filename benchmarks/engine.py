@@ -58,7 +58,7 @@ ORIGINS = 200
 PAGES = 20_000
 """The goals are for so many: in a shorter crawl each robots.txt counts for more."""
 PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
-TOKEN = "BenchmarkBot"
+TOKEN = "BenchmarkBot"  # noqa: S105 (a product token)
 TURNS = 100
 """An answer comes after fewer turns of the event loop than that. If all came at once, pages would
 move in step, in groups as large as the first hundred requests happen to make them, and the same page

@@ -16,7 +16,7 @@ _PAGE = 20_000
 _AGENTS = ["Googlebot", "bingbot", "AhrefsBot", "SemrushBot", "MJ12bot", "GPTBot", "Yandex", "*"]
 _USUAL = [
     *("/wp-admin/", "/wp-content/", "/wp-includes/", "/search", "/search/", "/cgi-bin/", "/admin/"),
-    *("/login", "/cart", "/checkout/", "/account/", "/user/", "/api/", "/tmp/", "/private/"),
+    *("/login", "/cart", "/checkout/", "/account/", "/user/", "/api/", "/tmp/", "/private/"),  # noqa: S108 (of a site)
     *("/feed/", "/trackback/", "/misc/", "/includes/", "/modules/", "/profiles/", "/scripts/"),
     *("/themes/", "/user/register/"),
 ]

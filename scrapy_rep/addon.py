@@ -8,6 +8,7 @@ from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.settings import set_defaults
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -22,6 +23,7 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Scrapy calls this before the crawl. What the project sets itself stays."""
+        set_defaults(settings)
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
         listed = {load_object(name): at for name, at in settings.getdict(MIDDLEWARES).items()}

@@ -9,7 +9,7 @@ from scrapy.utils.python import to_unicode
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.agents import product_token
-from scrapy_rep.settings import TOKEN_HINT, chain
+from scrapy_rep.settings import AGENT_HINT, chain
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -45,14 +45,16 @@ class Agents:
 
         :raises SettingsError: if it is no token and no list of tokens
         """
-        value = getattr(self._crawler.spider, SPIDER_ATTRIBUTE, None)
+        crawler = self._crawler
+        spider = crawler.spidercls if crawler.spider is None else crawler.spider
+        value = getattr(spider, SPIDER_ATTRIBUTE, None)
         if value is None:
             return
         try:
             self._fixed = chain(value)
         except ValueError:
             raise SettingsError(
-                f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {TOKEN_HINT}."
+                f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
 
     @property

@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep import signals
 from scrapy_rep.isolation import Isolation
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import Sparse, get_logger
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.robotparser import RobotParser
 
@@ -40,6 +40,7 @@ class Announcer:
         self._stats = crawler.stats
         self._clock = clock
         self._logged: set[str] = set()
+        self._unreachable = Sparse(logger, "failures to fetch the robots.txt of an origin")
         self._isolated = Isolation(crawler)
 
     async def resolved(self, known: Known, answer: Answer, request: Request) -> None:
@@ -112,16 +113,20 @@ class Announcer:
 
     def _log_failure(self, known: Known, answer: Answer) -> None:
         entry = known.entry
-        self._log(
-            # The first failure of a row is news.
-            logging.INFO if entry.attempts == 1 else logging.DEBUG,
+        message = (
             "robots.txt of %(origin)s is unreachable (%(reason)s)%(copy)s; not asked for again "
-            "within %(delay).1f s",
-            origin=known.origin,
-            reason=answer.reason,
-            copy=", an older copy goes on being applied" if entry.has_copy else "",
-            delay=entry.next_attempt_at - self._clock(),
+            "within %(delay).1f s"
         )
+        values: dict[str, Any] = {
+            "origin": known.origin,
+            "reason": answer.reason,
+            "copy": ", an older copy goes on being applied" if entry.has_copy else "",
+            "delay": entry.next_attempt_at - self._clock(),
+        }
+        if entry.attempts == 1:  # the first failure of a row is news
+            self._unreachable.log(message, values, self._crawler.spider)
+        else:
+            self._log(logging.DEBUG, message, **values)
 
     def _log(
         self, level: int, message: str, *, cause: BaseException | None = None, **values: Any

@@ -63,6 +63,7 @@ class Answers:
             self._deferral.cannot_ask(flight.origin, text_of(error))
             raise
         except CancelledError:
+            self._decisions.broken_off(flight.origin)
             raise
         except Exception as error:
             # A bug, which Flights logs. What is held must not wait for an answer for ever.
@@ -82,7 +83,9 @@ class Answers:
         if robots is not None and answer is not None:
             # While the body is at hand: else it would be unpacked and read twice.
             with self._isolated("reading of robots.txt"):
-                robots.preload(answer.body, self._agents.chain_of(request), self._obey_global)
+                chain = self._agents.chain_of(request)
+                await self._cache.read(known, chain, self._obey_global, answer.body)
+                robots = known.robots
         url = known.entry.url or origin.robots_url
         if robots is not None:
             with self._isolated("search for sitemaps"):

@@ -9,10 +9,15 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock
+
 from scrapy_rep import headers
 from scrapy_rep.failures import DEAD_HOST_ERRORS, ProjectError, ProxyError
 from scrapy_rep.fetcher import Answer
 from scrapy_rep.pause import pause
+from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
     Standing,
@@ -24,7 +29,7 @@ from scrapy_rep.protocol.freshness import (
 )
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME, pack_body
+from scrapy_rep.storages.entry import MAX_TIME, pack_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +47,9 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
 
+
+# Bytes of a robots.txt that may take more than some milliseconds to read.
+_LARGE = 65_536
 
 # Of this many origins it is remembered that the project keeps us from asking them.
 _MAX_BROKEN = 10_000
@@ -65,6 +73,8 @@ class RobotsCache:
         self._storage = storage
         self._longest_fresh = max(settings.cache_ttl, settings.cache_max_ttl)
         self._known = known
+        # Threads that read take the event loop's turns: one of them at a time.
+        self._reading = DeferredLock()
         self._broken: dict[Origin, tuple[float, str]] = {}
         """What the project's own code has kept us from asking: until when we don't try, and why."""
 
@@ -77,6 +87,49 @@ class RobotsCache:
         if now >= known.usable_until:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
+
+    def takes_long(self, known: Known, agent: tuple[str, ...], obey_global: bool) -> bool:
+        """Whether the rules for *agent* have to be made ready by :meth:`read`."""
+        robots = known.robots
+        if robots is None or robots.is_read(agent, obey_global):
+            return False
+        return len(known.entry.body) > _LARGE
+
+    async def read(
+        self,
+        known: Known,
+        agent: tuple[str, ...],
+        obey_global: bool,
+        body: bytes | None = None,
+    ) -> None:
+        """Have the rules for *agent* ready: a large file is read in a thread, since that takes
+        longer than the event loop may be held.
+
+        :param body: of the robots.txt, if the caller has it at hand
+        """
+        if known.robots is None or known.robots.is_read(agent, obey_global):
+            return
+        await maybe_deferred_to_future(self._reading.acquire())
+        try:
+            robots, entry = known.robots, known.entry
+            if robots is None or robots.is_read(agent, obey_global):
+                return  # another request has had it read meanwhile
+            body = entry.body if body is None else body
+            if len(body) > _LARGE:
+                # Nobody sees it before it is ready.
+                robots = RobotsTxt(entry)
+                await run_in_thread(robots.preload, body, agent, obey_global)
+                if known.entry is entry:
+                    known.robots = robots
+            else:
+                robots.preload(body, agent, obey_global)
+            self.weigh(known)
+        finally:
+            self._reading.release()
+
+    def weigh(self, known: Known) -> None:
+        """Count what *known* takes in memory, now that its file was read."""
+        self._known.weigh(known)
 
     async def ask(self, origin: Origin, like: Request | None = None) -> tuple[Known, Answer | None]:
         """Have *origin*'s robots.txt fetched, here or by another process, and take in what came
@@ -170,7 +223,7 @@ class RobotsCache:
             updated_at=now,
             outcome=answer.outcome,
             status=answer.status,
-            url=answer.url if len(answer.url) <= MAX_TEXT else "",
+            url=answer.url,
             hops=answer.hops,
             packed=packed,
             sha256=sha256,
@@ -187,7 +240,7 @@ class RobotsCache:
             attempts,
             base=settings.retry_delay,
             maximum=settings.retry_max_delay,
-            jitter=random.random(),
+            jitter=random.random(),  # noqa: S311 (nobody gains by guessing it)
             retry_after=retry_after(headers.text(answer.headers, "Retry-After"), now),
         )
         return replace(

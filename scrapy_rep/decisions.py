@@ -9,14 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scrapy import exceptions
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.interactive import is_interactive
 from scrapy_rep.isolation import Isolation
-from scrapy_rep.ledger import Ledger
-from scrapy_rep.log import get_logger
+from scrapy_rep.ledger import ASKED, Ledger
+from scrapy_rep.log import Sparse, get_logger
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.recent import Recent
 from scrapy_rep.starts import Starts
 from scrapy_rep.summary import Figures, log_summary
 from scrapy_rep.timeline import Timeline
@@ -36,8 +39,10 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The first refusal of an origin is logged at INFO level. So many origins are remembered.
-_REMEMBERED = 100_000
+# How Scrapy's own stats name why a download failed.
+_DOWNLOAD_ERRORS = frozenset(
+    name for name in vars(exceptions) if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
+)
 
 # Parts that fail by themselves, in the words of the log.
 _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
@@ -75,13 +80,17 @@ class Decisions:
             from scrapy_rep.report import Report  # its libraries are an extra
 
             self._report = Report(crawler, settings.report)
+        self._interactive = is_interactive(crawler)
         self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
-        self._starts = Starts(crawler)
+        self._starts = Starts(crawler, agents)
         self._held = Timeline()
         self._holding: int | None = None
-        self._told: set[int] = set()
+        self._told = Recent()
+        self._tell_forbids = Sparse(logger, "origins whose robots.txt forbids requests")
+        self._tell_dropped = Sparse(logger, "origins whose requests are dropped")
+        self._tell_held = Sparse(logger, "origins whose requests would be held")
         connect = crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
@@ -108,6 +117,10 @@ class Decisions:
                 attempts=entry.attempts,
                 now=self._clock(),
             )
+
+    def broken_off(self, origin: Origin) -> None:
+        """A robots.txt was asked for, and nobody waits for the answer any more."""
+        self._count(origin, ASKED)
 
     def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
         """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""
@@ -157,9 +170,18 @@ class Decisions:
         else:
             self._figures.dropped += 1
             self._count(error.origin, "dropped")
-            if not direct and self._is_first(error.origin):
+            self._count_reason(error)
+            if self._interactive and not self.dry_run:
                 self._log(
-                    logging.INFO,
+                    logging.ERROR,
+                    "%(url)s is not fetched: %(error)s. This command asks once and holds nothing; to "
+                    "fetch the page all the same: -s REP_UNREACHABLE=allow",
+                    url=request.url,
+                    error=error,
+                )
+            elif not direct and self._is_first(error.origin):
+                self._tell(
+                    self._tell_dropped,
                     "Requests of %(origin)s %(are)s dropped: %(error)s",
                     origin=error.origin,
                     are="would be" if self.dry_run else "are",
@@ -188,14 +210,23 @@ class Decisions:
         if not self.dry_run:
             return  # word comes when it is
         self._stats.inc_value("rep/deferred")
+        known = self._known.get(origin)
+        if known is not None and known.unreachable:
+            self._stats.inc_value("rep/deferred/unreachable")
         if self._is_first(origin):
-            self._log(
-                logging.INFO,
+            self._tell(
+                self._tell_held,
                 "Requests of %(origin)s would be held until its robots.txt can be had (%(why)s)",
                 origin=origin,
                 why=self._why_held(origin),
             )
         self._is_held(request, origin)
+
+    def _count_reason(self, error: RobotsUnreachable) -> None:
+        """Count a page by Scrapy's name for what would have failed it, had it been asked for."""
+        name = error.reason.partition(":")[0]
+        if not self.dry_run and name in _DOWNLOAD_ERRORS:
+            self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
 
     # What signals tell
 
@@ -217,6 +248,7 @@ class Decisions:
         error = RobotsUnreachable(origin, reason, attempts)
         self._refused(request, error, dry_run=False)
         self._count(origin, "given_up")
+        self._count_reason(error)
         self._record(request, origin, "given_up", reason=reason)
 
     def _change_held(self, change: int) -> None:
@@ -237,20 +269,14 @@ class Decisions:
     # The log
 
     def _is_first(self, origin: Origin) -> bool:
-        """Whether no request of *origin* was refused before."""
-        key = hash(origin)
-        if key in self._told:
-            return False
-        if len(self._told) >= _REMEMBERED:
-            self._told.clear()
-        self._told.add(key)
-        return True
+        """Whether no request of *origin* was refused before, as far as that is remembered."""
+        return self._told.add(origin)
 
     def _tell_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
         decision = error.decision
         if self._is_first(error.origin) and decision.rule is not None:
-            self._log(
-                logging.INFO,
+            self._tell(
+                self._tell_forbids,
                 "robots.txt of %(origin)s forbids %(url)s (line %(line)d: %(rule)s, group "
                 "%(group)s); more of this origin at DEBUG level",
                 origin=error.origin,
@@ -259,8 +285,13 @@ class Decisions:
                 rule=decision.rule,
                 group=decision.agent,
             )
+            if not self.dry_run:
+                return
         prefix = "Dry run, not dropped: " if self.dry_run else ""
         self._log(logging.DEBUG, f"{prefix}%(error)s: %(request)s", error=error, request=request)
+
+    def _tell(self, sparse: Sparse, message: str, **values: Any) -> None:
+        sparse.log(message, values, self._crawler.spider)
 
     def _log(self, level: int, message: str, **values: Any) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
@@ -20,7 +21,7 @@ from scrapy_rep.alarm import Alarm
 from scrapy_rep.catch import Catcher
 from scrapy_rep.ending import Ending
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holds import DiskHold, Held, MemoryHold
+from scrapy_rep.holds import DiskHold, Held, MemoryHold, Opening
 from scrapy_rep.lines import Line
 from scrapy_rep.linetable import LineTable
 from scrapy_rep.release import Job, Releases
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
     from scrapy_rep.known import Known, KnownOrigins
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
+
+
+# An answer that takes this many times REP_DEFER_GRACE is worth a word in the log.
+_SLOW = 5
+# The alarm's key, and seconds, for the line of the log that tells what is held.
+_TELL, _TELL_SECONDS = "", 60.0
 
 
 class Deferral:
@@ -74,8 +81,10 @@ class Deferral:
         )
         self._ending = Ending(crawler, engine, self._releases, self._lines)
         self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
-        self._upkeep = Upkeep(self._now, lambda: bool(self._lines))
+        self._upkeep = Upkeep(self._look)
+        self._opening: Opening | None = None
         self._number = 0
+        self._tells = False
         self.catcher = Catcher(crawler, self._caught)
         """Whom the middleware hands requests over to."""
         self._started = time.monotonic()
@@ -164,11 +173,14 @@ class Deferral:
         self._known.pin(origin)
         self._hold.add(str(origin), held)
         self._lines.join(line, 1, held.since)
-        if known is not None and self.worth_waiting(known):
-            self._wait_for(line, known)
+        line.unanswered += 1
+        if known is not None and known.unreachable:
+            self._is_unreachable(line)
+            if self.worth_waiting(known):
+                self._wait_for(line, known)
         flight = self._flights.get(origin)
         if flight is not None and not line.announced:
-            line.slow_at = self._now() + flight.left_of(self._settings.defer_grace)
+            line.slow_at = self._now() + flight.left_of(_SLOW * self._settings.defer_grace)
         self._set_alarm(line)
         self._stats.inc_value("rep/deferred")
         self._crawler.signals.send_catch_log(
@@ -187,6 +199,8 @@ class Deferral:
         if line is None:
             return
         entry = known.entry
+        if known.unreachable:
+            self._is_unreachable(line)
         if not known.unreachable or self._settings.unreachable != "defer":
             self._let_go(line)  # to be decided like any other
         elif not self.worth_waiting(known):
@@ -202,6 +216,12 @@ class Deferral:
         if line is not None:
             self._let_go(line, (reason, 0))
 
+    def _is_unreachable(self, line: Line) -> None:
+        """The requests of *line* wait for more than a first answer."""
+        if line.unanswered:
+            self._stats.inc_value("rep/deferred/unreachable", line.unanswered)
+            line.unanswered = 0
+
     def _wait_for(self, line: Line, known: Known) -> None:
         # Else the same but for rounding. With a storage it may not have been asked for after all.
         if line.attempt_at != known.entry.next_attempt_at or line.retry_at == math.inf:
@@ -210,9 +230,18 @@ class Deferral:
         line.announce()
 
     def _set_alarm(self, line: Line) -> None:
+        if not self._tells:
+            self._tells = True
+            self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
         self._alarm.set(str(line.origin), line.due_at)
 
     def _due(self, key: str) -> None:
+        if key == _TELL:
+            self._tells = bool(self._lines)
+            if self._tells:
+                self._lines.tell()
+                self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
+            return
         line = self._lines.get(key)
         if line is None:
             return
@@ -223,7 +252,7 @@ class Deferral:
             self._let_go(line, self._why(line, f"held for {limit:g} s"), before=now - limit)
         if line.slow_at <= now:
             line.slow_at = math.inf
-            line.announce()
+            line.announce_slow()
         if line.retry_at <= now:
             line.retry_at = math.inf
             self._flights.to(line.origin, self._hold.peek(str(line.origin)), again=True)
@@ -271,24 +300,39 @@ class Deferral:
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
         self._engine.before_closing(self._before_closing)
         directory = job_dir(self._crawler.settings)
-        return self._open(directory, spider) if directory else None
+        if not directory:
+            return None
+        self._opening = Opening(directory, spider)
+        return self._upkeep.begin()
 
-    async def _open(self, directory: str, spider: Spider) -> None:
-        hold = await self._upkeep.open(directory, spider)
-        if self.closing:
-            hold.close()
-        elif isinstance(hold, DiskHold):
-            early, self._hold = self._hold, hold
-            self._releases.hold = hold
-            number, ran = hold.last()
-            self._number += number
-            self._started -= ran
-            for line in self._lines.all():  # of those that came before the file was open
-                for held in early.take_mortal(str(line.origin)):
-                    self._number += 1
-                    hold.add(str(line.origin), held._replace(number=self._number))
-            self._upkeep.begin(hold)
-            await self._lines.recover(hold, self._recovered)
+    async def _look(self) -> None:
+        """Look after the hold on disk. The running time is written down, since a run that is
+        killed has taken time too."""
+        if isinstance(self._hold, DiskHold):
+            await self._hold.upkeep(self._now() if self._lines or self.closing else None)
+        elif self._opening is not None and not self.closing and not self._releases:
+            hold = await run_in_thread(self._opening.hold)
+            if hold is None:
+                return
+            if self.closing or self._releases:
+                await run_in_thread(hold.close)  # again in a second
+            else:
+                await self._use(hold)
+
+    async def _use(self, hold: DiskHold) -> None:
+        """Hold requests there from now on. Those of an earlier run come before those held already,
+        which stay in memory."""
+        early, self._hold = self._hold, hold
+        self._releases.hold = hold
+        number, ran = hold.last()
+        self._number += number
+        self._started -= ran
+        for line in self._lines.all():
+            line.later(ran)
+            for held in early.take_mortal(str(line.origin)):
+                moved = held._replace(number=held.number + number, since=held.since + ran)
+                hold.keep(str(line.origin), moved)
+        await self._lines.recover(hold, self._recovered)
 
     def _recovered(self, line: Line) -> None:
         self._set_alarm(line)
@@ -296,6 +340,8 @@ class Deferral:
             self._let_go(line)
 
     def _spider_idle(self) -> None:
+        if self._lines and not self._releases:
+            self._lines.tell_idle()
         if self._lines or self._releases or self._flights.landing:
             raise DontCloseSpider
 
@@ -314,5 +360,4 @@ class Deferral:
     async def _spider_closed(self) -> None:
         self._releases.close()
         await self._upkeep.end()
-        if isinstance(self._hold, MemoryHold):
-            self._hold.close()
+        await run_in_thread(self._hold.close)

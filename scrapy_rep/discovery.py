@@ -7,15 +7,15 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from scrapy import Request
-
 from scrapy_rep import signals
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.log import Few, get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
+from scrapy_rep.recent import Recent
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
-from scrapy_rep.urls import as_it_stands
+from scrapy_rep.urls import as_it_stands, encoded
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ FED = "_rep_page"
 """Meta key of pages that sitemaps list, while the scheduler has them."""
 
 # How an origin is written in canonical form, if it has its default port and no letters but ASCII's.
-_CANONICAL = re.compile(r"https?://[a-z0-9._-]+")
+_CANONICAL = re.compile(r"https?://[a-z0-9._-]{1,255}")
 
 # How many wrong sitemap lines of one file are logged; the others are only counted.
 _TOLD = 3
@@ -68,14 +68,13 @@ def seeding_mode(spider: Spider | None, settings: RepSettings) -> str | bool:
 
 
 class Discovery:
-    """Announces each sitemap once."""
+    """Announces each sitemap once; a second time if very many others came between."""
 
     def __init__(self, crawler: Crawler) -> None:
         assert crawler.stats is not None
         self._crawler = crawler
         self._stats = crawler.stats
-        # Hashes: the URLs of a million sites would be a hundred megabytes.
-        self._seen: set[int] = set()
+        self._seen = Recent()
 
     async def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
         """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
@@ -99,11 +98,10 @@ class Discovery:
 
     def count(self, url: str) -> bool:
         """Count a sitemap. Return False if it was counted before."""
-        if hash(url) in self._seen:
-            return False
-        self._seen.add(hash(url))
-        self._stats.inc_value("rep/sitemaps/found")
-        return True
+        is_new = self._seen.add(url)
+        if is_new:
+            self._stats.inc_value("rep/sitemaps/found")
+        return is_new
 
     def listed(
         self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool
@@ -123,17 +121,13 @@ class Discovery:
         for value in listed[:MAX_SITEMAPS]:
             message = found = None
             try:
-                if len(value) > MAX_URL:
-                    raise ValueError
-                plain = as_it_stands(value)
+                plain = as_it_stands(value) if len(value) <= MAX_URL else None
                 if plain is not None and _CANONICAL.fullmatch(plain[0]):
                     found = value, plain[0]  # most: a fifth of the time
                 else:
-                    url = value
                     if _is_relative(value):
-                        url = urljoin(robots_url, value)
                         message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
-                    url = Request(url).url
+                    url = resolved(robots_url, value)
                     place = Origin.from_url(url)
                     if place.scheme not in ("http", "https"):
                         raise ValueError
@@ -152,10 +146,20 @@ class Discovery:
                 seen.add(found[0])
         if few.left_out:
             logger.warning(
-                "robots.txt of %(origin)s: %(count)d more lines with such sitemaps",
-                {"origin": origin, "count": few.left_out},
+                "robots.txt of %(origin)s: %(lines)s with such sitemaps",
+                {"origin": origin, "lines": counted(few.left_out, "more line")},
                 extra={"spider": self._crawler.spider},
             )
+
+
+def resolved(robots_url: str, value: str) -> str:
+    """Return the URL that the value of a ``sitemap`` line means.
+
+    :raises ValueError: if it is none
+    """
+    if len(value) > MAX_URL:
+        raise ValueError
+    return encoded(urljoin(robots_url, value) if _is_relative(value) else value)
 
 
 def _is_relative(url: str) -> bool:

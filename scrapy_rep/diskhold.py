@@ -14,10 +14,6 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy.utils.asyncio import run_in_thread
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import DeferredLock
-
 from scrapy_rep.holdfile import GIVEN_UP, HELD, HoldFile, Row
 from scrapy_rep.holdwriter import HoldWriter
 from scrapy_rep.log import get_logger
@@ -52,8 +48,6 @@ class DiskHold:
         self._older: set[int] = set()
         """Rows that are in the file already, but not as they are to be."""
         self._warned = False
-        self._turn = DeferredLock()
-        self._closed = False
         self._failed_reads = 0
         self._unreadable = 0
         self._why_unreadable: object = None
@@ -98,7 +92,7 @@ class DiskHold:
         """Keep *held*."""
         data = self._serialised(held)
         if data is None:
-            self._queues.append(origin, lean(held))
+            self.keep(origin, lean(held))
             return
         # One that came back, to be held once more, has its row still.
         row = held.row or self._new_row()
@@ -106,6 +100,10 @@ class DiskHold:
         if held.row is not None and self._writer.unwritten(row):
             self._older.add(row)
         self._queues.append(origin, (held.number, held.since, row))
+
+    def keep(self, origin: str, held: Held) -> None:
+        """Keep *held* in memory: it is lost if the crawl is killed."""
+        self._queues.append(origin, held)
 
     def _new_row(self) -> int:
         self._last_row += 1
@@ -261,25 +259,15 @@ class DiskHold:
         """Forget these."""
         self._writer.delete(rows)
 
-    async def upkeep(self, ran: float | None, *, last: bool = False) -> None:
+    async def upkeep(self, ran: float | None) -> None:
         """Do what is to be done now and then.
 
         :param ran: for how long the crawl has been running, if that is to be written down
-        :param last: close the file then
         """
-        await maybe_deferred_to_future(self._turn.acquire())
-        try:
-            if self._closed:
-                return
-            self._closed = last
-            if ran is not None:
-                self._writer.tick(ran)
-            await self._writer.look()
-            await self._writer.again()
-            if last:
-                await run_in_thread(self.close)
-        finally:
-            self._turn.release()
+        if ran is not None:
+            self._writer.tick(ran)
+        await self._writer.look()
+        await self._writer.again()
 
     def close(self) -> None:
         """Close the file. What is in it is for the next run."""

@@ -98,6 +98,8 @@ class Ending:
                 extra={"spider": self._crawler.spider},
             )
             return False
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value("rep/handed_back")
         return True
 
     def fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:

@@ -43,5 +43,10 @@ class RobotsUnreachable(IgnoreRequest):
         super().__init__(f"robots.txt unreachable{asked}: {self.reason}")
 
 
+class NotFetched(Exception):
+    """What ``fetch()`` raises in the Scrapy shell, instead of :class:`RobotsUnreachable`: the shell
+    passes over an ``IgnoreRequest`` without a word."""
+
+
 class SettingsError(ValueError):
     """A setting has a value that it can't have. The message is a sentence for the user."""

@@ -73,7 +73,7 @@ _BUGS = (
 _MIDDLEWARE = frozenset({"process_request", "process_response", "process_exception"})
 _HANDLER = frozenset({"download_request"})
 
-_PASS_ROBOTS = "let it leave alone what ends in /robots.txt"
+_ADVICE = "let it leave alone what ends in /robots.txt"
 
 
 def text_of(error: Exception) -> str:
@@ -87,7 +87,7 @@ def refused_by_project(error: Exception) -> ProjectError | None:
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if isinstance(error, IgnoreRequest):
         who = _component(frames, _MIDDLEWARE, own=False) or "a component of the project"
-        text = f"{who} refused the request for robots.txt ({text_of(error)}): {_PASS_ROBOTS}"
+        text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"
     elif isinstance(error, StopDownload):
         text = stopped()
     elif name := _component(frames, _MIDDLEWARE, own=True):
@@ -107,7 +107,7 @@ def stopped() -> str:
     """What to tell the user of a download that one of the project's handlers stopped."""
     return (
         "a handler of the signal headers_received or bytes_received stopped the download of "
-        f"robots.txt: {_PASS_ROBOTS}"
+        f"robots.txt: {_ADVICE}"
     )
 
 

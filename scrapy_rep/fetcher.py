@@ -19,7 +19,6 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
-from w3lib.url import safe_url_string
 
 from scrapy_rep import ftp, headers
 from scrapy_rep.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
@@ -36,6 +35,7 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
 from scrapy_rep.targets import Targets
+from scrapy_rep.urls import encoded
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -49,8 +49,8 @@ logger = get_logger(__name__)
 # As the built-in middleware has it: before the pages that wait for it.
 PRIORITY = 1000
 
-# Bytes of a Location that are encoded. Letters of a host take microseconds each.
-_MAX_FOREIGN = 4096
+# Characters of a URL that is followed. Servers take no longer ones, and entries keep the last.
+_MAX_URL = 8192
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -77,7 +77,7 @@ class Answer:
     def reason(self) -> str:
         """What to tell a person about an outcome that isn't rules."""
         if self.error is not None:
-            text = str(self.error).strip()
+            text = str(self.error).strip().rstrip(".")
             name = type(self.error).__name__
             return f"{name}: {text[:200]}" if text else name
         return f"HTTP status {self.status}"
@@ -250,19 +250,18 @@ def _check_proxy(response: Response, proxied: bool) -> None:
 def redirect_target(url: str, response: Response) -> str | None:
     """Where a redirect leads, None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
-    if not location or (len(location) > _MAX_FOREIGN and not location.isascii()):
+    if not location or len(location) > _MAX_URL:
         return None
     try:
-        target = urljoin(url, safe_url_string(location))
-        parts = urlsplit(target)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            return None
-        # Raises for a port that is none. User info would be sent to whoever is named there.
-        port = f":{parts.port}" if parts.port is not None else ""
+        target = urljoin(url, encoded(location))
+        origin = Origin.from_url(target)
     except ValueError:
         return None
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return parts._replace(netloc=host + port, fragment="").geturl()
+    if origin.scheme not in ("http", "https"):
+        return None
+    # User info would be sent to whoever is named there.
+    target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
+    return target if len(target) <= _MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_rep.diskhold import DiskHold
+from scrapy_rep.holdwriter import MEANWHILE
 from scrapy_rep.log import get_logger
 from scrapy_rep.memoryhold import Held, MemoryHold
 from scrapy_rep.sqlitefiles import open_or_set_aside
+from scrapy_rep.trouble import Trouble
 
 if TYPE_CHECKING:
     from scrapy import Spider
 
-__all__ = ["DiskHold", "Held", "MemoryHold", "open_hold"]
+__all__ = ["DiskHold", "Held", "MemoryHold", "Opening"]
 
 logger = get_logger(__name__)
 
@@ -22,22 +24,29 @@ FILE_NAME = "rep-held.sqlite"
 """Of the file under JOBDIR."""
 
 
-def open_hold(directory: str | None, spider: Spider) -> MemoryHold | DiskHold:
-    """Return a hold on disk in the JOBDIR *directory*, or one in memory where there is none."""
-    if not directory:
-        return MemoryHold()
-    path = Path(directory, FILE_NAME)
-    _warn_of_kill(path, spider)
-    try:
-        return open_or_set_aside(path, lambda path: DiskHold(path, spider), spider)
-    except (sqlite3.Error, OSError) as error:
-        logger.warning(
-            "%(path)s can't be used (%(error)s): requests are held in memory, and lost if the "
-            "crawl is killed",
-            {"path": path, "error": error},
-            extra={"spider": spider},
-        )
-        return MemoryHold()
+class Opening:
+    """Opens the hold under JOBDIR, as soon as that works."""
+
+    def __init__(self, directory: str, spider: Spider) -> None:
+        self._path = Path(directory, FILE_NAME)
+        self._spider = spider
+        self._trouble = Trouble(self._path, MEANWHILE, spider)
+        self._looked = False
+
+    def hold(self) -> DiskHold | None:
+        """Return the hold; None if the file can't be used now. It takes a while."""
+        if not self._looked:
+            self._looked = True
+            _warn_of_kill(self._path, self._spider)
+        try:
+            hold = open_or_set_aside(
+                self._path, lambda path: DiskHold(path, self._spider), self._spider
+            )
+        except (sqlite3.Error, OSError) as error:
+            self._trouble.begins(error)
+            return None
+        self._trouble.ends()
+        return hold
 
 
 def _warn_of_kill(path: Path, spider: Spider) -> None:

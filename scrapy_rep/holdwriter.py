@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.holdfile import GIVEN_UP, Changes
 from scrapy_rep.log import get_logger
+from scrapy_rep.trouble import Trouble
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -23,6 +25,10 @@ logger = get_logger(__name__)
 _AT_ONCE = 500
 # After so many changes, a checkpoint is worth it.
 _MANY = 200
+MEANWHILE = (
+    "it is tried again every second. What is held until it works is in memory, and lost if the "
+    "crawl is killed"
+)
 # A disk is slow if so many writes in a row take so many seconds each.
 _SLOW_TIMES, _SLOW_SECONDS = 3, 0.02
 
@@ -39,7 +45,7 @@ class HoldWriter:
         self._added: dict[int, Row] = {}
         self._failing = False
         """Whether anything is written in a thread alone."""
-        self._told = False
+        self._trouble = Trouble(file.path, MEANWHILE, spider)
         self._slow = 0
         self._unmerged = 0
         """How many changes were written since the last checkpoint."""
@@ -141,11 +147,12 @@ class HoldWriter:
         try:
             if not await run_in_thread(self.file.is_gone):
                 if self._unmerged >= _MANY and not failing:
-                    await run_in_thread(self.file.checkpoint)
-                    self._unmerged = 0
+                    with suppress(sqlite3.Error):  # nothing depends on it
+                        await run_in_thread(self.file.checkpoint)
+                        self._unmerged = 0
                 return
             self._failed(FileNotFoundError("it was deleted"))
-            new = await run_in_thread(self.file.restore)
+            new = await run_in_thread(self.file.restored)
             old, self.file = self.file, new
             await run_in_thread(old.close)
             if not failing and not self._left:
@@ -155,24 +162,11 @@ class HoldWriter:
 
     def _failed(self, error: Exception) -> None:
         self._failing = True
-        if not self._told:
-            self._told = True
-            logger.warning(
-                "Can't write to %(path)s (%(error)s): it is tried again now and then. Until it "
-                "works, requests are held in memory, and lost if the crawl is killed",
-                {"path": self.file.path, "error": error},
-                extra={"spider": self._spider},
-            )
+        self._trouble.begins(error)
 
     def _works(self) -> None:
         self._failing, self._slow = False, 0
-        if self._told:
-            self._told = False
-            logger.info(
-                "%(path)s can be written to again",
-                {"path": self.file.path},
-                extra={"spider": self._spider},
-            )
+        self._trouble.ends()
 
     def close(self) -> None:
         """Close the file, with a word about what could not be written."""

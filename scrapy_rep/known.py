@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 # time that Scrapy needs for a page.
 _PARSED = 2000
 
-# One in so many of these leave together: to look for the least recently used takes a while, and a
-# list in order, kept up to date, would be a tenth of what each request of a known origin costs.
+# One in so many of these, or of their bytes, leave together: to look for the least recently used
+# takes a while, and a list in order, kept up to date, would be a tenth of what each request of a
+# known origin costs.
 _LEAVING = 50
+
+# What an origin in use takes, beside texts, the packed body and what was read of it.
+_BYTES = 900
 
 # How many spellings of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80/ is one.
 _SPELLINGS = 4
@@ -39,6 +43,7 @@ class Known:
         "name",
         "robots",
         "rules",
+        "size",
         "spellings",
         "standing",
         "usable_until",
@@ -50,6 +55,8 @@ class Known:
         """The origin, as text."""
         self.used_at = 0.0
         """When it was last used, in seconds since the epoch."""
+        self.size = 0
+        """The bytes that it is counted with, see :meth:`KnownOrigins.weigh`."""
         self.standing = Standing.ASK
         self.usable_until = 0.0
         """Until when nothing has to be asked, in seconds since the epoch."""
@@ -64,6 +71,13 @@ class Known:
         self.entry = entry
         # The body is kept compressed, in the entry alone.
         self.robots = RobotsTxt(entry) if entry.has_copy else None
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it takes by now: what was read of the file too."""
+        entry = self.entry
+        size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
+        return size if self.robots is None else size + self.robots.size
 
     @property
     def origin(self) -> Origin:
@@ -81,14 +95,24 @@ class Known:
 
 
 class KnownOrigins:
-    """So many origins; the least recently used leave."""
+    """A limited number of origins, and of bytes. The least recently used leave; if bytes are short,
+    those do that take more than their share.
 
-    def __init__(self, max_origins: int, clock: Callable[[], float] = time.time) -> None:
+    Parsed ones may take half of the bytes, packed ones what is left. Pinned ones come on top. The
+    latest one stays, however large it is.
+    """
+
+    def __init__(
+        self, max_origins: int, max_bytes: int, clock: Callable[[], float] = time.time
+    ) -> None:
         """:param clock: seconds since the epoch"""
         self._clock = clock
+        self._max_origins = max_origins
+        self._max_bytes = max_bytes
         self._max_parsed = min(_PARSED, max_origins)
         self._parsed: dict[str, Known] = {}
-        self._packed = MemoryStorage(max_origins - self._max_parsed)
+        self._parsed_bytes = 0
+        self._packed = MemoryStorage(max_origins, max_bytes)
         self._pinned: dict[str, Known] = {}
         self.by_spelling: dict[str, Known] = {}
         """Those in use, by how their URLs begin, up to the path's slash."""
@@ -116,7 +140,15 @@ class KnownOrigins:
         else:
             known.update(entry)
             known.used_at = self._clock()
+            self.weigh(known)
         return known
+
+    def weigh(self, known: Known) -> None:
+        """Count *known* anew: it takes more once its file was read."""
+        if known.size != (size := known.bytes) and self._parsed.get(known.name) is known:
+            self._parsed_bytes += size - known.size
+            known.size = size
+            self._make_room(known)
 
     def spell(self, known: Known, spelling: str) -> None:
         """Have *known* in :attr:`by_spelling` as long as it is in use."""
@@ -130,7 +162,8 @@ class KnownOrigins:
         """Keep *origin* whatever its age: something waits for it."""
         known = self.get(origin)
         if known is not None:
-            self._parsed.pop(known.name, None)
+            if self._parsed.pop(known.name, None) is not None:
+                self._parsed_bytes -= known.size
             self._pinned[known.name] = known
 
     def unpin(self, origin: Origin) -> None:
@@ -141,14 +174,31 @@ class KnownOrigins:
 
     def _add(self, known: Known) -> None:
         known.used_at = self._clock()
+        known.size = known.bytes
         self._parsed[known.name] = known
-        if len(self._parsed) > self._max_parsed:
-            by_age = sorted(self._parsed.values(), key=attrgetter("used_at"))
-            for oldest in by_age[: 1 + self._max_parsed // _LEAVING]:
-                self._leave(oldest)
+        self._parsed_bytes += known.size
+        self._make_room(known)
+
+    def _make_room(self, latest: Known) -> None:
+        """Have some leave if there are too many, or too many bytes, but not the *latest*."""
+        most, half = self._max_parsed, self._max_bytes // 2
+        if len(self._parsed) > most or self._parsed_bytes > half:
+            # Some are larger than the average, so there is no need to pack all the others.
+            share = half // len(self._parsed)
+            most, enough = most - most // _LEAVING, half - half // _LEAVING
+            for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
+                many = len(self._parsed) > most
+                if not many and self._parsed_bytes <= enough:
+                    break
+                if (many or oldest.size > share) and oldest is not latest:
+                    self._leave(oldest)
+        self._packed.shrink(
+            self._max_origins - len(self._parsed), self._max_bytes - min(self._parsed_bytes, half)
+        )
 
     def _leave(self, known: Known) -> None:
         del self._parsed[known.name]
+        self._parsed_bytes -= known.size
         known.usable_until = 0.0  # who keeps it shall ask for it again
         for spelling in known.spellings:
             del self.by_spelling[spelling]

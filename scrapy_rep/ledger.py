@@ -35,13 +35,16 @@ COUNTS = ("forbidden", "dropped", "held", "released", "given_up", "passed", "sit
 """What is counted for each origin: requests, and sitemaps that its robots.txt lists. ``dropped``
 and ``passed``: at once, because there was nothing to decide by."""
 
+ASKED = "asked"
+"""What is counted of fetches of robots.txt that brought no answer; answers count themselves."""
+
 _TABLES = f"""
 CREATE TABLE origins (origin TEXT PRIMARY KEY, outcome TEXT, status INTEGER, hops INTEGER,
     asked INTEGER NOT NULL DEFAULT 0, error TEXT,
     {", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in COUNTS)}) WITHOUT ROWID;
 CREATE TABLE rules (origin TEXT, line INTEGER, rule TEXT, token TEXT, count INTEGER, url TEXT,
     PRIMARY KEY (origin, line, token, rule)) WITHOUT ROWID;
-CREATE TABLE spells (origin TEXT, began REAL, ended REAL, attempts INTEGER, error TEXT);
+CREATE TABLE spells (origin TEXT, began REAL, seen REAL, ended REAL, attempts INTEGER, error TEXT);
 CREATE INDEX open_spells ON spells (origin) WHERE ended IS NULL;
 """
 
@@ -52,9 +55,10 @@ ON CONFLICT DO UPDATE SET outcome = :outcome, status = :status, hops = :hops, as
     error = coalesce(:error, error)
 """
 _SPELL_GOES_ON = """
-UPDATE spells SET attempts = :attempts, error = :error WHERE origin = :origin AND ended IS NULL
+UPDATE spells SET attempts = :attempts, error = :error, seen = :now
+WHERE origin = :origin AND ended IS NULL
 """
-_SPELL_BEGINS = "INSERT INTO spells VALUES (:origin, :now, NULL, :attempts, :error)"
+_SPELL_BEGINS = "INSERT INTO spells VALUES (:origin, :now, :now, NULL, :attempts, :error)"
 _SPELL_ENDS = "UPDATE spells SET ended = :now WHERE origin = :origin AND ended IS NULL"
 
 _RULE = """
@@ -95,7 +99,7 @@ class Ledger:
         return self._opened
 
     def count(self, origin: Origin, what: str) -> None:
-        """Count one more of :data:`COUNTS`."""
+        """Count one more of :data:`COUNTS`, or :data:`ASKED`."""
         self._counts[str(origin), what] += 1
         self._maybe_flush()
 
@@ -156,9 +160,9 @@ class Ledger:
                     self._db.execute(_SPELL_ENDS, answer)
                 elif not self._db.execute(_SPELL_GOES_ON, answer).rowcount:
                     self._db.execute(_SPELL_BEGINS, answer)
-            for name in COUNTS:
+            for name in (*COUNTS, ASKED):
                 self._db.executemany(
-                    f"INSERT INTO origins (origin, {name}) VALUES (?, ?) "
+                    f"INSERT INTO origins (origin, {name}) VALUES (?, ?) "  # noqa: S608 (of COUNTS)
                     f"ON CONFLICT DO UPDATE SET {name} = {name} + excluded.{name}",
                     [(origin, n) for (origin, what), n in self._counts.items() if what == name],
                 )
@@ -191,12 +195,13 @@ class Ledger:
 
     def total(self, what: str) -> int:
         """Return the sum of one of :data:`COUNTS` over all origins."""
-        [(total,)] = self.rows(f"SELECT coalesce(sum({what}), 0) FROM origins")
+        query = f"SELECT coalesce(sum({what}), 0) FROM origins"  # noqa: S608 (of COUNTS)
+        [(total,)] = self.rows(query)
         return int(total)
 
     def size(self, table: str) -> int:
         """Return how many rows a table has."""
-        [(size,)] = self.rows(f"SELECT count(*) FROM {table}")
+        [(size,)] = self.rows(f"SELECT count(*) FROM {table}")  # noqa: S608 (of ours)
         return int(size)
 
     def top_rules(self, limit: int) -> list[RuleCount]:
@@ -207,6 +212,16 @@ class Ledger:
             (limit,),
         )
         return [RuleCount(*row) for row in found]
+
+    def top_of_all(self, limit: int) -> list[tuple[RuleCount, int]]:
+        """Return the rules that decided most often, whatever origins have them: each with the first
+        of its origins, and how many these are."""
+        found = self.rows(
+            "SELECT min(origin), line, rule, token, sum(count) AS times, url, count(DISTINCT origin) "
+            "FROM rules GROUP BY rule, token ORDER BY times DESC, min(origin), line LIMIT ?",
+            (limit,),
+        )
+        return [(RuleCount(*row[:6]), row[6]) for row in found]
 
     def close(self) -> None:
         """Forget everything."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.log import get_logger
-from scrapy_rep.words import counted
+from scrapy_rep.log import Sparse, get_logger
+from scrapy_rep.words import counted, duration
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -16,11 +16,22 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
+class Log:
+    """What the log has of the lines of one crawl."""
+
+    def __init__(self, spider: Spider | None) -> None:
+        self.spider = spider
+        self.slow = Sparse(logger, "origins whose first answer takes long")
+        self.held = Sparse(logger, "origins with an unreachable robots.txt")
+        self.given_up = Sparse(logger, "origins whose requests were given up")
+        self.released = Sparse(logger, "origins whose requests were released")
+
+
 class Line:
     """The held requests of one origin. Times are in seconds on the clock of the running crawl."""
 
     __slots__ = (
-        "_spider",
+        "_log",
         "announced",
         "attempt_at",
         "began",
@@ -31,15 +42,20 @@ class Line:
         "released",
         "retry_at",
         "slow_at",
+        "told_slow",
+        "unanswered",
         "why",
     )
 
-    def __init__(self, origin: Origin, began: float, spider: Spider | None) -> None:
+    def __init__(self, origin: Origin, began: float, log: Log) -> None:
         self.origin = origin
-        self._spider = spider
+        self._log = log
         self.began = began
         self.count = 0
+        self.unanswered = 0
+        """How many of these wait for a first answer, and not because there is none."""
         self.announced = False
+        self.told_slow = False
         self.released = 0
         self.given_up = 0
         self.why = ("", 0)
@@ -58,11 +74,26 @@ class Line:
         """When something is to be done next."""
         return min(self.deadline, self.retry_at, self.slow_at)
 
+    def later(self, seconds: float) -> None:
+        """The clock was put forward."""
+        self.began += seconds
+        self.deadline += seconds
+        self.retry_at += seconds
+        self.slow_at += seconds
+
     def announce(self) -> None:
-        """Log that requests are being held, once."""
+        """Log that requests are being held because robots.txt is unreachable, once."""
         if not self.announced:
             self.announced = True
-            self._log("Requests of %(origin)s are held until its robots.txt can be had")
+            message = "Requests of %(origin)s are held until its robots.txt can be had"
+            self._tell(self._log.held, message)
+
+    def announce_slow(self) -> None:
+        """Log that requests wait for the first answer, once."""
+        if not (self.announced or self.told_slow):
+            self.told_slow = True
+            message = "Requests of %(origin)s wait for the first answer of its robots.txt"
+            self._tell(self._log.slow, message)
 
     def log_end(self, now: float, kept: bool) -> None:
         """Log what became of all these requests, now that none is held any more.
@@ -72,7 +103,8 @@ class Line:
         seconds = now - self.began
         if self.given_up:
             reason, attempts = self.why
-            self._log(
+            self._tell(
+                self._log.given_up,
                 "%(requests)s of %(origin)s given up after %(seconds).1f s: %(reason)s "
                 "(robots.txt asked for %(times)s)%(kept)s",
                 requests=counted(self.given_up, "request"),
@@ -81,15 +113,16 @@ class Line:
                 times=counted(attempts, "time"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
             )
-        if self.released and self.announced:
-            self._log(
+        if self.released and (self.announced or self.told_slow):
+            self._tell(
+                self._log.released,
                 "%(requests)s of %(origin)s released after %(seconds).1f s",
                 requests=counted(self.released, "request"),
                 seconds=seconds,
             )
 
-    def _log(self, message: str, **values: Any) -> None:
-        logger.info(message, {"origin": self.origin, **values}, extra={"spider": self._spider})
+    def _tell(self, sparse: Sparse, message: str, **values: Any) -> None:
+        sparse.log(message, {"origin": self.origin, **values}, self._log.spider)
 
 
 def log_recovered(requests: int, origins: int, spider: Spider | None) -> None:
@@ -110,3 +143,35 @@ def log_full(requests: int, origin: Origin | str | None, spider: Spider | None) 
         message = "%(origin)s has its share of REP_DEFER_MAX_REQUESTS (%(count)d requests are held"
         message += " in all): further requests of it are dropped. Other origins are not reported."
     logger.warning(message, {"origin": origin, "count": requests}, extra={"spider": spider})
+
+
+def log_held(
+    requests: int,
+    origins: int,
+    next_attempt: float,
+    given_up: float,
+    *,
+    spider: Spider | None,
+    nothing_else: bool = False,
+) -> None:
+    """Tell what is held.
+
+    :param next_attempt: in how many seconds a robots.txt is asked for again
+    :param given_up: in how many seconds the first requests are given up; infinity: they are on
+        their way
+    :param nothing_else: whether the crawl has nothing else to do
+    """
+    logger.info(
+        "%(only)s%(requests)s to %(sites)s held; %(next)s, given up %(given_up)s "
+        "(REP_DEFER_MAX_WAIT)",
+        {
+            "only": "Nothing is left to do but to wait: " if nothing_else else "",
+            "requests": counted(requests, "request"),
+            "sites": counted(origins, "site"),
+            "next": "robots.txt is being asked for"
+            if next_attempt == math.inf
+            else f"next attempt in {duration(next_attempt)}",
+            "given_up": "now" if given_up == math.inf else f"in {duration(given_up)}",
+        },
+        extra={"spider": spider},
+    )

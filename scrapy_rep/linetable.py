@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from scrapy_rep.lines import Line, log_full, log_recovered
+from scrapy_rep.lines import Line, Log, log_full, log_held, log_recovered
 from scrapy_rep.pause import Slices, pause
 from scrapy_rep.protocol import Origin
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # however many there are, there is room for one more ("dynamic thresholds", as network switches
 # share their buffers).
 _SHARE = 10
+
+# That nothing else is left to do is told again after so many seconds, if it has changed meanwhile.
+_IDLE_SECONDS = 10.0
 
 
 class LineTable:
@@ -38,11 +42,41 @@ class LineTable:
         self._most = most
         self._max_wait = max_wait
         self._lines: dict[str, Line] = {}
+        self._spiders_log: Log | None = None
         self._total = 0
         self._warned: set[bool] = set()
+        self._told_idle = False
+        self._told_idle_at = -math.inf
 
     def __len__(self) -> int:
         return len(self._lines)
+
+    @property
+    def _log(self) -> Log:
+        if self._spiders_log is None:
+            self._spiders_log = Log(self._crawler.spider)
+        return self._spiders_log
+
+    def tell_idle(self) -> None:
+        """Log that the crawl has nothing to do but to wait: once, until some are held no more."""
+        if not self._told_idle and self._now() >= self._told_idle_at + _IDLE_SECONDS:
+            self._told_idle, self._told_idle_at = True, self._now()
+            self.tell(nothing_else=True)
+
+    def tell(self, *, nothing_else: bool = False) -> None:
+        """Log what is held.
+
+        :param nothing_else: whether the crawl has nothing else to do
+        """
+        now, lines = self._now(), self._lines.values()
+        log_held(
+            self._total,
+            len(self),
+            min((line.retry_at for line in lines), default=now) - now,
+            min((line.deadline for line in lines), default=now) - now,
+            spider=self._crawler.spider,
+            nothing_else=nothing_else,
+        )
 
     @property
     def full(self) -> bool:
@@ -74,7 +108,7 @@ class LineTable:
         """Return the line of *origin*, an empty one if there was none."""
         line = self.get(origin)
         if line is None:
-            line = Line(origin, self._now(), self._crawler.spider)
+            line = Line(origin, self._now(), self._log)
             self._lines[str(origin)] = line
         return line
 
@@ -87,6 +121,7 @@ class LineTable:
     def leave(self, line: Line, count: int) -> None:
         """So many no longer stand in *line*."""
         line.count -= count
+        self._told_idle = False
         self._gauge(-count)
 
     def remove(self, line: Line) -> bool:

@@ -13,9 +13,15 @@ from scrapy_rep.words import clean
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from scrapy import Spider
+
     _Raised = (
         tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     )
+
+
+# So many lines of a kind are logged at INFO level, see Sparse.
+_FIRST = 10
 
 
 def get_logger(name: str) -> logging.Logger:
@@ -74,3 +80,31 @@ class Few:
     def left_out(self) -> int:
         """How many may not."""
         return max(0, self._count - self._limit)
+
+
+class Sparse:
+    """Logs what happens to each of very many origins: the first few at INFO level, the others at
+    DEBUG level, and their number at INFO level now and then."""
+
+    def __init__(self, logger: logging.Logger, what: str) -> None:
+        """:param what: happened, in a few words: "origins with requests held" """
+        self._logger = logger
+        self._what = what
+        self._count = 0
+        self._tell_at = 10 * _FIRST
+
+    def log(self, message: str, values: Mapping[str, Any], spider: Spider | None) -> None:
+        """Log one more."""
+        self._count += 1
+        extra = {"spider": spider}
+        level = logging.INFO if self._count <= _FIRST else logging.DEBUG
+        self._logger.log(level, message, values, extra=extra)
+        if self._count == _FIRST + 1:
+            self._tell("More lines like the last ten (%(what)s) are at DEBUG level", extra)
+        elif self._count == self._tell_at:
+            self._tell_at *= 10
+            self._tell("%(count)s %(what)s so far", extra)
+
+    def _tell(self, message: str, extra: dict[str, Any]) -> None:
+        values = {"what": self._what, "count": f"{self._count:,}"}
+        self._logger.info(message, values, extra=extra)

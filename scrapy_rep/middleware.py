@@ -21,16 +21,22 @@ from scrapy_rep.decisions import Decisions
 from scrapy_rep.deferral import Deferral
 from scrapy_rep.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.engine import EngineAccess
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
+from scrapy_rep.exceptions import (
+    NotFetched,
+    RobotsDisallowed,
+    RobotsUnreachable,
+    SettingsError,
+)
 from scrapy_rep.fetcher import Fetcher
 from scrapy_rep.flights import Flights
 from scrapy_rep.httpcache import HttpCache
+from scrapy_rep.interactive import in_shell, is_interactive, one_attempt
 from scrapy_rep.isolation import Isolation
 from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.release import MARK as RELEASED
-from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import RepSettings, warn_of_unknown
 from scrapy_rep.startup import StopAtStart
 from scrapy_rep.storages.access import open_storage
 from scrapy_rep.tally import Tally
@@ -64,14 +70,17 @@ class RepMiddleware:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         assert crawler.stats is not None
+        if is_interactive(crawler):
+            settings = one_attempt(settings)
         self._crawler = crawler
         self._stats = crawler.stats
+        self._in_shell = in_shell(crawler)
         self._policy = settings.unreachable
         self._obey_global = settings.obey_global_group
         self._agents = Agents(crawler, settings)
         self._engine = EngineAccess(crawler)
         self._hits = Tally(crawler, self._engine, "rep/cache/hit")
-        self._known = KnownOrigins(settings.cache_max_origins, self.clock)
+        self._known = KnownOrigins(settings.cache_max_origins, settings.cache_max_bytes, self.clock)
         self._by_spelling = self._known.by_spelling
         self._decisions = Decisions(crawler, settings, self._agents, self._known, self.clock)
         self._everything = self._decisions.everything
@@ -113,6 +122,7 @@ class RepMiddleware:
         """:raises NotConfigured: if ``ROBOTSTXT_OBEY`` is off"""
         if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
             raise NotConfigured
+        warn_of_unknown(crawler.settings, crawler.spider)
         try:
             middleware = cls(crawler, RepSettings.from_settings(crawler.settings))
             middleware._agents.check_spider()
@@ -130,7 +140,7 @@ class RepMiddleware:
 
     def _seeding_of(self, crawler: Crawler, settings: RepSettings) -> SitemapSeeding | None:
         mode = seeding_mode(crawler.spider, settings)
-        if not mode:
+        if not mode or is_interactive(crawler):
             return None
         from scrapy_rep.seeding import SitemapSeeding  # most crawls need nothing of it
 
@@ -262,12 +272,21 @@ class RepMiddleware:
     def _decide(
         self, request: Request, known: Known, path: str, direct: bool, now: float
     ) -> _Decided:
-        """Decide by what is at hand."""
+        """Decide by what is known."""
         if known.standing is Standing.STALE:
             self._stats.inc_value("rep/cache/stale")
         else:
             self._hits.add(now)
+        if self._cache.takes_long(known, self._agents.chain_of(request), self._obey_global):
+            return self._read(request, known, path, direct)
         return self._judge(request, known, path, direct)
+
+    async def _read(
+        self, request: Request, known: Known, path: str, direct: bool
+    ) -> Request | None:
+        """Have robots.txt read for the agent of *request*, and decide."""
+        await self._cache.read(known, self._agents.chain_of(request), self._obey_global)
+        return await _settled(self._judge(request, known, path, direct))
 
     async def _wait(
         self, request: Request, origin: Origin, path: str, direct: bool
@@ -287,7 +306,7 @@ class RepMiddleware:
             return None
         if known is None:
             return None if self._replays(request, origin) else self._hold(request, origin)
-        return await _settled(self._judge(request, known, path, direct))
+        return await self._read(request, known, path, direct)
 
     def _judge(self, request: Request, known: Known, path: str, direct: bool) -> _Decided:
         if path == _ROBOTS_PATH:
@@ -303,6 +322,7 @@ class RepMiddleware:
             return None
         chain = self._agents.chain_of(request)
         token, rules = robots.rules(chain, self._obey_global)
+        self._known.weigh(known)
         found = rules.find(comparable(path))
         if allows(found):
             if self._everything:
@@ -375,8 +395,12 @@ class RepMiddleware:
         direct: bool = False,
     ) -> None:
         self._decisions.dropped(request, error, known, direct=direct)
-        if not self._decisions.dry_run:
-            raise error from None
+        if self._decisions.dry_run:
+            return
+        # Without a spider it is a middleware by itself, in somebody's test.
+        if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
+            raise NotFetched(str(error)) from None
+        raise error from None
 
 
 async def _settled(decided: _Decided) -> Request | None:

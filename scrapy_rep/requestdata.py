@@ -35,8 +35,12 @@ def loads(data: bytes, spider: Spider) -> Request:
 
     :raises Exception: if it can't be read, or the spider has no such callback any more
     """
-    # No pickle that `dumps()` makes, now or in an earlier version, begins so.
-    fields = _from_json(data) if data[:1] == b"{" else pickle.loads(data)
+    # All pickles that `dumps()` makes, now or in an earlier version, begin so.
+    if data[:1] == b"\x80":
+        # Whoever can write to JOBDIR can have code run anyway: Scrapy's own queues are pickles.
+        fields = pickle.loads(data)  # noqa: S301
+    else:
+        fields = _from_json(data)
     return request_from_dict(fields, spider=spider)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
@@ -22,19 +22,20 @@ from scrapy_rep.discovery import FED, SITEMAP
 from scrapy_rep.log import get_logger
 from scrapy_rep.pause import pause, work
 from scrapy_rep.protocol import Origin
+from scrapy_rep.recent import Recent
 from scrapy_rep.sitemaps.conventions import Conventions
 from scrapy_rep.sitemaps.feeding import Feeder
 from scrapy_rep.sitemaps.outcome import Report
-from scrapy_rep.sitemaps.patience import RETRY_SECONDS, Patience
 from scrapy_rep.sitemaps.proof import Proofs
 from scrapy_rep.sitemaps.reading import Reading
-from scrapy_rep.sitemaps.spool import Spool, open_spool
+from scrapy_rep.sitemaps.spool import Spool
+from scrapy_rep.upkeep import Upkeep
 from scrapy_rep.urls import origin_of
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_rep.cache import RobotsCache
@@ -78,17 +79,19 @@ class SitemapSeeding:
         self._discovery = discovery
         self._start_only = mode == "start"
         self._conventions = Conventions(crawler.spider, settings)
-        self._met: set[int] = set()  # hashes: a million origins would be a hundred megabytes
+        # An origin that is forgotten and met again adds what the spool has already.
+        self._met = Recent()
         self.spellings: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
-        self._spool: Spool | None = None
+        self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
+        self._upkeep = Upkeep(self._look)
         self._found: deque[tuple[Origin, str, RobotsTxt | None]] = deque()
         """The robots.txt files of whose sitemaps some are not in the spool yet."""
         self._steps: Iterator[None] | None = None
         """Those of the first, while they are being written."""
-        self._feeder = Feeder(crawler, settings, engine, self._conventions, deferral)
+        self._feeder = Feeder(crawler, settings, engine, self._conventions, deferral, self._spool)
         self._proofs = Proofs(
-            crawler, settings, cache, flights, deferral.worth_waiting, self._feeder.wake
+            crawler, settings, cache, flights, deferral.worth_waiting, self._feeder
         )
         self.reading = Reading(
             crawler,
@@ -127,9 +130,8 @@ class SitemapSeeding:
             if len(self.spellings) >= _SPELLINGS:
                 self.spellings.clear()
             self.spellings.add(spelling)
-        if hash(origin) in self._met:
+        if not self._met.add(origin):
             return
-        self._met.add(hash(origin))
         known = self._cache.get(origin)
         if known is not None and not known.unreachable:
             self._seed(origin, known.entry.url or origin.robots_url, known.robots)
@@ -140,7 +142,7 @@ class SitemapSeeding:
         :param robots_url: where the file came from, for relative URLs
         :param robots: None: there is none
         """
-        if hash(origin) in self._met:
+        if origin in self._met:
             self._seed(origin, robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
@@ -153,7 +155,7 @@ class SitemapSeeding:
         """Write what was found into the spool: some now, the rest when the event loop has had its
         turn; later, if that does not work now."""
         spool = self._spool
-        if spool is None or self._feeder.stopped:
+        if self._feeder.stopped:
             return
         try:
             while self._found:
@@ -167,16 +169,9 @@ class SitemapSeeding:
                 self._found.popleft()
         except sqlite3.Error as error:
             self._steps = None  # from its beginning: the spool knows what it has
-            if spool.patience.failed("seeding", error):
-                call_later(RETRY_SECONDS, self._write_found)
-                return
-            logger.error(
-                "The sitemaps of %(count)d origins can't be written to disk and are not read: "
-                "%(error)s",
-                {"count": len(self._found), "error": error},
-                extra={"spider": self._crawler.spider},
-            )
-            self._found.clear()
+            seconds = spool.patience.failed("seeding", error)
+            if seconds is not None:
+                call_later(seconds, self._write_found)
 
     def _add(
         self, spool: Spool, origin: Origin, robots_url: str, robots: RobotsTxt | None
@@ -210,7 +205,7 @@ class SitemapSeeding:
             return False
         if not spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
             return False
-        self._feeder.asking.add_host(place)
+        self._feeder.asking.added()
         return True
 
     # Requests on their way
@@ -232,37 +227,44 @@ class SitemapSeeding:
 
     # The crawl's beginning and end
 
-    def _spider_opened(self, spider: Spider) -> None:
+    def _spider_opened(self) -> Coroutine[Any, Any, None]:
         self._engine.before_closing(self._before_closing)
-        self._spool = open_spool(job_dir(self._crawler.settings), spider)
-        self._spool.patience = Patience(spider, self._settings.defer_max_wait)
-        self.reading.open(self._spool)
-        self._feeder.open(self._spool)
-        self._proofs.open(self._spool)
+        self._feeder.asking.open()
+        return self._upkeep.begin()
+
+    async def _look(self) -> None:
+        """Look after the spool: it can be used when that works."""
+        if not self._spool.opened and self._feeder.stopped:
+            return
+        opened = await self._spool.look()
+        if opened is None:
+            return
+        self._feeder.asking.added()
+        self._proofs.recover(opened.unproven_origins)
         left = self._spool.waiting + self._spool.unproven
         if left:
             logger.info(
-                "%(count)d pages that sitemaps list are left from an earlier run",
-                {"count": left},
-                extra={"spider": spider},
+                "Left from an earlier run: %(pages)s that sitemaps list",
+                {"pages": counted(left, "page")},
+                extra={"spider": self._crawler.spider},
             )
 
     def _spider_idle(self) -> None:
+        if self._feeder.stopped:
+            return
         asked = self._feeder.asking.asked
         if asked and asked == self._idle_with and not self._deferral.holding:
             self.reading.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
-        if self._feeder or self._proofs or self._found:
+        if self._feeder or self._proofs or self._found or not self._spool.opened:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         spool = self._spool
-        if spool is None:
-            return
         self._proofs.stop()
         self._write_found()
-        while self._steps is not None:
+        while self._steps is not None and not self._feeder.stopped:
             await pause()
         self._found.clear()
         if self._engine.scheduler_outlives and not spool.durable:
@@ -271,9 +273,9 @@ class SitemapSeeding:
         left = spool.waiting + spool.unproven + self._feeder.outstanding
         if left and not spool.durable:
             logger.info(
-                "%(count)d pages that sitemaps list were not requested: the crawl ends, and without "
-                "JOBDIR what waits ends with it",
-                {"count": left},
+                "Not requested: %(pages)s that sitemaps list; the crawl ends, and without JOBDIR "
+                "what waits ends with it",
+                {"pages": counted(left, "page")},
                 extra={"spider": self._crawler.spider},
             )
 
@@ -287,12 +289,9 @@ class SitemapSeeding:
                 extra={"spider": self._crawler.spider},
             )
 
-    def _spider_closed(self) -> None:
-        if self._spool is None:
-            return
+    async def _spider_closed(self) -> None:
         self._feeder.stop()
         self._feeder.close()
         self._feeder.gauge()
-        self.reading.close()
-        self._spool.close()
-        self._spool = None
+        await self._upkeep.end()
+        await run_in_thread(self._spool.close)

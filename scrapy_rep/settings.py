@@ -7,14 +7,24 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.dates import moment
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.agents import is_token, product_token
 
 if TYPE_CHECKING:
+    from scrapy import Spider
     from scrapy.settings import BaseSettings
+
+logger = get_logger(__name__)
+
+_PREFIX = "REP_"
+
+# From this ratio of letters in common on, a name is taken to be meant for another: 1 is the same.
+_SIMILAR = 0.75
 
 UNREACHABLE_CHOICES = ("defer", "drop", "allow")
 CROSS_HOST_CHOICES = ("strict", "any")
@@ -125,7 +135,7 @@ def _optional_uri(value: Any) -> str | None:
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
-TOKEN_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
+AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
 
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
@@ -144,7 +154,7 @@ _DATE = "a date or a datetime, or its text as in '2026-01-31'"
 class RepSettings:
     """The settings, checked and typed. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
 
-    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, TOKEN_HINT)
+    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
     unreachable: str = _setting(
         "defer", _unreachable, "one of " + ", ".join(map(repr, UNREACHABLE_CHOICES))
@@ -169,6 +179,7 @@ class RepSettings:
     cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
     cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)
     cache_max_origins: int = _setting(10000, _count, _COUNT)
+    cache_max_bytes: int = _setting(67_108_864, _count, _COUNT)
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)
@@ -217,11 +228,33 @@ class RepSettings:
         return checked
 
 
+def set_defaults(settings: BaseSettings) -> None:
+    """Let everybody who reads *settings* see the defaults too."""
+    for item in fields(RepSettings):
+        settings.set(setting_name(item.name), item.default, "default")
+
+
+def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:
+    """Log the names that begin like ours and are none: most likely they are misspelt."""
+    known = [setting_name(item.name) for item in fields(RepSettings)]
+    unknown = []
+    for name in sorted(name for name in map(str, settings) if name.startswith(_PREFIX)):
+        if name not in known:
+            similar = get_close_matches(name, known, n=1, cutoff=_SIMILAR)
+            unknown.append(name + "".join(f" (did you mean {one}?)" for one in similar))
+    if unknown:
+        logger.warning(
+            "Unknown settings, which have no effect: %(names)s",
+            {"names": ", ".join(unknown)},
+            extra={"spider": spider},
+        )
+
+
 def setting_name(field_name: str) -> str:
     """The name under which users know a field of :class:`RepSettings`."""
-    return "REP_" + field_name.upper()
+    return _PREFIX + field_name.upper()
 
 
 def _closer_hint(value: str) -> str:
     token = product_token(value)
-    return f"{TOKEN_HINT}; perhaps {token!r}" if token else TOKEN_HINT
+    return f"{AGENT_HINT}; perhaps {token!r}" if token else AGENT_HINT

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.agents import Agents
+
 logger = get_logger(__name__)
 
 # Scrapy's own, of its StartSpiderMiddleware.
@@ -25,10 +27,11 @@ _META_KEY = "is_start_request"
 class Starts:
     """Knows whether every start request was refused."""
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(self, crawler: Crawler, agents: Agents) -> None:
         self._crawler = crawler
+        self._agents = agents
         self._refused = 0
-        self._first: tuple[str, str] | None = None
+        self._first: tuple[str, str, str] | None = None
         self._dry: WeakSet[Request] = WeakSet()
         self._passed = False
         signals = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
@@ -40,7 +43,9 @@ class Starts:
         if request.meta.get(_META_KEY):
             self._refused += 1
             if self._first is None:
-                self._first = clean(request.url), str(error)
+                # As `--agent` takes it. Where no token can be told, the rules for all apply.
+                agent = ",".join(self._agents.chain_of(request)) or "*"
+                self._first = clean(request.url), str(error), agent
             if dry_run:
                 self._dry.add(request)
 
@@ -54,10 +59,11 @@ class Starts:
         """Tell the user if no start request got through."""
         if self._passed or self._first is None:
             return
-        url, why = self._first
+        url, why, agent = self._first
         logger.warning(
             "robots.txt %(refused)s every start request (%(count)d): %(outcome)s. The first was "
-            "%(url)s: %(why)s. To see more: scrapy robots --explain %(quoted)s",
+            "%(url)s: %(why)s. To see more: scrapy robots --explain --agent %(agent)s "
+            "%(quoted)s",
             {
                 "refused": "would have refused" if dry_run else "refused",
                 "outcome": "a crawl that obeys it may find nothing"
@@ -65,7 +71,8 @@ class Starts:
                 else "if this crawl found nothing, that is why, and the spider need not be broken",
                 "count": self._refused,
                 "url": url,
-                "why": why,
+                "why": why.rstrip("."),
+                "agent": shlex.quote(agent),
                 "quoted": shlex.quote(url),
             },
             extra={"spider": self._crawler.spider},

@@ -29,6 +29,7 @@ class StopAtStart:
         self._crawler = crawler
         self._message = message
         crawler.signals.connect(self._engine_started, signals.engine_started)
+        crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
 
     def process_request(self, request: Request) -> None:
         """Refuse it."""
@@ -47,3 +48,9 @@ class StopAtStart:
         engine = self._crawler.engine
         if engine is not None and engine.spider is not None:
             deferred_from_coro(engine.close_spider_async(reason=REASON))
+
+    def _engine_stopped(self) -> None:
+        # A crawl that ends without a spider is one that could not begin: Scrapy's runners set
+        # `bootstrap_failed` then, and its commands exit with status 1. An exception would do that
+        # too, but be logged with its traceback.
+        self._crawler.spider = None

@@ -80,14 +80,15 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
         f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
         _requests(ledger, figures, stats),
     ]
-    top = ledger.top_rules(_TOP)
+    top = ledger.top_of_all(_TOP)
     if top:
         lines.append("Lines that decided most often:" if len(top) > 1 else "The line that decided:")
-        width = len(f"{top[0].times:,}")
-        for one in top:
+        width = len(f"{top[0][0].times:,}")
+        for one, origins in top:
             rule = one.rule if len(one.rule) <= _RULE_LENGTH else one.rule[:_RULE_LENGTH] + "…"
+            others = f" and {counted(origins - 1, 'other site')}" if origins > 1 else ""
             lines.append(
-                f"  {one.times:>{width},} × {one.origin}, line {one.line}: {rule} "
+                f"  {one.times:>{width},} × {one.origin}, line {one.line}{others}: {rule} "
                 f"(group {one.token})"
             )
     if ledger.broken:
@@ -96,7 +97,8 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
 
 
 def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
-    held = int(stats.get_value("rep/deferred", 0))
+    held = int(stats.get_value("rep/deferred/unreachable", 0))
+    waited = int(stats.get_value("rep/deferred", 0)) - held
     parts = [f"{figures.allowed(stats):,} allowed"]
     if figures.passed:
         parts.append(f"{figures.passed:,} let pass though their robots.txt is unreachable")
@@ -109,11 +111,14 @@ def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
         for number, words in (
             (ledger.total("released"), "released"),
             (ledger.total("given_up"), "given up"),
+            (int(stats.get_value("rep/handed_back", 0)), "handed back to the scheduler"),
             (int(stats.get_value("rep/held", 0)), "kept for the next run"),
         )
         if number
     ]
-    if held or ends:  # what an earlier run has held may end in this one
-        parts.append(f"{held:,} held" + (f" ({', '.join(ends)})" if ends else ""))
+    if held or waited or ends:  # what an earlier run has held may end in this one
+        why = [f"{held:,} held"] if held or not waited else []
+        why += [f"{waited:,} waited for a first answer"] if waited else []
+        parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
     name = "Requests, had this been no dry run" if figures.dry_run else "Requests"
     return f"{name}: {', '.join(parts)}"

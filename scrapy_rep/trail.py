@@ -17,7 +17,7 @@ from scrapy_rep.feed import Feed
 from scrapy_rep.linefile import DiskFull, LineFile
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.words import json_line
+from scrapy_rep.words import counted, json_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,8 +129,8 @@ class Trail:
         self._lost += len(self._lines)
         if self._lost:
             logger.error(
-                "REP_DECISIONS: %(count)d decisions are missing in %(uri)s: there was no room",
-                {"count": self._lost, "uri": self._feed},
+                "REP_DECISIONS: %(uri)s lacks %(decisions)s: there was no room",
+                {"decisions": counted(self._lost, "decision"), "uri": self._feed},
                 extra={"spider": self._crawler.spider},
             )
         try:

@@ -1,64 +1,53 @@
-"""What the hold on disk has done to it beside holding: opened, looked after, closed. All of it in
-threads, since a disk may take its time."""
+"""What is done to a file of ours beside reading and writing: opened when that works, looked after,
+closed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy.utils.asyncio import call_later, run_in_thread
-from scrapy.utils.defer import deferred_from_coro
-
-from scrapy_rep.holds import DiskHold, MemoryHold, open_hold
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from scrapy import Spider
     from scrapy.utils.asyncio import CallLaterResult
 
 _SECONDS = 1.0
 
 
 class Upkeep:
-    """Looks after a hold every second: what could not be written is tried again, and the running
-    time is written down, since a run that is killed has taken time too."""
+    """Looks after something every second, one look at a time."""
 
-    def __init__(self, now: Callable[[], float], has_lines: Callable[[], bool]) -> None:
-        """:param now: for how long the crawl has been running, in seconds
-        :param has_lines: whether time counts: anything is held
-        """
-        self._now = now
-        self._has_lines = has_lines
-        self._hold: DiskHold | None = None
+    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
+        self._look = look
+        self._turn = DeferredLock()
         self._timer: CallLaterResult | None = None
+        self._ended = False
 
-    async def open(self, directory: str, spider: Spider) -> MemoryHold | DiskHold:
-        """Return a hold in the JOBDIR *directory*, see :func:`open_hold`."""
-        return await run_in_thread(open_hold, directory, spider)
-
-    def begin(self, hold: DiskHold) -> None:
-        """Look after *hold* from now on."""
-        self._hold = hold
-        self._again_soon()
-
-    def _again_soon(self) -> None:
-        self._timer = call_later(_SECONDS, lambda: deferred_from_coro(self._look()))
-
-    async def _look(self) -> None:
+    async def begin(self) -> None:
+        """Look now, and every second from now on."""
         self._timer = None
         await self.now()
-        if self._hold is not None:
-            self._again_soon()
+        if not self._ended:
+            self._timer = call_later(_SECONDS, lambda: deferred_from_coro(self.begin()))
 
-    async def now(self) -> None:
-        """Look after the hold at once."""
-        if self._hold is not None:
-            await self._hold.upkeep(self._now() if self._has_lines() else None)
+    async def now(self, *, last: bool = False) -> None:
+        """Look at once.
+
+        :param last: and no more then
+        """
+        await maybe_deferred_to_future(self._turn.acquire())
+        try:
+            if not self._ended:
+                self._ended = last
+                await self._look()
+        finally:
+            self._turn.release()
 
     async def end(self) -> None:
-        """Close the hold."""
-        hold, self._hold = self._hold, None
+        """Look for the last time."""
+        await self.now(last=True)
         if self._timer is not None:
             self._timer.cancel()
-        if hold is not None:
-            await hold.upkeep(self._now(), last=True)

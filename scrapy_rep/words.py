@@ -12,9 +12,16 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str = "") -> str:
     """Return *count* with its noun: ``1 request``, ``2,000 requests``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return *seconds* as people say it: ``40 s``, ``8 min``, ``3 h``."""
+    if seconds < 100:
+        return f"{max(0.0, seconds):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
 
 def clean(text: str) -> str:

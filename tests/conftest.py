@@ -28,7 +28,7 @@ import pytest
 import scrapy
 from scrapy.core.engine import ExecutionEngine
 
-from tests.helpers import names, redisserver
+from tests.helpers import fuzzing, names, redisserver
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import LoopThread, Sites
 from tests.helpers.tls import server_context
@@ -52,9 +52,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--quick", action="store_true", help="only tests that start no process and take little time"
     )
+    group.addoption(
+        "--fuzz",
+        type=float,
+        metavar="MINUTES",
+        help="let each test of hypothesis look for so long, at other examples in each run",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    fuzzing.set_up(config)
     # Twisted before 22.10, on Python 3.10.
     config.addinivalue_line(
         "filterwarnings", r"ignore:currentThread\(\) is deprecated:DeprecationWarning"

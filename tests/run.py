@@ -3,6 +3,7 @@
     python3 tests/run.py                what a change has to pass: some minutes
     python3 tests/run.py quick          while you write it: no processes, under a minute
     python3 tests/run.py everything     before a release: all tests in every mode
+    python3 tests/run.py fuzz           ten minutes of new input for each parser
 
 Makes a virtual environment with tox in it and runs tox: newest and oldest Scrapy, three kinds of
 reactor, types, lint. Other arguments go to tox, and what follows `--` to pytest; these two can
@@ -48,16 +49,20 @@ def tox_arguments(arguments: list[str]) -> list[str]:
     """What tox gets instead of *arguments*, the command's own."""
     match arguments:
         case ["quick", *others]:
-            environments, option = ["-e", "newest"], "--quick"
+            environments, options = ["-e", "newest"], ["--quick"]
         case ["everything", *others]:
-            environments, option = [], "--everything"
+            environments, options = [], ["--everything"]
+        case ["fuzz", *others]:
+            # No stacks of tests that are meant to take so long.
+            options = ["tests/fuzz", "--fuzz=10", "--override-ini=faulthandler_timeout=0"]
+            environments = ["-e", "newest"]
         case _:
             return arguments
     for_tox, for_pytest = others, []
     if "--" in others:
         at = others.index("--")
         for_tox, for_pytest = others[:at], others[at + 1 :]
-    return [*environments, *for_tox, "--", option, *for_pytest]
+    return [*environments, *for_tox, "--", *options, *for_pytest]
 
 
 def main(arguments: list[str]) -> int:

@@ -93,7 +93,7 @@ class Users(Storage):
     """Works, but for what the test makes of it."""
 
     def __init__(self) -> None:
-        self.kept = MemoryStorage(1000)
+        self.kept = MemoryStorage(1000, 1 << 30)
 
     def load(self, origin: str) -> Entry | None:
         return self.kept.load(origin)

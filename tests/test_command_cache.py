@@ -191,6 +191,17 @@ def test_cache_lists_all_entries_in_aligned_columns(project: Project) -> None:
         assert len(starts) == 1, output
 
 
+def test_cache_says_what_is_strange_about_an_answer(project: Project) -> None:
+    page, sha256 = pack_body(b"<!DOCTYPE html><title>Shop</title>")
+    project.keep(
+        replace(FRESH, origin="https://page.example", packed=page, sha256=sha256),
+        replace(MISSING, origin="https://trouble.example", status=500),
+    )
+    output, _ = project.cache()
+    answers = [re.split(r"  +", line)[2] for line in output.splitlines()[1:]]
+    assert answers == ["200: an HTML page", '500: "not found", no restrictions']
+
+
 @pytest.mark.parametrize(
     ("hosts", "found"),
     [

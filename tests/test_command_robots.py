@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import scrapy_rep
 from tests.helpers.behaviours import answer, in_turn, redirect, silence
 from tests.helpers.process import (
     PATIENCE,
@@ -87,9 +88,9 @@ def test_outside_a_project_the_agent_is_an_option(sites: Sites, tmp_path: Path) 
     done = robots(tmp_path, site.url("/private/x.html"), site.url("/"), "--agent", "shopbot")
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[:3] == [
-        "verdict  because                          group    URL",
-        f"allowed  line 7: Allow: /private/*.html$  shopbot  {site.url('/private/x.html')}",
-        f"allowed  no rule matches                  shopbot  {site.url('/')}",
+        "verdict  group    because                          URL",
+        f"allowed  shopbot  line 7: Allow: /private/*.html$  {site.url('/private/x.html')}",
+        f"allowed  shopbot  no rule matches                  {site.url('/')}",
     ]
     assert site.url("/robots.txt") in done.out
     assert site.count("/robots.txt") == 1
@@ -187,11 +188,10 @@ def test_several_agents_make_a_table(sites: Sites, project: Path) -> None:
     agents = ["--agent", "ShopBot", "--agent", "Other", "--agent", "*"]
     done = robots(project, *urls, *agents)
     assert done.status == 1
-    width = len(urls[0])
     assert done.out.splitlines()[:3] == [
-        f"{'URL':{width}}  ShopBot             Other               *",
-        f"{urls[0]}  disallowed, line 5  disallowed, line 2  disallowed, line 2",
-        f"{urls[1]:{width}}  allowed             disallowed, line 2  disallowed, line 2",
+        "ShopBot             Other               *                   URL",
+        f"disallowed, line 5  disallowed, line 2  disallowed, line 2  {urls[0]}",
+        f"allowed             disallowed, line 2  disallowed, line 2  {urls[1]}",
     ]
     done = robots(project, *urls, *agents, "--json")
     assert pick(done.json, "url", "agent", "line")[3:] == [
@@ -366,6 +366,75 @@ def test_warnings_come_through(project: Path) -> None:
     ]
 
 
+def test_a_misspelt_setting_is_warned_of(project: Path) -> None:
+    (project / "robots.txt").write_text(RULES)
+    done = robots(project, "--file", "robots.txt", "/", settings={"REP_USER_AGNET": "A"})
+    assert done.errors == [
+        (
+            "scrapy robots: Unknown settings, which have no effect: REP_USER_AGNET (did you mean "
+            "REP_USER_AGENT?)"
+        )
+    ]
+
+
+SPIDERS = """
+import scrapy
+
+class Tea(scrapy.Spider):
+    name = "tea"
+    custom_settings = {"REP_USER_AGENT": "TeaBot"}
+
+class Milk(scrapy.Spider):
+    name = "milk"
+    custom_settings = {"REP_USER_AGENT": "TeaBot", "USER_AGENT": "Sent/1.0"}
+    robotstxt_user_agent = ["MilkBot-Image", "MilkBot"]
+
+class Cup(scrapy.Spider):
+    name = "cup"
+    user_agent = "CupBot/2.0"
+"""
+
+BY_AGENT = """\
+User-agent: TeaBot
+User-agent: MilkBot
+User-agent: CupBot
+Disallow: /
+
+User-agent: *
+Allow: /
+"""
+
+
+@pytest.mark.parametrize(
+    ("spider", "agent"),
+    [("tea", "TeaBot"), ("milk", "MilkBot-Image,MilkBot"), ("cup", "CupBot")],
+)
+def test_a_spider_of_the_project_names_the_agent(
+    sites: Sites, project: Path, spider: str, agent: str
+) -> None:
+    (project / "shop" / "spiders" / "all.py").write_text(SPIDERS)
+    site = sites.add(robots=BY_AGENT)
+    done = robots(project, site.url("/x"), "--spider", spider, "--json")
+    assert pick(done.json, "agent", "allowed", "line") == [(agent, False, 4)]
+    sent = {"tea": "ShopBot", "milk": "Sent/1.0", "cup": "CupBot/2.0"}[spider]
+    assert sent in (site.requests[0].header("User-Agent") or "")
+    # What is asked for by name goes before it.
+    done = robots(project, site.url("/x"), "--spider", spider, "--agent", "A", "--json")
+    assert pick(done.json, "agent", "allowed") == [("A", True)]
+
+
+def test_a_spider_names_the_agent_for_a_file_too(project: Path) -> None:
+    (project / "shop" / "spiders" / "all.py").write_text(SPIDERS)
+    (project / "robots.txt").write_text(BY_AGENT)
+    done = robots(project, "--file", "robots.txt", "/x", "--spider", "milk", "--json")
+    assert pick(done.json, "agent", "line") == [("MilkBot-Image,MilkBot", 4)]
+
+
+@pytest.mark.parametrize("arguments", [["http://a/"], ["--file", "robots.txt", "/"], ["--cache"]])
+def test_there_is_no_such_spider(project: Path, arguments: list[str]) -> None:
+    assert_wrong_usage(robots(project, *arguments, "--spider", "no"), "error: no such spider: 'no'")
+
+
 def test_a_reader_that_closes_the_pipe_ends_the_command(sites: Sites, project: Path) -> None:
     """`scrapy robots … | head -1`"""
     site = sites.add(robots=RULES)
@@ -518,15 +587,21 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
         check=True,
     )
     assert done.stdout.splitlines()[-1] == (
-        "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
+        "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots scrapy_rep.commands.settings"
     )
     # What is loaded beside is Scrapy's.
-    source = (Path(__file__).parent.parent / "scrapy_rep/commands/robots.py").read_text("utf-8")
-    imported = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
-    assert imported == [
+    commands = Path(scrapy_rep.__file__).parent / "commands"
+    imported = {
+        line
+        for name in ("robots", "settings")
+        for line in (commands / f"{name}.py").read_text("utf-8").splitlines()
+        if line.startswith(("import ", "from "))
+    }
+    assert imported == {
         "from __future__ import annotations",
         "from importlib import import_module",
         "from typing import TYPE_CHECKING",
         "from scrapy.commands import ScrapyCommand",
+        "from scrapy.commands import settings",
         "from scrapy.exceptions import UsageError",
-    ]
+    }

@@ -60,7 +60,7 @@ def tree_of(site: Site) -> str:
                         │   └── {base}/index.xml  (listed above)
     20,000           -  ├── {base}/big.xml.gz
                         └── {base}/secret.xml  (forbidden by line 4: Disallow: /secret.xml)
-    20,043          22  in all, in 5 sitemaps
+    20,043          22  in all, in 5 of 6 sitemaps
                     21  by line 2 of {base}/robots.txt: Disallow: /private/
                      1  by line 3 of {base}/robots.txt: Disallow: /*.pdf$
 """

@@ -20,6 +20,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "port": (["http://a:b/"], "scrapy robots: no valid host and port: 'http://a:b/'"),
     "host": (["http://a b/"], "scrapy robots: no valid host: 'http://a b/'"),
     "no URL": ([], "error: no URL given"),
+    "no URL for a file": (["--file", "robots.txt"], "error: no URL given"),
     "no file": (["--file", "none", "/"], "scrapy robots: 'none': No such file or directory"),
     "folder": (["--file", ".", "/"], "scrapy robots: '.': Is a directory"),
     "NUL": (["--file", "a\nb", "/"], "scrapy robots: 'a\\x0ab': No such file or directory"),
@@ -35,6 +36,14 @@ WRONG: dict[str, tuple[list[str], str]] = {
         f"scrapy robots: no absolute URL: 'mailto:{'x' * 175}…",
     ),
     "option": (["--foo", "http://a/"], "error: no such option: --foo"),
+    "steering option": (["--\x1b[31m"], "error: no such option: --\\x1b[31m"),
+    "steering agent": (
+        ["--agent", "\u009b", "http://a/"],
+        (
+            "error: --agent is '\\u009b', but must be a product token (letters, - and _ alone, "
+            "such as FooBot) or several, joined by commas"
+        ),
+    ),
     "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
     "setting": (
         ["http://a/", "-s", "REP_CACHE_TTL=x"],
@@ -46,6 +55,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path, name: str) -> None:
     arguments, error = WRONG[name]
+    (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /\n")
     assert_wrong_usage(robots_here(tmp_path, *arguments), error)
 
 
@@ -57,6 +67,8 @@ def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path, name: str) -> 
         (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
         (["--file", "x"], "error: --file does not go with --lint"),
         (["--sitemaps", "x"], "error: --lint and --sitemaps exclude each other"),
+        (["--explain", "x"], "error: --explain does not go with --lint"),
+        (["--agent", "A", "x"], "error: --agent does not go with --lint"),
     ],
 )
 def test_wrong_usage_of_lint(tmp_path: Path, arguments: list[str], error: str) -> None:
@@ -68,6 +80,7 @@ def test_wrong_usage_of_lint(tmp_path: Path, arguments: list[str], error: str) -
     [
         ([], "error: --sitemaps wants the URL of a site"),
         (["a.b"], "scrapy robots: no absolute URL: 'a.b'; perhaps https://a.b"),
+        (["--explain", "http://a/"], "error: --explain does not go with --sitemaps"),
         (
             ["http://a/", "--agent", "a", "--agent", "b"],
             "error: --sitemaps counts for one --agent at a time",

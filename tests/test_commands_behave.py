@@ -1,5 +1,5 @@
-"""`scrapy fetch` and `scrapy shell` in processes of their own: they end by themselves, whatever
-the robots.txt, and fetch nothing that it forbids."""
+"""Scrapy's own commands, in a project that has the add-on on. Those that somebody waits for hold
+nothing: an unreachable robots.txt is asked for once, and a message says what came of it."""
 
 from __future__ import annotations
 
@@ -9,109 +9,175 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.behaviours import RULES, answer, in_turn, silence
+from tests.helpers.behaviours import silence
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
-from tests.helpers.process.forked import run_scrapy
-from tests.helpers.servers import Sites
+from tests.helpers.process.forked import Done, run_scrapy
+from tests.helpers.robots_command import make_project
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import urlset
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]
 
+SPIDER = """
+import scrapy
 
-SETTINGS: dict[str, Any] = {
-    "ADDONS": {"scrapy_rep.Addon": 300},
-    "USER_AGENT": "testbot/1.0",
-    "REP_DEFER_GRACE": 0.1,
-    "REP_DEFER_MAX_WAIT": 1,
-    "REP_RETRY_DELAY": 0.1,
-    "REP_RETRY_MAX_DELAY": 0.2,
-    "TELNETCONSOLE_ENABLED": False,
-    "REMOTE_CONTROL_ENABLED": False,
+class ShopSpider(scrapy.Spider):
+    name = "shop"
+    robotstxt_user_agent = "TeaBot"
+    rep_sitemaps = True
+    start_urls = ["{url}"]
+
+    def parse(self, response):
+        '''What `scrapy check` checks.
+
+        @url {url}
+        @returns items 1
+        @scrapes text
+        '''
+        yield {{"text": response.text}}
+"""
+
+RULES = "User-agent: TeaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
+
+QUIET: dict[str, Any] = {"TELNETCONSOLE_ENABLED": False, "REMOTE_CONTROL_ENABLED": False}
+
+COMMANDS = {
+    "fetch": ["fetch", "{url}", "--spider", "shop"],
+    "view": ["view", "{url}", "--spider", "shop"],
+    "parse": ["parse", "{url}", "--spider", "shop", "--nocolour"],
+    "shell": ["shell", "{url}", "--spider", "shop", "-c", "response and response.text"],
+    "check": ["check", "shop"],
+    "runspider": ["runspider", "shop/spiders/tea.py", "-O", "-:json"],
 }
+WAITED_FOR = ("fetch", "view", "parse", "shell", "check")
 
 
-class Result:
-    def __init__(self, output: str, log: str, seconds: float) -> None:
-        self.output, self.log, self.seconds = output.strip(), log, seconds
+def run(folder: Path, name: str, site: Site, **settings: Any) -> Done:
+    """Run one of COMMANDS for the page /tea of *site*."""
+    url = site.url("/tea")
+    if not (folder / "scrapy.cfg").exists():
+        make_project(folder)
+        (folder / "shop" / "spiders" / "tea.py").write_text(SPIDER.format(url=url))
+    line = [part.format(url=url) for part in COMMANDS[name]]
+    browser = folder / "browser"
+    browser.write_text('#!/bin/sh\nmv "${1#file://}" opened.html\n')
+    browser.chmod(0o755)
+    return run_scrapy(
+        arguments_of(*line, settings={**QUIET, **settings}),
+        cwd=folder,
+        variables=environment(BROWSER=f"{browser} %s"),
+    )
 
 
-def run(folder: Path, *arguments: str, **settings: Any) -> Result:
-    began = time.monotonic()
-    line = arguments_of(*arguments, settings={**SETTINGS, **settings})
-    done = run_scrapy(line, cwd=folder, variables=environment())
+def output_of(name: str, folder: Path, done: Done) -> str:
+    if name == "view":
+        return (folder / "opened.html").read_text()
+    return done.err if name == "check" else done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_works_with_the_add_on(sites: Sites, tmp_path: Path, name: str) -> None:
+    """By the rules for the spider's own agent, and without crawling the site by its sitemaps."""
+    site = sites.add(robots=RULES, pages={"/tea": "<title>Tea</title>"})
+    done = run(tmp_path, name, site)
     assert done.status == 0, done.err
     assert "Traceback" not in done.err, done.err
-    assert " ERROR: " not in done.err, done.err
-    return Result(done.out, done.err, time.monotonic() - began)
+    assert ("OK" if name == "check" else "Tea") in output_of(name, tmp_path, done)
+    # Not just once: the shell of Scrapy 2.15 crawls the spider's start URLs besides.
+    assert {hit.path for hit in site.requests} == {"/robots.txt", "/tea"}
 
 
-def fetch(folder: Path, url: str, **settings: Any) -> Result:
-    return run(folder, "fetch", url, **settings)
+@pytest.mark.parametrize("name", [*WAITED_FOR, "runspider"])
+def test_only_a_crawl_is_seeded_from_sitemaps(sites: Sites, tmp_path: Path, name: str) -> None:
+    site = sites.add(pages={"/tea": "<title>Tea</title>"})
+    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}")
+    site.set("/map.xml", urlset([site.url("/listed")]))
+    run(tmp_path, name, site, SPIDER_MIDDLEWARES={})
+    paths = {hit.path for hit in site.requests}
+    more = {"/map.xml", "/listed"} if name == "runspider" else set()
+    assert paths == {"/robots.txt", "/tea"} | more
 
 
-def shell(folder: Path, url: str, **settings: Any) -> Result:
-    return run(folder, "shell", url, "-c", "print('It is', response)", **settings)
-
-
-def test_fetch_what_is_allowed(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=RULES, pages={"/page": "the page"})
-    assert fetch(tmp_path, site.url("/page")).output == "the page"
-    assert site.count("/page") == 1
-
-
-def test_fetch_what_is_forbidden(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=RULES)
-    result = fetch(tmp_path, site.url("/private"))
-    assert result.output == ""
-    assert "Forbidden by robots.txt (line 2: Disallow: /private, group *)" in result.log
-    assert site.count("/private") == 0
-
-
-# On every reactor only where something is held.
-
-
-@on_every_reactor
-@pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
-def test_fetch_from_an_unreachable_site(
-    sites: Sites, tmp_path: Path, reactor: str, robots: Any
+@pytest.mark.parametrize("name", WAITED_FOR)
+def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
+    sites: Sites, tmp_path: Path, name: str
 ) -> None:
-    """The command waits as long as a crawl would, and gives up."""
-    site = sites.add(robots=robots)
-    result = fetch(tmp_path, site.url("/page"), **REACTORS[reactor])
-    assert result.output == ""
-    assert f"1 request of {site.url('')} given up" in result.log
-    assert site.count("/page") == 0
+    site = sites.add(robots=503)
+    began = time.monotonic()
+    done = run(tmp_path, name, site)
+    assert time.monotonic() - began < 30
+    assert [hit.path for hit in site.requests] == ["/robots.txt"]
+    # As for a page that can't be downloaded: the shell passes the exception on, a check fails.
+    assert done.status == (1 if name in ("shell", "check") else 0)
+    if name == "check":
+        assert "RobotsUnreachable: robots.txt unreachable: HTTP status 503\n" in done.err
+        return
+    error, *_ = [line for line in done.errors if "[scrapy_rep" in line and " ERROR: " in line]
+    assert error.endswith(
+        f"ERROR: {site.url('/tea')} is not fetched: robots.txt unreachable: HTTP status 503. This "
+        "command asks once and holds nothing; to fetch the page all the same: "
+        "-s REP_UNREACHABLE=allow"
+    )
+    assert "held" not in done.err
+    if name == "shell":
+        assert done.errors[-1].endswith("NotFetched: robots.txt unreachable: HTTP status 503")
+    else:
+        assert "Traceback" not in done.err
 
 
-def test_fetch_as_soon_as_the_site_is_back(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=in_turn(503, 503, answer(RULES)), pages={"/page": "the page"})
-    result = fetch(tmp_path, site.url("/page"), REP_DEFER_MAX_WAIT=60)
-    assert result.output == "the page"
-    assert result.seconds < 30  # takes one; but not the 60 that it might
-
-
-def test_shell_with_what_is_allowed(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=RULES)
-    result = shell(tmp_path, site.url("/page"))
-    assert f"It is <200 {site.url('/page')}>" in result.output
-
-
-def test_shell_with_what_is_forbidden(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=RULES)
-    result = shell(tmp_path, site.url("/private"))
-    assert "It is None" in result.output
-    assert site.count("/private") == 0
-
-
-@pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
-def test_shell_with_an_unreachable_site(sites: Sites, tmp_path: Path, robots: Any) -> None:
-    site = sites.add(robots=robots)
-    result = shell(tmp_path, site.url("/page"))
-    assert "It is None" in result.output
-    assert site.count("/page") == 0
-
-
+# How they wait depends on the reactor.
 @on_every_reactor
-def test_shell_as_soon_as_the_site_is_back(sites: Sites, tmp_path: Path, reactor: str) -> None:
-    site = sites.add(robots=in_turn(503, 503, answer(RULES)))
-    result = shell(tmp_path, site.url("/page"), REP_DEFER_MAX_WAIT=60, **REACTORS[reactor])
-    assert f"It is <200 {site.url('/page')}>" in result.output
+@pytest.mark.parametrize("name", ["fetch", "shell"])
+@pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
+def test_what_takes_long_is_waited_for_in_place(
+    sites: Sites, tmp_path: Path, reactor: str, name: str, robots: Any
+) -> None:
+    site = sites.add(robots=robots)
+    settings = {"REP_DOWNLOAD_TIMEOUT": 1, "REP_DEFER_GRACE": 0.1, **REACTORS[reactor]}
+    done = run(tmp_path, name, site, **settings)
+    assert done.status == (1 if name == "shell" else 0)
+    assert f"{site.url('/tea')} is not fetched: robots.txt unreachable: " in done.err
+    assert "held" not in done.err.replace("holds nothing", "")
+    assert site.count("/robots.txt") == 1
+    assert site.count("/tea") == 0
+
+
+@pytest.mark.parametrize("name", ["fetch", "shell"])
+def test_what_is_forbidden_is_not_fetched(sites: Sites, tmp_path: Path, name: str) -> None:
+    site = sites.add(robots="User-agent: TeaBot\nDisallow: /tea")
+    done = run(tmp_path, name, site, LOG_LEVEL="DEBUG")
+    assert "(line 2: Disallow: /tea, group TeaBot)" in done.err
+    assert site.count("/tea") == 0
+
+
+def test_what_the_user_wants_of_an_unreachable_site_holds(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots=503, pages={"/tea": "Tea"})
+    done = run(tmp_path, "fetch", site, REP_UNREACHABLE="allow")
+    assert (done.status, done.out.strip()) == (0, "Tea")
+
+
+@pytest.mark.slow
+def test_bench_works_with_the_add_on(tmp_path: Path) -> None:
+    line = arguments_of("bench", settings={**QUIET, "CLOSESPIDER_TIMEOUT": 1})
+    done = run_scrapy(line, cwd=make_project(tmp_path), variables=environment())
+    assert done.status == 0, done.err
+    assert "'finish_reason': 'closespider_timeout'" in done.err
+    assert "'rep/outcome/" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("REP_DEFER_GRACE", "0.5"),
+        ("REP_UNREACHABLE", "drop"),  # the project's
+        ("REP_CACHE_STORAGE", "scrapy_rep.storages.MemoryStorage"),
+        ("REP_REPORT", "None"),
+        ("BOT_NAME", "shop"),
+    ],
+)
+def test_scrapy_settings_prints_our_defaults(tmp_path: Path, name: str, printed: str) -> None:
+    """Also where the middleware is enabled by hand."""
+    project = make_project(tmp_path, ["ADDONS = {}", "REP_UNREACHABLE = 'drop'"])
+    done = run_scrapy(["settings", "--get", name], cwd=project, variables=environment())
+    assert (done.status, done.out.strip(), done.err) == (0, printed, "")

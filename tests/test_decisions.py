@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from scrapy_rep import decisions
+from scrapy_rep import recent
 from tests.helpers.behaviours import in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
@@ -39,7 +39,9 @@ async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
             f"robots.txt of {origin_of(site)} forbids {url} (line 3: Disallow: /x, group *); more "
             "of this origin at DEBUG level"
         )
-    assert len(lines(result, "Forbidden by robots.txt (line 3: ", level="DEBUG")) == 60
+    assert (
+        len(lines(result, "Forbidden by robots.txt (line 3: ", level="DEBUG")) == 57
+    )  # and no second line for the first
     assert len(lines(result)) == 3
     assert_clean(result)
 
@@ -59,13 +61,20 @@ async def test_a_forgotten_origin_is_told_of_again(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then an origin is told of again: better than memory without end."""
-    monkeypatch.setattr(decisions, "_REMEMBERED", 1)
-    first, second = sites.add(robots=RULES), sites.add(robots=RULES)
-    steps = [first.url("/x1"), first.url("/x2"), second.url("/x1"), first.url("/x3")]
+    monkeypatch.setattr(recent, "_REMEMBERED", 1)
+    first, second, third = (sites.add(robots=RULES) for _ in range(3))
+    steps = [
+        first.url("/x1"),
+        first.url("/x2"),
+        second.url("/x1"),
+        third.url("/x"),
+        first.url("/x3"),
+    ]
     result = await crawl(StepSpider, steps=steps)
     assert [line.split()[2] for line in lines(result, "forbids")] == [
         origin_of(first),
         origin_of(second),
+        origin_of(third),
         origin_of(first),
     ]
 
@@ -79,12 +88,36 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     url = f"{origin_of(site)}/private/it's"
     quoted = shlex.quote(url)
     assert quoted.startswith("'")
-    assert lines(result, "every start request", level="WARNING") == [
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line == (
         "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
         f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
-        "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain " + quoted
-    ]
+        "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain "
+        f"--agent {AGENT} {quoted}"
+    )
     assert_clean(result)
+
+
+@pytest.mark.parametrize(
+    ("agent", "suggested"),
+    [("OtherBot", "OtherBot"), (["Other-Image", "Other"], "Other-Image,Other")],
+)
+async def test_the_suggested_command_names_the_agent_of_the_request(
+    sites: Sites, agent: Any, suggested: str
+) -> None:
+    """By another one, the answer would contradict the crawl."""
+    site = sites.add(robots=RULES)
+    request = Request(site.url("/private"), meta={"rep_user_agent": agent})
+    result = await crawl(request)
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line.endswith(f" --agent {suggested} {site.url('/private')}")
+
+
+async def test_the_suggested_command_without_an_agent_is_for_all(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    result = await crawl(site.url("/private"), {"USER_AGENT": "Mozilla/5.0"})
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line.endswith(f" --agent '*' {site.url('/private')}")
 
 
 @pytest.mark.parametrize("settings", [{"REP_UNREACHABLE": "drop"}, {**DEFER}])

@@ -57,7 +57,8 @@ class SharedScheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         if not self.queue:
             return None
-        return request_from_dict(pickle.loads(self.queue.pop(0)), spider=self.spider)
+        data = pickle.loads(self.queue.pop(0))  # noqa: S301 (pickled above)
+        return request_from_dict(data, spider=self.spider)
 
 
 class Persistent(SharedScheduler):

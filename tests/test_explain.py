@@ -8,6 +8,7 @@ from hypothesis import given
 from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, as_json, moment
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.tally import Forbidding, Tally
+from scrapy_rep.commands.text import facts_line
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
 from tests.protocol.strategies import questions
@@ -132,6 +133,29 @@ def test_without_a_file() -> None:
     assert lost.reason == (
         "no robots.txt (HTTP status 302 that leads nowhere, after 5 redirects): no restrictions"
     )
+
+
+def test_a_page_of_a_server_in_trouble_says_not_found() -> None:
+    """Why a 500 counts as "no such file"."""
+    facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", status=500)
+    robots = RobotsFile(Outcome.MISSING, facts=facts)
+    answer = 'HTTP status 500 with a page that says "not found", see REP_SOFT_404'
+    one = robots.explain("http://a.b/x", "/x", ("a",))
+    assert one.reason == f"no robots.txt ({answer}): no restrictions"
+    assert answer in facts_line(robots)
+
+
+def test_a_page_instead_of_a_file_is_called_a_page() -> None:
+    page = b"<!DOCTYPE html>\n<title>Shop</title>"
+    facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", status=200)
+    robots = RobotsFile(Outcome.RULES, page, facts)
+    one = robots.explain("http://a.b/x", "/x", ("a",))
+    assert one.reason.endswith("none is for all crawlers (robots.txt is an HTML page)")
+    assert "HTTP status 200, an HTML page, fresh until" in facts_line(robots)
+    # Rules count wherever they stand.
+    robots = RobotsFile(Outcome.RULES, page + b"\nUser-agent: *\nDisallow: /\n", facts)
+    one = robots.explain("http://a.b/x", "/x", ("a",))
+    assert one.reason == "line 4: Disallow: / (robots.txt is an HTML page)"
 
 
 def test_without_an_answer() -> None:

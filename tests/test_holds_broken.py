@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holds import FILE_NAME, DiskHold, MemoryHold, open_hold
-from tests.helpers.brokenfiles import ask
+from scrapy_rep.holds import FILE_NAME, DiskHold, Opening
+from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
     INF,
@@ -20,6 +20,7 @@ from tests.helpers.holds import (
     file_of,
     held,
     in_slices,
+    ran,
     run,
     take_all,
     unserialisable,
@@ -37,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_file_that_is_no_database_is_set_aside(path: Path, garbage: bytes) -> None:
     path.write_bytes(garbage)
     with captured_log() as records:
-        hold = open_hold(str(path.parent), SPIDER)
+        hold = Opening(str(path.parent), SPIDER).hold()
     assert isinstance(hold, DiskHold)
     [warning] = [one for one in records if one.levelname == "WARNING"]
     [aside] = path.parent.glob(f"{FILE_NAME}.*unreadable*")
@@ -58,7 +59,7 @@ def test_a_file_that_is_damaged_within_is_set_aside(path: Path) -> None:
     damaged = data[:4096] + b"\xaa" * (len(data) - 4096)
     path.write_bytes(damaged)
     with captured_log() as records:
-        opened = open_hold(str(path.parent), SPIDER)
+        opened = Opening(str(path.parent), SPIDER).hold()
         assert isinstance(opened, DiskHold)
         list(opened.recover())
     assert [one for one in records if one.levelname == "WARNING"]
@@ -70,12 +71,21 @@ def test_a_file_that_is_damaged_within_is_set_aside(path: Path) -> None:
 def test_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
     """Tests may run as root, whom nothing is forbidden: there is a file where a folder should
     be."""
-    (tmp_path / "file").write_text("")
+    folder = tmp_path / "folder"
+    folder.write_text("")
+    opening = Opening(str(folder), SPIDER)
     with captured_log() as records:
-        hold = open_hold(str(tmp_path / "file" / "jobdir"), SPIDER)
-    assert isinstance(hold, MemoryHold)
-    [warning] = [one for one in records if one.levelname == "WARNING"]
-    assert "held in memory" in warning.getMessage()
+        assert opening.hold() is None
+        assert opening.hold() is None
+        folder.unlink()
+        folder.mkdir()
+        hold = opening.hold()
+    assert hold is not None
+    hold.close()
+    warning, information = records
+    assert warning.levelname == "WARNING"
+    assert "it is tried again every second" in warning.getMessage()
+    assert "can be used again" in information.getMessage()
 
 
 def test_a_row_that_can_not_be_read(path: Path) -> None:
@@ -95,6 +105,45 @@ def test_a_row_that_can_not_be_read(path: Path) -> None:
     assert warning.levelname == "WARNING"
     assert "2 held requests can't be read" in warning.getMessage()
     assert "parse_that_is_gone" in warning.getMessage()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "UPDATE held SET id = 9000000000000000000 WHERE number = 2",
+        "UPDATE held SET number = 'two' WHERE number = 2",
+        "UPDATE held SET since = 1e300 WHERE number = 2",
+        "UPDATE held SET since = x'00' WHERE number = 2",
+        "UPDATE held SET origin = x'00' WHERE number = 2",
+        "UPDATE held SET state = 'held' WHERE number = 2",
+        "UPDATE held SET request = 5 WHERE number = 2",
+        "UPDATE held SET request = CAST(x'fffe' AS TEXT) WHERE number = 2",
+        "UPDATE clock SET ran = 'long'",
+        "UPDATE clock SET ran = 9e99",
+        "UPDATE sqlite_sequence SET seq = 'many'",
+        "UPDATE sqlite_sequence SET seq = 9000000000000000000",
+    ],
+)
+def test_numbers_that_can_not_be(path: Path, query: str) -> None:
+    """One row is skipped, and what is held then is as safe as ever."""
+    hold = DiskHold(path, SPIDER)
+    for number in (1, 2, 3):
+        hold.add(A, held(number))
+    ran(hold, 10.0)
+    hold.close()
+    change(path, query)
+    with captured_log() as records:
+        hold, _ = run(path)
+        assert 0 <= hold.last()[1] < 100
+        hold.add(A, held(4))
+        found = take_all(hold)
+        hold.close()
+    assert found == ([1, 3, 4] if "number = 2" in query else [1, 2, 3, 4])
+    said = [one.getMessage() for one in records if one.levelname == "WARNING"]
+    assert [line for line in said if "1 held request can't be read" in line] == said[
+        : 4 - len(found)
+    ]
+    assert ask(path, "SELECT count(*) FROM held") == 4
 
 
 def test_a_file_that_is_locked_for_a_while(path: Path) -> None:

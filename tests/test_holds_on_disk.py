@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holds import FILE_NAME, DiskHold, Held, MemoryHold, open_hold
+from scrapy_rep.holds import FILE_NAME, DiskHold, Held
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
     INF,
@@ -34,10 +34,6 @@ def path(tmp_path: Path) -> Path:
 def killed(hold: DiskHold) -> None:
     """What a kill leaves: nothing is closed in order."""
     file_of(hold).close()
-
-
-def test_without_a_jobdir_requests_are_held_in_memory() -> None:
-    assert isinstance(open_hold(None, SPIDER), MemoryHold)
 
 
 def test_another_connection_sees_it_at_once(path: Path) -> None:
@@ -178,4 +174,4 @@ async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
     assert path.stat().st_size == size
     await hold.upkeep(None)
     assert path.stat().st_size > 8_000_000
-    await hold.upkeep(None, last=True)
+    hold.close()

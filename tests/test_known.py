@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,8 +18,11 @@ from scrapy_rep.known import Known, KnownOrigins
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry, MemoryStorage
+from scrapy_rep.storages import Entry, MemoryStorage, memory
 from tests.helpers.storing import NOW, missing, rules
+
+ENOUGH = 1 << 30
+"""Bytes."""
 
 
 def origin(number: int) -> Origin:
@@ -33,9 +37,9 @@ def of(number: int, version: int = 0) -> Any:
 class World:
     """Known origins as the middleware uses them: through the cache, and by spelling."""
 
-    def __init__(self, max_origins: int) -> None:
+    def __init__(self, max_origins: int, max_bytes: int = ENOUGH) -> None:
         self.now = NOW
-        self.known = KnownOrigins(max_origins, self.clock)
+        self.known = KnownOrigins(max_origins, max_bytes, self.clock)
         unused: Any = None
         self.cache = RobotsCache(RepSettings(), self.known, unused, self.clock)
 
@@ -138,7 +142,7 @@ def test_exactly_the_least_recently_used_leave(
 
 
 def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
-    known = KnownOrigins(10)
+    known = KnownOrigins(10, ENOUGH)
     one = known.put(origin(1), of(1))
     old = one.robots
     assert known.put(origin(1), of(1, 2)) is one
@@ -249,7 +253,7 @@ def test_compressed_beyond_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("max_origins", [1, 2, module._PARSED, module._PARSED + 1])
 def test_the_most_recent_origins_are_kept_within_the_limit(max_origins: int) -> None:
-    known = KnownOrigins(max_origins)
+    known = KnownOrigins(max_origins, ENOUGH)
     for number in range(max_origins + 3):
         known.put(origin(number), missing(str(origin(number))))
     held = [number for number in range(max_origins + 3) if known.get(origin(number)) is not None]
@@ -260,7 +264,7 @@ def test_the_most_recent_origins_are_kept_within_the_limit(max_origins: int) -> 
 
 def test_least_recently_used_leave_memory() -> None:
     """What was looked at, or kept anew, is used."""
-    storage = MemoryStorage(3)
+    storage = MemoryStorage(3, ENOUGH)
     for origin in ("a", "b", "c"):
         storage.save(missing(origin))
     assert storage.load("a") is not None
@@ -273,3 +277,123 @@ def test_least_recently_used_leave_memory() -> None:
     assert storage.take("b") == missing("b")
     assert storage.take("b") is None
     assert len(storage) == 2
+
+
+# -- bytes -----------------------------------------------------------------------------------
+
+
+def noise(size: int) -> bytes:
+    return Random(size).randbytes(size)
+
+
+def check_bytes(known: KnownOrigins) -> None:
+    """What is counted is the sum of what is there."""
+    assert known._parsed_bytes == sum(one.size for one in known._parsed.values())
+    check_packed(known._packed)
+
+
+def check_packed(storage: MemoryStorage) -> None:
+    packed = storage._packed
+    assert storage._bytes == sum(memory._BYTES + len(one) for one in packed.values())
+    assert {*storage._large} <= {*packed}
+
+
+byte_steps = st.lists(
+    st.tuples(
+        st.sampled_from(["put"] * 5 + ["use", "read", "pin", "unpin"]),
+        numbers,
+        st.sampled_from([0, 500, 5_000, 60_000]),
+    ),
+    max_size=60,
+)
+
+
+@given(byte_steps, st.integers(1, 8), st.integers(1, 8), st.sampled_from([1, 20_000, 100_000]))
+@settings(deadline=None, max_examples=200)
+def test_no_more_bytes_than_the_limit(
+    done: list[tuple[str, int, int]], max_origins: int, parsed: int, max_bytes: int
+) -> None:
+    """And one more, at the most: the last, of those in use and of the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PARSED", parsed)
+        world = World(max_origins, max_bytes)
+        pinned: set[int] = set()
+        for step, number, size in done:
+            if step == "put":
+                entry = rules(str(origin(number)), noise(size))
+                assert world.cache._take(origin(number), entry).entry == entry
+            elif step == "use":
+                world.use(number)
+            elif step == "read" and (one := world.use(number)) and one.robots:
+                one.robots.preload(b"Sitemap: /x\n" * (size // 100), "bot")
+                world.known.weigh(one)
+            elif step == "pin" and world.use(number):
+                world.known.pin(origin(number))
+                pinned.add(number)
+            elif step == "unpin":
+                world.known.unpin(origin(number))
+                pinned.discard(number)
+            check_bytes(world.known)
+            in_use, packed = world.known._parsed, world.known._packed
+            if step in ("put", "use", "read") and number in world.in_memory() - pinned:
+                assert str(origin(number)) in in_use, "the last one is at hand"
+            assert world.known._parsed_bytes <= max_bytes // 2 or (
+                world.known._parsed_bytes - max(one.size for one in in_use.values())
+                <= max_bytes // 2
+            )
+            rest = max_bytes - min(world.known._parsed_bytes, max_bytes // 2)
+            assert packed._bytes <= rest or len(packed) == 1
+            assert pinned <= world.in_memory()
+
+
+def test_large_ones_leave_before_ordinary_ones() -> None:
+    """Though they were used later; and to be compressed is enough for what is large by its rules."""
+    world = World(100, 1_000_000)
+    for number in range(50):
+        world.known.put(origin(number), of(number))
+    for number in range(50, 60):
+        known = world.known.put(origin(number), of(number))
+        assert known.robots is not None
+        known.robots.preload(b"".join(b"Sitemap: /%x\n" % n for n in range(4000)), "bot")
+        world.known.weigh(known)
+    assert world.in_memory() == set(range(60))
+    assert set(world.known._parsed) >= {str(origin(number)) for number in range(50)}
+    assert 50 < len(world.known._parsed) < 60
+    for number in range(100, 130):
+        world.known.put(origin(number), rules(str(origin(number)), noise(100_000)))
+    assert world.in_memory() >= {*range(50), 129}
+    assert len(world.in_memory()) < 80
+    check_bytes(world.known)
+
+
+def test_large_ones_leave_a_storage_first() -> None:
+    storage = MemoryStorage(100, 1_000_000)
+    ordinary = [f"http://{number}.example" for number in range(50)]
+    noisy = [f"http://noise{number}.example" for number in range(30)]
+    for name in ordinary:
+        storage.save(rules(name))
+    for name in noisy:
+        storage.save(rules(name, noise(100_000)))
+        assert storage.load(noisy[0]) is not None  # in use
+        assert storage._bytes <= 1_000_000
+    names = [one.origin for one in storage.entries() if isinstance(one, Entry)]
+    assert names == [*ordinary, *noisy[-8:-1], noisy[0], noisy[-1]] or names[-1] == noisy[0]
+    assert {*ordinary, noisy[0], noisy[-1]} <= {*names}
+    storage.save(rules(noisy[-1]))  # ordinary now
+    storage.drop(noisy[0])
+    storage.purge(NOW + 1)
+    assert (len(storage), storage._bytes) == (0, 0)
+    check_packed(storage)
+
+
+def test_what_is_large_is_freed() -> None:
+    """Nothing keeps the body of one that has left: neither its place in the list, nor its name."""
+    world = World(100, 200_000)
+    gc.collect()
+    before = counted()
+    for number in range(50):
+        world.known.put(origin(number), rules(str(origin(number)), noise(50_000)))
+        world.use(number)
+    parsed = len(world.known._parsed)
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
+    assert len(world.known.by_spelling) == parsed <= 3

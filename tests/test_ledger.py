@@ -146,12 +146,23 @@ def test_a_timeline_keeps_the_highest_value_of_each_interval() -> None:
     assert line.points == [(0.0, 3), (0.2, 4), (5.0, 0)]
 
 
+def test_a_short_peak_is_seen() -> None:
+    line = Timeline()
+    for now, value in ((0.0, 1), (0.05, 24), (0.06, 20), (0.07, 0)):
+        line.add(now, value)
+    assert line.points == [(0.0, 24), (0.0, 0)]
+    for second in range(1, 100_000):
+        line.add(float(second), 24 if second == 70_001 else second % 5)
+    assert max(value for _, value in line.points) == 24
+    assert line.points[-1][1] == 99_999 % 5
+
+
 def test_timeline_without_end() -> None:
     """A thousand points at most, the first and the last among them."""
     line = Timeline()
     for second in range(100_000):
         line.add(float(second), second)
-    assert 300 < len(line.points) <= 1001
+    assert 300 < len(line.points) <= 2002  # the highest and the last of a thousand samples
     assert line.points[0][0] == 0.0
     assert line.points[-1][1] == 99_999
     times = [at for at, _ in line.points]

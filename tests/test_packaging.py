@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -54,6 +55,8 @@ def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.Con
     assert installed.metadata["Requires-Python"] == ">=3.10"
     requires = installed.requires or []
     assert [one for one in requires if "extra ==" not in one] == ["scrapy>=2.15"]
+    commands = stripped_lines(setup_cfg["options.entry_points"]["scrapy.commands"])
+    assert [f"{one.name} = {one.value}" for one in installed.entry_points] == commands
     extras = installed.metadata.get_all("Provides-Extra")
     assert {*(extras or [])} == {*setup_cfg["options.extras_require"]}
 
@@ -157,3 +160,16 @@ def test_every_public_name_can_be_imported() -> None:
     assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {*scrapy_rep.__all__}
     with pytest.raises(AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"):
         scrapy_rep.Nonsense  # noqa: B018
+
+
+def test_sections_that_the_code_names_are_in_the_specification() -> None:
+    specification = Path(__file__).parents[1].joinpath("docs", "REP.md").read_text("utf-8")
+    there = set(re.findall(r"^## (\d+)\.", specification, re.MULTILINE))
+    named: dict[str, str] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for numbers in re.findall(
+            r"REP\.md,?\s+sections?\s+([\d,\sand]*\d)", path.read_text("utf-8")
+        ):
+            named |= dict.fromkeys(re.findall(r"\d+", numbers), path.name)
+    assert len(named) > 5
+    assert {number: name for number, name in named.items() if number not in there} == {}

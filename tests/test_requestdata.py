@@ -107,3 +107,10 @@ def test_rows_of_earlier_versions() -> None:
     request = Request("http://a.example/", meta={"x": (1,)}, callback=SPIDER.parse)
     data = pickle.dumps(request.to_dict(spider=SPIDER), pickle.HIGHEST_PROTOCOL)
     assert fields_of(loads(data, SPIDER)) == fields_of(request)
+
+
+def test_pickles_of_other_kinds_are_not_read() -> None:
+    """Damage to the first byte of a row makes no pickle of it."""
+    fields = Request("http://a.example/").to_dict(spider=SPIDER)
+    with pytest.raises(ValueError, match="Expecting value"):
+        loads(pickle.dumps(fields, 0), SPIDER)

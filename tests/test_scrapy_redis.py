@@ -99,6 +99,8 @@ def test_another_process_fetches_what_was_held(
     hold_all_and_stop(first)
     assert first.urls("failed") == []
     assert first.stats["rep/held"] == "0"
+    assert first.stats["rep/handed_back"] == str(PAGES)
+    assert f"({PAGES} handed back to the scheduler)" in first.log
     assert queue.zcard("pages:requests") == PAGES
     assert pages_asked(site) == []
 

@@ -51,7 +51,7 @@ async def test_urls_of_other_hosts(sites: Sites, policy: str) -> None:
     assert result.stat("rep/sitemaps/rejected/cross_host") == (0 if policy == "any" else 60)
     if policy == "strict":
         # maps is known by then, the others are not.
-        assert "(60 wait for robots.txt of their hosts)" in lines(result, "accepted")[0]
+        assert "(waiting for robots.txt of their hosts: 60)" in lines(result, "accepted")[0]
         assert [one.count("/robots.txt") for one in all_hosts] == [1] * 5
     result.assert_clean()
 

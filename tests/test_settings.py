@@ -15,7 +15,7 @@ import pytest
 from scrapy.settings import Settings
 
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.settings import RepSettings, setting_name
+from scrapy_rep.settings import RepSettings, set_defaults, setting_name, warn_of_unknown
 from scrapy_rep.storages import MemoryStorage
 
 DEFAULTS = {
@@ -38,6 +38,7 @@ DEFAULTS = {
     "REP_CACHE_MIN_TTL": 300.0,
     "REP_CACHE_MAX_TTL": 604800.0,
     "REP_CACHE_MAX_ORIGINS": 10000,
+    "REP_CACHE_MAX_BYTES": 67108864,
     "REP_UNREACHABLE_LIMIT": 2592000.0,
     "REP_PRIVATE_HOSTS": False,
     "REP_SOFT_404": True,
@@ -85,6 +86,7 @@ COUNTS = (
     "REP_DEFER_MAX_REQUESTS",
     "REP_DEFER_DEAD_HOST_TRIES",
     "REP_CACHE_MAX_ORIGINS",
+    "REP_CACHE_MAX_BYTES",
     "REP_SITEMAP_MAX_DEPTH",
     "REP_SITEMAP_MAX_FILES",
     "REP_SITEMAP_MAX_URLS",
@@ -259,3 +261,46 @@ def test_low_and_high(low: str, high: str) -> None:
 def test_low_beyond_the_default_of_high() -> None:
     with pytest.raises(SettingsError, match=r"^REP_RETRY_DELAY is 601\.0, .* which is 600\.0\.$"):
         read(REP_RETRY_DELAY=601)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, **settings: Any) -> list[str]:
+    warn_of_unknown(Settings(settings))
+    return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("REP_UNREACHEABLE", "REP_UNREACHABLE"),
+        ("REP_DEFFER_GRACE", "REP_DEFER_GRACE"),
+        ("REP_USERAGENT", "REP_USER_AGENT"),
+        ("REP_SITEMAP", "REP_SITEMAPS"),
+        ("REP_COLOUR", None),
+    ],
+)
+def test_an_unknown_setting_is_warned_of(
+    caplog: pytest.LogCaptureFixture, name: str, meant: str | None
+) -> None:
+    hint = f" (did you mean {meant}?)" if meant else ""
+    wanted = f"Unknown settings, which have no effect: {name}{hint}"
+    assert warnings_of(caplog, **{name: 1, "REP_CACHE_TTL": 5, "RE_P": 1}) == [wanted]
+
+
+def test_all_unknown_settings_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    [warning] = warnings_of(caplog, REP_DEFER_GRASE=1, REP_COLOUR=2)
+    assert warning.endswith(": REP_COLOUR, REP_DEFER_GRASE (did you mean REP_DEFER_GRACE?)")
+
+
+def test_known_settings_are_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, **DEFAULTS) == []
+
+
+def test_defaults_are_in_the_settings_below_what_the_project_sets() -> None:
+    settings = Settings({"REP_DEFER_GRACE": 3})
+    settings.set("REP_RETRY_DELAY", 4, "addon")
+    set_defaults(settings)
+    assert settings["REP_DEFER_GRACE"] == 3
+    assert settings["REP_RETRY_DELAY"] == 4
+    assert settings["REP_CACHE_TTL"] == 86400.0
+    others = {"REP_DEFER_GRACE", "REP_RETRY_DELAY"}
+    assert {name for name in DEFAULTS if settings.getpriority(name) == 0} == {*DEFAULTS} - others

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from scrapy_rep.sitemaps import SitemapReader
+from scrapy_rep.sitemaps import SitemapReader, unpack
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 # Run in a process of its own: the peak of memory is that of all that was before.
@@ -126,8 +126,8 @@ LAUGHS = "<!ENTITY l0 'lol'>" + "".join(
 )
 def test_entities_are_never_resolved(body: str) -> None:
     """A file that declares any is not read."""
-    for pieces in ([body], list(body), [body.encode("utf-16")]):
-        reader, entries = read(*pieces)
+    for data, step in [(body, unpack.STEP), (body, 1), (body.encode("utf-16"), unpack.STEP)]:
+        reader, entries = read(data, step=step)
         assert entries == []
         assert reader.kind is None
         assert reader.problem == "it declares XML entities, which are not resolved"

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from scrapy_rep.sitemaps import Kind
+from scrapy_rep.sitemaps import Kind, unpack
 from tests.helpers.sitemaps import BEFORE, GOOD, NAMESPACE, atom, index, read, rss, urlset
 
 URLS = ["http://a.test/1", "http://a.test/2?x=1&y=2", "http://a.test/käse"]
@@ -41,16 +41,10 @@ def test_all_formats_are_read_plain_and_compressed(kind: Kind, packed: int) -> N
 
 
 @pytest.mark.parametrize("kind", FORMATS, ids=str)
-def test_in_pieces_of_any_size(kind: Kind) -> None:
-    chance = random.Random(9309)
+def test_in_steps_of_any_size(kind: Kind) -> None:
     for body in (FORMATS[kind].encode(), gzip.compress(FORMATS[kind].encode())):
-        for _ in range(30):
-            cuts = sorted(chance.choices(range(len(body) + 1), k=chance.randrange(1, 40)))
-            pieces = [
-                body[start:end] for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)
-            ]
-            assert locs(*pieces) == URLS
-    assert locs(*(body[at : at + 1] for at in range(len(body)))) == URLS
+        for step in range(1, 100):
+            assert locs(body, step=step) == URLS
 
 
 def test_entries_have_the_fields_of_their_elements() -> None:
@@ -114,8 +108,8 @@ LOCS = {
 @pytest.mark.parametrize(("text", "loc"), LOCS.items())
 def test_a_loc_is_read_however_it_is_escaped(text: str, loc: str | None) -> None:
     body = f"<urlset><url><loc>{text}</loc></url><url><loc>http://a.test/next</loc></url></urlset>"
-    for pieces in ([body], list(body)):
-        reader, entries = read(*pieces)
+    for step in (unpack.STEP, 1):
+        reader, entries = read(body, step=step)
         first, second = entries
         assert second == {"loc": "http://a.test/next"}
         if loc is None:
@@ -124,6 +118,17 @@ def test_a_loc_is_read_however_it_is_escaped(text: str, loc: str | None) -> None
         else:
             assert first == {"loc": loc}
             assert reader.problem is None
+
+
+@pytest.mark.parametrize("length", [1, 100], ids=["short", "long"])
+def test_a_cdata_section_cut_in_two(length: int) -> None:
+    """Wherever that is, and its end too: `&` is mended after it, and not in it."""
+    start = f"<urlset>{BEFORE}"
+    cdata = f"<![CDATA[?a=1&b={'2' * length}]]>"
+    rest = f"<url><loc>http://a.test/{cdata}&c=3</loc></url></urlset>"
+    for at in range(len(rest)):
+        found = locs(start + rest[:at], rest[at:])
+        assert found == [*GOOD, f"http://a.test/?a=1&b={'2' * length}&c=3"], at
 
 
 @pytest.mark.parametrize(

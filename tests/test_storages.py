@@ -43,7 +43,7 @@ def kind(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Kind]:
     makers: dict[str, Callable[[], Storage]] = {
-        "memory": lambda: MemoryStorage(10000),
+        "memory": lambda: MemoryStorage(10000, 1 << 30),
         "sqlite": lambda: SqliteStorage(tmp_path / "new" / "robots.sqlite"),
         "users": FolderStorage,
     }

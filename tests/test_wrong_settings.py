@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Spider, signals
 
 from tests.helpers.crawling import (
     ListSpider,
     assert_ended_at_start,
     crawl,
-    run_settings,
 )
-from tests.helpers.process import arguments_of, environment
+from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
 from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.servers import Sites
 
@@ -56,6 +56,28 @@ async def test_wrong_settings_do_not_matter_when_nothing_is_obeyed(sites: Sites)
     result.assert_clean()
 
 
+async def test_a_crawl_with_an_unknown_setting_warns_once(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow:")
+    result = await crawl(site.url("/"), {"REP_UNREACHEABLE": "drop"})
+    ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
+    [warning] = [one for one in ours if one.levelname == "WARNING"]
+    assert warning.getMessage() == (
+        "Unknown settings, which have no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)"
+    )
+    assert result.responses == {site.url("/"): 200}
+
+
+async def test_a_crawl_shows_the_defaults_to_other_components(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow:")
+    seen = []
+
+    def opened(spider: Spider) -> None:
+        seen.append(spider.settings.getfloat("REP_DEFER_GRACE"))
+
+    await crawl(site.url("/"), signal_handlers={signals.spider_opened: opened})
+    assert seen == [0.5]
+
+
 SPIDER = """
 import scrapy
 
@@ -70,13 +92,12 @@ class OneSpider(scrapy.Spider):
 """
 
 
-def runspider(folder: Path, url: str, **settings: str) -> Done:
+def runspider(folder: Path, url: str, **settings: Any) -> Done:
     (folder / "one.py").write_text(SPIDER, encoding="utf-8")
     quiet = {
         "ADDONS": {"scrapy_rep.Addon": 300},
         "TELNETCONSOLE_ENABLED": False,
         "REMOTE_CONTROL_ENABLED": False,
-        "TWISTED_REACTOR_ENABLED": run_settings().get("TWISTED_REACTOR_ENABLED", True),
     }
     line = arguments_of(
         *("runspider", "one.py", "-a", f"url={url}"), settings={**quiet, **settings}
@@ -85,9 +106,14 @@ def runspider(folder: Path, url: str, **settings: str) -> Done:
 
 
 @pytest.mark.process
-def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
+@on_every_reactor
+def test_runspider_with_a_wrong_setting_exits_with_status_1(
+    sites: Sites, tmp_path: Path, reactor: str
+) -> None:
+    """As Scrapy does for one of its own."""
     site = sites.add()
-    done = runspider(tmp_path, site.url("/"), REP_RETRY_DELAY="often")
+    done = runspider(tmp_path, site.url("/"), REP_RETRY_DELAY="often", **REACTORS[reactor])
+    assert done.status == 1
     errors = [line for line in done.err.splitlines() if "] ERROR: " in line]
     assert len(errors) == 1, done.err
     assert errors[0].endswith(
@@ -102,6 +128,7 @@ def test_runspider_with_a_wrong_setting(sites: Sites, tmp_path: Path) -> None:
 def test_runspider_with_settings_of_the_command_line(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: second\nDisallow: /\n\nUser-agent: *\nAllow: /")
     done = runspider(tmp_path, site.url("/"), REP_USER_AGENT="first,second", REP_CACHE_TTL="5.5")
+    assert done.status == 0
     assert "Forbidden by robots.txt (line 2: Disallow: /, group second)" in done.err
     assert "'finish_reason': 'finished'" in done.err
     assert [hit.path for hit in site.requests] == ["/robots.txt"]

@@ -20,6 +20,7 @@ from scrapy_rep.commands.explain import moment
 from scrapy_rep.commands.inputs import InputError, request_for, settings_of
 from scrapy_rep.commands.status import Status
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain
+from scrapy_rep.lint.file import is_html
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, standing
@@ -261,5 +262,14 @@ def _answer(entry: Entry) -> str:
     if entry.outcome is Outcome.UNREACHABLE:
         return "none yet"
     status = "" if entry.status is None else f"{entry.status}: "
-    what = "rules" if entry.outcome is Outcome.RULES else "no restrictions"
-    return status + what
+    if entry.outcome is Outcome.RULES:
+        return status + ("an HTML page" if _is_page(entry) else "rules")
+    not_found = entry.status is not None and entry.status >= 500
+    return status + ('"not found", ' if not_found else "") + "no restrictions"
+
+
+def _is_page(entry: Entry) -> bool:
+    try:
+        return is_html(entry.body)
+    except UnreadableEntry:
+        return False

@@ -11,6 +11,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.lint.file import is_html
 from scrapy_rep.outline import GLOBAL, Group, Outline, RuleLine
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
@@ -122,6 +123,11 @@ class RobotsFile:
         """Of the body, as far as it counts; None if there is no body."""
         return sha256(self.body).hexdigest() if self.outcome is Outcome.RULES else None
 
+    @cached_property
+    def is_page(self) -> bool:
+        """Whether a page was sent instead of a robots.txt. Rules in it count all the same."""
+        return self.outcome is Outcome.RULES and is_html(self.body)
+
     def explain(
         self,
         url: str,
@@ -159,7 +165,7 @@ class RobotsFile:
         if path == ROBOTS_PATH and self.facts.file is None:
             return free, "robots.txt itself is under no rules", False
         if self.outcome is Outcome.MISSING:
-            return free, f"no robots.txt ({self._answer}): no restrictions", False
+            return free, f"no robots.txt ({self.answer}): no restrictions", False
         if self.outcome is Outcome.UNREACHABLE:
             why = f"robots.txt unreachable ({self.facts.error})"
             if self.unrestricted:
@@ -169,14 +175,17 @@ class RobotsFile:
             return Decision(False, None, None), f"{why}: nothing may be fetched for now", True
         token, rules = self.parsed.rules(chain, obey_global)
         decision = self.parsed.decision(token, rules.find(path))
-        return decision, _reason(decision, chain, obey_global), False
+        reason = _reason(decision, chain, obey_global)
+        return decision, reason + " (robots.txt is an HTML page)" * self.is_page, False
 
     @property
-    def _answer(self) -> str:
+    def answer(self) -> str:
+        """What was answered, and what is strange about it."""
         facts = self.facts
-        if facts.status is not None and 300 <= facts.status < 400:
-            return f"HTTP status {facts.status} that leads nowhere, after {facts.hops} redirects"
-        return f"HTTP status {facts.status}"
+        if self.outcome is Outcome.MISSING:
+            return missing(facts.status, facts.hops)
+        page = ", an HTML page" if self.is_page else ""
+        return "" if facts.status is None else f"HTTP status {facts.status}{page}"
 
     def matched(self, path: str, decision: Decision) -> list[Matched]:
         """See :attr:`Explanation.matched`."""
@@ -233,6 +242,15 @@ def _as_directory(length: int, line: RuleLine) -> str:
     if length == len(line.pattern):
         return ""
     return "; allowing the index page of a directory allows the directory"
+
+
+def missing(status: int | None, hops: int) -> str:
+    """Return which answer means that there is no file, and why."""
+    if status is not None and 300 <= status < 400:
+        return f"HTTP status {status} that leads nowhere, after {hops} redirects"
+    if status is not None and status >= 500:
+        return f'HTTP status {status} with a page that says "not found", see REP_SOFT_404'
+    return f"HTTP status {status}"
 
 
 def moment(seconds: float | None) -> str | None:

@@ -82,9 +82,12 @@ def _by_file(
     agents = agents or [
         usual_chain(Agents(Crawler(Spider, command.settings), settings_of(command.settings)))
     ]
+    url = None
     for url, _ in urls(arguments):
         path = path_of(url)
         report.add(url, path, robots, agents, _steps_of_file(url, path) if report.explain else ())
+    if url is None:
+        raise UsageError("no URL given", print_help=False)
     report.output.flush()
 
 

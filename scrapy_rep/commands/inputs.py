@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
+from scrapy.spiderloader import get_spider_loader
 
+from scrapy_rep.agents import SPIDER_ATTRIBUTE
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.agents import product_token
-from scrapy_rep.settings import TOKEN_HINT, RepSettings, chain
+from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
 from scrapy_rep.urls import origin_of
+from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scrapy.settings import BaseSettings
+    from scrapy.settings import BaseSettings, Settings
 
 STDIN = "-"
 
@@ -45,6 +48,23 @@ def settings_of(settings: BaseSettings | None) -> RepSettings:
         raise InputError(str(error)) from None
 
 
+def use_spider(settings: Settings, name: str) -> None:
+    """Let *settings* be those of a spider of the project, the agent that its class names included.
+
+    :raises UsageError: if there is no such spider
+    """
+    try:
+        spider = get_spider_loader(settings).load(name)
+    except KeyError:
+        raise UsageError(f"no such spider: {_quoted(name)}", print_help=False) from None
+    spider.update_settings(settings)
+    # Its attributes go before settings, whoever has set those.
+    for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
+        value = getattr(spider, attribute, None)
+        if value is not None:
+            settings.set(setting, value, "cmdline")
+
+
 def chains(values: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the chain that each ``--agent`` names.
 
@@ -60,7 +80,7 @@ def chains(values: Sequence[str]) -> list[tuple[str, ...]]:
         except ValueError:
             token = product_token(value)
             hint = f"; perhaps {token}" if token else ""
-            text = TOKEN_HINT.replace("a list of them", "several, joined by commas")
+            text = AGENT_HINT.replace("a list of them", "several, joined by commas")
             raise UsageError(
                 f"--agent is {_quoted(value)}, but must be {text}{hint}", print_help=False
             ) from None
@@ -121,12 +141,9 @@ def request_for(url: str) -> tuple[Request, Origin]:
         raise InputError(f"not UTF-8: {_quoted(url)}") from None
     try:
         # Scrapy's own words for what has no scheme say less.
-        if any(character <= " " for character in Origin.from_url(url).host):
-            raise InputError(f"no valid host: {_quoted(url)}")
+        Origin.from_url(url)
         request = Request(url)
         return request, origin_of(request)
-    except InputError:
-        raise
     except ValueError as error:
         message = str(error)
     if "://" not in url:
@@ -138,7 +155,7 @@ def request_for(url: str) -> tuple[Request, Origin]:
 
 def _quoted(text: str) -> str:
     readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return f"'{_shortened(readable)}'"
+    return f"'{clean(_shortened(readable))}'"
 
 
 def _shortened(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
+from scrapy_rep.commands.explain import missing
 from scrapy_rep.commands.inputs import STDIN, InputError, read_file, request_for, settings_of
 from scrapy_rep.commands.lookup import Lookup
 from scrapy_rep.commands.lookup import run as run_crawl
@@ -70,7 +71,8 @@ async def _lint_site(lookup: Lookup, origin: Origin, report: _Report) -> Status:
         complain(f"{origin.robots_url}: unreachable: {answer.reason}")
         return Status.UNREACHABLE
     if answer.outcome is Outcome.MISSING:
-        message = f"there is no robots.txt ({answer.reason}): no restrictions"
+        why = missing(answer.status, answer.hops)
+        message = f"there is no robots.txt ({why}): no restrictions"
         return report.add(origin.robots_url, [Finding(None, "no-file", message)])
     complete = len(answer.body) <= MAX_BYTES
     return report.add(

@@ -157,7 +157,7 @@ class Lookup:
         self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
         self._cache = RobotsCache(
             self.settings,
-            KnownOrigins(self.settings.cache_max_origins),
+            KnownOrigins(self.settings.cache_max_origins, self.settings.cache_max_bytes),
             self.fetcher,
             time.time,
             open_storage(crawler, self.settings, time.time),

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 # Option, and the module of this package that answers it. Without any of them: `explaining`.
 _ACTIONS = {"lint": "linting", "sitemaps": "sitemaps", "cache": "caching"}
 
+# What would change nothing about these.
+_DOES_NOT_TAKE = {
+    "lint": ("file", "agent", "explain"),
+    "sitemaps": ("file", "explain"),
+    "cache": ("file", "agent", "explain"),
+}
+
 
 class RobotsCommand(ScrapyCommand):
     """``scrapy robots``"""
@@ -51,6 +58,11 @@ class RobotsCommand(ScrapyCommand):
             help="product token to ask for, or a chain of them joined by commas; may be repeated "
             "(default: what the project's crawls go by)",
         )
+        option(
+            "--spider",
+            metavar="NAME",
+            help="go by the settings, and the agent, of this spider of the project",
+        )
         option("--file", metavar="FILE", help="read robots.txt from FILE (-: standard input)")
         option("--json", action="store_true", help="print JSON, one object a line")
         option(
@@ -81,20 +93,24 @@ class RobotsCommand(ScrapyCommand):
         assert self.settings is not None
         # It would turn what is printed into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
-        # No spider of the project is needed, and one that can't be imported shall not matter.
-        loader = "scrapy.spiderloader.DummySpiderLoader"
-        self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
+        if opts.spider is None:
+            # None of the project is needed, so one that can't be imported must not matter.
+            loader = "scrapy.spiderloader.DummySpiderLoader"
+            self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
         level = self.settings.getpriority("LOG_LEVEL")
         if level is not None and level >= 40 and not opts.nolog:  # -s LOG_LEVEL=…
             self.settings.set("LOG_ENABLED", True, priority="cmdline")
         for argument in args:
             if argument.startswith("-") and argument != "-":
-                raise UsageError(f"no such option: {argument}", print_help=False)
+                from scrapy_rep.words import clean
+
+                raise UsageError(f"no such option: {clean(argument)}", print_help=False)
         actions = [name for name in _ACTIONS if getattr(opts, name)]
         if len(actions) > 1:
             raise UsageError(f"--{actions[0]} and --{actions[1]} exclude each other")
-        if actions and opts.file is not None:
-            raise UsageError(f"--file does not go with --{actions[0]}")
+        for name in _DOES_NOT_TAKE[actions[0]] if actions else ():
+            if getattr(opts, name):
+                raise UsageError(f"--{name} does not go with --{actions[0]}")
         if opts.drop and not opts.cache:
             raise UsageError("--drop goes with --cache alone")
         # Nothing is fetched then.
@@ -106,10 +122,14 @@ class RobotsCommand(ScrapyCommand):
             self.requires_crawler_process = False
 
     def run(self, args: list[str], opts: Namespace) -> None:
-        from scrapy_rep.commands import guard
+        from scrapy_rep.commands import guard, inputs
+        from scrapy_rep.settings import warn_of_unknown
 
         assert self.settings is not None
+        if opts.spider is not None:
+            inputs.use_spider(self.settings, opts.spider)
         guard.set_up_logging(self.settings, configured=self.crawler_process is not None)
+        warn_of_unknown(self.settings)
         module = next((_ACTIONS[name] for name in _ACTIONS if getattr(opts, name)), "explaining")
         action = import_module(f"scrapy_rep.commands.{module}")
         self.exitcode = guard.status_of(lambda: action.run(self, args, opts))

@@ -14,7 +14,6 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import CancelledError
-from w3lib.url import safe_url_string
 
 from scrapy_rep.commands.inputs import InputError, chains, request_for, settings_of
 from scrapy_rep.commands.lookup import Lookup, usual_chain
@@ -24,10 +23,12 @@ from scrapy_rep.commands.tally import Judges, Tally
 from scrapy_rep.commands.terminal import Output, Progress, complain
 from scrapy_rep.commands.tree import JsonTree, TextTree
 from scrapy_rep.flights import CrawlEnding
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.sitemaps import Kind, SitemapReader
-from scrapy_rep.urls import origin_of, path_in
+from scrapy_rep.urls import encoded, origin_of, path_in
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.commands.robots import RobotsCommand
-    from scrapy_rep.protocol import Origin
 
 # So many sitemaps are fetched ahead of the one that is read.
 _AHEAD = 4
@@ -160,7 +160,8 @@ class _Site:
 
     def _tell(self, one: Sitemap, doing: str) -> None:
         urls = self._total.urls + one.tally.urls
-        self._progress.tell(f"{self._files:,} sitemaps, {urls:,} URLs; {doing} {one.url}")
+        far = f"{counted(self._files, 'sitemap')}, {counted(urls, 'URL')}"
+        self._progress.tell(f"{far}; {doing} {one.url}")
 
     async def _settle(self, one: Sitemap, fetching: Deferred[bytes | None]) -> None:
         """Have it fetched, read and counted, and let go of its body."""
@@ -204,8 +205,8 @@ class _Site:
             try:
                 if not isinstance(value, str):
                     raise ValueError
-                url = Request(value).url
-                if origin_of(Request(url)).scheme not in ("http", "https"):
+                url = encoded(value)
+                if Origin.from_url(url).scheme not in ("http", "https"):
                     raise ValueError
             except ValueError:
                 one.tally.invalid += 1
@@ -282,6 +283,6 @@ class _Site:
 def _absolute(base: str, value: str) -> str:
     """Return a URL as it stands in a file or a header; *value* itself where that is none."""
     try:
-        return urljoin(base, safe_url_string(value.strip()))
+        return urljoin(base, encoded(value.strip()))
     except ValueError:
         return value

@@ -10,7 +10,7 @@ from scrapy import Request
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import Rules, allows, comparable
-from scrapy_rep.urls import as_it_stands, origin_of, path_in
+from scrapy_rep.urls import as_it_stands, encoded, origin_of, path_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,7 +103,7 @@ class Judges:
                 spelling, path = plain
             else:
                 try:
-                    request = Request(value)
+                    request = Request(encoded(value))
                     spelling, path = str(origin_of(request)), path_in(request)
                 except ValueError:
                     tally.invalid += 1

@@ -4,12 +4,14 @@ colour only on a terminal (``NO_COLOR`` is respected)."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from scrapy_rep.commands.columns import fitted, shortened, width, wrapped
 from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
@@ -23,7 +25,10 @@ def complain(message: str) -> None:
     print(f"scrapy robots: {clean(message)}", file=sys.stderr)
 
 
-_IN_ASCII = str.maketrans("├└│─", "|`|-")
+_IN_ASCII = str.maketrans("├└│─…", "|`|-~")
+
+# Between columns; and before what stands on a line of its own.
+_GAP, _BELOW = "  ", "    "
 
 
 class Progress:
@@ -41,8 +46,8 @@ class Progress:
             return
         self._again_at = time.monotonic() + _PROGRESS_SECONDS
         self._shown = True
-        width = shutil.get_terminal_size().columns - 1
-        self._stream.write(f"\r\x1b[K{clean(text)[:width]}")
+        first, *_ = wrapped(clean(text), shutil.get_terminal_size().columns - 1)
+        self._stream.write(f"\r\x1b[K{first}")
         self._stream.flush()
 
     def clear(self) -> None:
@@ -72,6 +77,7 @@ class Output:
         # Better an escape than an error, where the terminal is not of this century.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+        self._columns = shutil.get_terminal_size().columns if stream.isatty() else math.inf
         self.coloured = (
             stream.isatty()
             and not os.environ.get("NO_COLOR")
@@ -84,6 +90,10 @@ class Output:
         if not self.coloured or not text or not codes:
             return text
         return f"\x1b[{codes}m{text}\x1b[0m"
+
+    def fits(self, columns: int) -> bool:
+        """Whether a line of so many columns fits on the terminal. Any fits elsewhere."""
+        return columns <= self._columns
 
     def line(self, text: str = "") -> None:
         """Print a line.
@@ -102,20 +112,37 @@ class Output:
     def table(
         self, rows: Iterable[Sequence[str]], colours: Sequence[Sequence[str]] = (), indent: str = ""
     ) -> None:
-        """Print rows of cells, aligned.
+        """Print rows of cells, aligned. On a terminal that is too narrow for them the last column is
+        wrapped, and the others are shortened.
 
         :param colours: for each row, a colour for each cell ('' for none)
         """
         rows = [[clean(cell) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        *widths, last = [max(map(width, column)) for column in zip(*rows, strict=True)]
+        hanging = len(indent) + sum(widths) + len(_GAP) * len(widths)
+        below = False  # whether the last cell has lines of its own
+        if not self.fits(hanging + last):
+            below = hanging > self._columns // 2
+            widths = fitted(widths, int(self._columns) - hanging + sum(widths))
+            hanging = len(indent) + len(_BELOW) if below else hanging
         for number, row in enumerate(rows):
-            cells = []
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
-                colour = colours[number][at] if colours else ""
-                text = self.paint(cell, colour)
-                last = at == len(row) - 1
-                cells.append(text if last else text + " " * (width - len(cell)))
-            self.line(indent + "  ".join(cells).rstrip())
+            paints = colours[number] if colours else [""] * len(row)
+            line = indent
+            for cell, columns, colour in zip(row, widths, paints, strict=False):
+                text = shortened(cell, columns, *self.signs("…"))
+                line += self.paint(text, colour) + " " * (columns - width(text)) + _GAP
+            if below:
+                self.line(line.rstrip())
+                line = " " * hanging
+            self.hang(line, hanging, row[-1], paints[-1])
+
+    def hang(self, before: str, columns: int, text: str, colour: str = "") -> None:
+        """Print *text* after *before*, which takes so many columns. Where a terminal is too narrow
+        it goes on below itself."""
+        room = max(self._columns - columns, 1)
+        for piece in [text] if room == math.inf else wrapped(text, int(room)):
+            self.line((before + self.paint(piece, colour)).rstrip())
+            before = " " * columns
 
     def signs(self, *signs: str) -> tuple[str, ...]:
         """Return *signs*, or the same in ASCII where the others can't be printed."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, moment
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW
+from scrapy_rep.outline import GLOBAL
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.words import clean
 
@@ -69,7 +70,7 @@ def _group(one: Explanation) -> str:
         for group in named
     )
     many = f"lines {where}, as one" if len(named) > 1 else f"line {where}"
-    if token == "*" and one.chain and one.chain != ("*",):
+    if token == GLOBAL and one.chain and one.chain != ("*",):
         return f"* ({many}), since none names {' or '.join(one.chain)}"
     return f"{token} ({many})"
 
@@ -101,7 +102,7 @@ def _address(facts: Facts) -> str:
 
 def _freshness(robots: RobotsFile) -> str:
     facts = robots.facts
-    status = f"HTTP status {facts.status}" if facts.status is not None else ""
+    status = robots.answer
     whence = "from the cache" if facts.from_cache else "now"
     if robots.outcome is Outcome.UNREACHABLE:
         return f"{whence}, in vain: {facts.error or status}"
@@ -129,9 +130,9 @@ def _short(one: Explanation) -> str:
 
 def table(output: Output, all_of_them: Sequence[Explanation]) -> None:
     """Print many URLs for one agent."""
-    rows = [(verdict(one), _short(one), one.decision.agent or "-", one.url) for one in all_of_them]
+    rows = [(verdict(one), one.decision.agent or "-", _short(one), one.url) for one in all_of_them]
     colours = [(_COLOURS[row[0]], "", "", "") for row in rows]
-    heading = ("verdict", "because", "group", "URL")
+    heading = ("verdict", "group", "because", "URL")
     output.table([heading, *rows], [(DIM,) * 4, *colours])
     _files(output, all_of_them)
 
@@ -142,12 +143,12 @@ def matrix(output: Output, all_of_them: Sequence[Explanation], agents: int) -> N
     :param all_of_them: by URL, each with all agents in the same order
     :param agents: how many there are
     """
-    heading = ["URL", *(one.agent or "-" for one in all_of_them[:agents])]
+    heading = [*(one.agent or "-" for one in all_of_them[:agents]), "URL"]
     rows, colours = [heading], [[DIM] * len(heading)]
     for at in range(0, len(all_of_them), agents):
         of_url = all_of_them[at : at + agents]
-        rows.append([of_url[0].url, *map(_cell, of_url)])
-        colours.append(["", *(_COLOURS[verdict(one)] for one in of_url)])
+        rows.append([*map(_cell, of_url), of_url[0].url])
+        colours.append([*(_COLOURS[verdict(one)] for one in of_url), ""])
     output.table(rows, colours)
     _files(output, all_of_them)
 

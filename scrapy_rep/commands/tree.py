@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_rep.commands.columns import width
 from scrapy_rep.commands.terminal import DIM, RED, YELLOW, Output
 from scrapy_rep.sitemaps import Kind
-from scrapy_rep.words import clean
+from scrapy_rep.words import clean, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ class TextTree:
         """:param chain: what the crawler goes by"""
         self._output = output
         self._who = ",".join(chain) or "all crawlers"
+        self._count = 0
         self._signs = output.signs("├── ", "└── ", "│   ")
 
     def begin(self, robots_url: str, count: int) -> None:
@@ -35,13 +37,14 @@ class TextTree:
         :param count: how many sitemaps it lists
         """
         self._row(DIM, "URLs", "forbidden", f"sitemap (for {self._who})")
-        self._row("", "", "", f"{robots_url}: {_number(count, 'sitemap')}")
+        self._row("", "", "", f"{robots_url}: {counted(count, 'sitemap')}")
 
     def add(self, one: Sitemap, last: tuple[bool, ...]) -> None:
         """Print a sitemap.
 
         :param last: for each level of the tree, whether it ends there
         """
+        self._count += not one.repeated
         fork, corner, line = self._signs
         branch = "".join("    " if end else line for end in last[:-1])
         branch += corner if last[-1] else fork
@@ -51,13 +54,13 @@ class TextTree:
             urls, forbidden = f"{tally.urls:,}", f"{tally.forbidden:,}" if tally.forbidden else "-"
         notes = []
         if one.kind is Kind.INDEX:
-            notes.append(f"index of {_number(len(one.children), 'sitemap')}")
+            notes.append(f"index of {counted(len(one.children), 'sitemap')}")
         if one.final_url is not None:
             notes.append(f"redirects to {one.final_url}")
         if tally.unjudged:
             notes.append(f"{tally.unjudged:,} of hosts whose robots.txt can't be had")
         if tally.invalid:
-            notes.append(f"{_number(tally.invalid, 'entry', 'entries')} without a URL")
+            notes.append(f"{counted(tally.invalid, 'entry', 'entries')} without a URL")
         if one.problem:
             notes.append(one.problem)
         self._row(
@@ -74,24 +77,30 @@ class TextTree:
         if not files:
             return
         forbidden = f"{total.forbidden:,}" if total.forbidden else "-"
-        self._row("", f"{total.urls:,}", forbidden, f"in all, in {_number(files, 'sitemap')}")
+        read = f"{files:,} of " if files < self._count else ""
+        where = f"in all, in {read}{counted(self._count, 'sitemap')}"
+        self._row("", f"{total.urls:,}", forbidden, where)
         rules = total.by_rule.most_common(_RULES)
         for (robots_url, line, rule), count in rules:
             self._row(RED, "", f"{count:,}", f"by line {line} of {robots_url}: {rule}")
         more = len(total.by_rule) - len(rules)
         if more:
-            self._row("", "", "", f"and by {_number(more, 'more rule')}")
+            self._row("", "", "", f"and by {counted(more, 'more rule')}")
 
     def _row(
         self, colour: str, urls: str, forbidden: str, text: str, note: str = "", shade: str = DIM
     ) -> None:
         output = self._output
         numbers = f"{urls:>{_WIDTHS[0]}}  "
-        counted = output.paint(f"{forbidden:>{_WIDTHS[1]}}", colour)
-        row = numbers + counted + "  " + clean(text)
-        if note:
-            row += "  " + output.paint(clean(f"({note})"), shade)
-        output.line(row)
+        figure = output.paint(f"{forbidden:>{_WIDTHS[1]}}", colour)
+        row, taken = numbers + figure + "  ", sum(_WIDTHS) + 4
+        text, note = clean(text), clean(f"({note})") if note else ""
+        if note and output.fits(taken + width(f"{text}  {note}")):
+            output.line(f"{row}{text}  {output.paint(note, shade)}")
+        else:
+            output.hang(row, taken, text)
+            if note:
+                output.hang(" " * (taken + 4), taken + 4, note, shade)
         output.flush()
 
 
@@ -132,7 +141,3 @@ class JsonTree:
 
     def end(self, total: Tally, files: int) -> None:
         """There is nothing to print."""
-
-
-def _number(count: int, name: str, names: str = "") -> str:
-    return f"{count:,} {name if count == 1 else names or name + 's'}"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from scrapy_rep.lint.finding import Finding
+from scrapy_rep.outline import GLOBAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def _without_rules(outline: Outline) -> Iterator[Finding]:
     for group in outline.groups:
         for agent in group.agents:
             if agent.token and agent.token not in ruled:
-                who = "all crawlers" if agent.token == "*" else agent.token
+                who = "all crawlers" if agent.token == GLOBAL else agent.token
                 yield Finding(agent.line, "no-rules", f"no rules follow: no restrictions for {who}")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.lint.file import is_html, is_utf16
 from scrapy_rep.lint.finding import Finding
+from scrapy_rep.outline import GLOBAL
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
 
 if TYPE_CHECKING:
@@ -190,8 +191,8 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
             f"names no crawler: a product token begins with a letter, - or _, and "
             f"{_quoted(agent.value)} does not",
         )
-    elif agent.token == "*":
-        if agent.value != "*":
+    elif agent.token == GLOBAL:
+        if agent.value != GLOBAL:
             yield Finding(agent.line, "agent-cut", f"{_quoted(agent.value)} is read as *")
     elif agent.token != agent.value.lower():
         token = agent.value[: len(agent.token)]

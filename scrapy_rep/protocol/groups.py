@@ -22,8 +22,13 @@ from scrapy_rep.protocol.syntax import Field, normalise, read, readable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-# A crawler has one agent or few; who asks for ever new ones shall not fill the memory.
+# A crawler has one agent or few. Ever new ones must not fill the memory, nor must a group of
+# 500 KB that names many of them.
 _AGENTS_REMEMBERED = 100
+_MAX_SIZE = 16_000_000
+
+# What is remembered takes so many bytes, beside its text: a sitemap, a rule that decided, an agent.
+_SITEMAP, _DECIDED, _ANSWER = 57, 230, 200
 
 # Who asks: a token, or a chain of them. The answer: the token whose group applies, and its rules.
 _Agent: TypeAlias = "str | tuple[str, ...]"
@@ -50,6 +55,7 @@ class RobotsTxt:
         "_sitemaps",
         "_source",
         "_token",
+        "size",
     )
 
     def __init__(self, source: Callable[[], bytes]) -> None:
@@ -65,6 +71,8 @@ class RobotsTxt:
         self._answers: dict[tuple[_Agent, bool], _Answer] | None = None
         self._decided: dict[int, Rule] | None = None
         self._sitemaps: tuple[str, ...] | None = None
+        self.size = 0
+        """About how many bytes its answers take by now, the source not counted."""
 
     @classmethod
     def parse(cls, body: bytes) -> RobotsTxt:
@@ -79,7 +87,15 @@ class RobotsTxt:
         one that the source would give, for who has it just now."""
         text = normalise(body)
         self._sitemaps = sitemaps_of(text)
+        self.size += sum([_SITEMAP + len(value) for value in self._sitemaps])
         self._turn_to(agent, obey_global, Groups(text))
+
+    def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
+        """Return whether the rules for *agent* are at hand, so that nothing has to be read."""
+        if agent == self._agent and obey_global is self._obeyed:
+            return True
+        key = agent if isinstance(agent, str) else tuple(agent)
+        return self._answers is not None and (key, obey_global) in self._answers
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
@@ -127,14 +143,16 @@ class RobotsTxt:
             row = normalise(self._source()).split("\n", line)[line - 1]
             for _, field, value in read([row]):
                 rule = self._decided[found] = Rule(line, readable(value), field == Field.ALLOW)
+                self.size += _DECIDED + len(rule.pattern)
         assert rule is not None
         return rule
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
-        """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
+        """The values of the ``sitemap`` lines, as written, in order (REP.md section 9). Read anew
+        each time, except after :meth:`preload`: they are asked for once or twice."""
         if self._sitemaps is None:
-            self._sitemaps = sitemaps_of(normalise(self._source()))
+            return sitemaps_of(normalise(self._source()))
         return self._sitemaps
 
     def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
@@ -167,8 +185,11 @@ class RobotsTxt:
             chain = (agent,) if isinstance(agent, str) else agent
             answer = self._choose(chain, obey_global, groups or self._groups())
             if answers is not None:
-                if len(answers) >= _AGENTS_REMEMBERED:
+                if len(answers) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
                     answers.clear()
+                    self._decided = self._sitemaps = None
+                    self.size = answer[1].size
+                self.size += _ANSWER
                 answers[agent, obey_global] = answer
         self._agent, self._obeyed = agent, obey_global
         self._token, self._rules = answer
@@ -187,4 +208,6 @@ class RobotsTxt:
         for named, rules in (self._answers or {}).values():
             if named is not None and named.lower() == token.lower():
                 return rules
-        return Rules(*groups.rules_of(token.lower()))
+        rules = Rules(*groups.rules_of(token.lower()))
+        self.size += rules.size
+        return rules

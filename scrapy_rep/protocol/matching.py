@@ -66,6 +66,10 @@ def key_of(pattern: str, number: int) -> int:
     return (len(pattern) << LENGTH_BIT) + number
 
 
+# What rules take in memory, in bytes, beside their text: all of them together; each; what an exact
+# path and a wildcard take more.
+_BYTES, _EACH, _EXACT, _WILDCARD = 400, 61, 40, 85
+
 _HTTP_PATH = re.compile(r"https?://[^/?;#]*([/?;][^#]*)")
 _PATH_START = re.compile(r"[/?;]")
 
@@ -106,7 +110,7 @@ def comparable(path: str) -> str:
 class Rules:
     """The rules of one group, prepared."""
 
-    __slots__ = ("_exact", "_fallback", "_inner", "_numbers", "_prefixes", "_wildcards")
+    __slots__ = ("_exact", "_fallback", "_inner", "_numbers", "_prefixes", "_wildcards", "size")
 
     def __init__(self, values: list[str], numbers: list[int]) -> None:
         """:param values: of the rules (latin-1)
@@ -118,14 +122,18 @@ class Rules:
             values = [
                 escape(value) if "%" in value or not value.isascii() else value for value in values
             ]
+            joined = "".join(values)
         # Each pattern once, and of two that are equal the one with the larger number.
         rules = dict(zip(values, numbers, strict=True))
         if len(rules) < len(values):
             for pattern, number in zip(values, numbers, strict=True):
                 if number > rules[pattern]:
                     rules[pattern] = number
+            joined = "".join(rules)
         if "/index.htm" in joined:
             _add_directories(rules)
+        self.size = _BYTES + len(joined) + _EACH * len(rules)
+        """About how many bytes it takes."""
         # Empty rules, `/` and `*` match every path.
         self._fallback = rules.pop("", 0)
         if "/" in rules:
@@ -156,6 +164,8 @@ class Rules:
                 self._fallback = max(self._fallback, key)
             else:
                 wildcards.append((key, pattern))
+        self.size += _EXACT * len(exact)
+        self.size += sum([_WILDCARD + len(pattern) for _, pattern in wildcards])
         self._exact = exact or None
         self._wildcards = Wildcards(wildcards) if wildcards else None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pygal
 from markupsafe import Markup
+from pygal.style import Style
 
 from scrapy_rep.words import clean, date
 
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 _WIDTH = 960
 _SPELLS = 20
 _NAME = 40
-_TICKS = 6
+_FONT = 14
+# There are ticks of one of these, in seconds, some five of them on an axis.
+_STEPS = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
+    *(60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400),
+)
+_TICKS = 7
 # Seconds: up to here they are counted from the beginning; from here on days are named.
 _SHORT, _LONG = 60, 86400
 
@@ -91,6 +98,9 @@ def _config(height: int) -> dict[str, Any]:
         "css": [],
         "disable_xml_declaration": True,
         "show_legend": False,
+        # What page.css makes of them: pygal has to know how much room labels take.
+        "style": Style(label_font_size=_FONT, major_label_font_size=_FONT),
+        "truncate_label": -1,
         "margin": 12,
         "margin_right": 28,
     }
@@ -101,15 +111,25 @@ def _times(data: ReportData) -> dict[str, Any]:
 
     def words(value: float) -> str:
         if seconds < _SHORT:
-            return f"{value:.1f} s"
+            return f"{value:g} s"
         return date(began + value, "%H:%M:%S" if seconds < _LONG else "%m-%d %H:%M")
 
     began, seconds = data.figures.began, max(data.figures.ended - data.figures.began, 0.001)
     return {
         "xrange": (0, seconds),
-        "x_labels": [seconds * tick / _TICKS for tick in range(_TICKS + 1)],
+        "x_labels": _ticks(began if seconds >= _SHORT else 0.0, seconds),
         "x_value_formatter": words,
     }
+
+
+def _ticks(began: float, seconds: float) -> list[float]:
+    """Seconds after *began* at which the clock is round."""
+    step: float = next((step for step in _STEPS if seconds / step <= _TICKS), _STEPS[-1])
+    while seconds / step > _TICKS:
+        step *= 2
+    first = -began % step
+    count = int((seconds - first) / step) + 1 if seconds >= first else 0
+    return [round(first + step * number, 2) for number in range(count)]
 
 
 def _bar(spell: Spell, line: int, data: ReportData) -> list[tuple[float, int]]:
@@ -145,4 +165,4 @@ def _drawn(chart: Any, label: str) -> Markup:
         return root
 
     chart.add_xml_filter(strip)
-    return Markup(chart.render(is_unicode=True))
+    return Markup(chart.render(is_unicode=True))  # noqa: S704 (made of elements: lxml escapes)

@@ -27,11 +27,11 @@ _ORIGINS = f"""
 SELECT origin, outcome, status, hops, asked, error, {", ".join(COUNTS)} FROM origins
 ORDER BY forbidden + dropped + held + given_up + passed DESC, outcome = 'unreachable' DESC, origin
 LIMIT ?
-"""
+"""  # noqa: S608 (names of columns)
 _SPELLS = """
-SELECT spells.origin, began, coalesce(ended, :now), ended IS NOT NULL, attempts, spells.error, held
+SELECT spells.origin, began, coalesce(ended, seen), ended IS NOT NULL, attempts, spells.error, held
 FROM spells LEFT JOIN origins USING (origin)
-ORDER BY coalesce(ended, :now) - began DESC, began, spells.origin LIMIT :limit
+ORDER BY coalesce(ended, seen) - began DESC, began, spells.origin LIMIT :limit
 """
 
 
@@ -59,8 +59,9 @@ class Spell(NamedTuple):
     origin: str
     began: float
     ended: float
+    """When an answer came; where none did, when robots.txt was last asked for."""
     over: bool
-    """Whether it ended before the crawl."""
+    """Whether an answer came."""
     attempts: int
     error: str | None
     held: int
@@ -82,6 +83,8 @@ class ReportData:
     figures: Figures
     allowed: int
     held: int
+    waited: int
+    """Of these, those that waited for a first answer alone."""
     held_max: int
     released: int
     given_up: int
@@ -109,7 +112,7 @@ def gather(
     assert crawler.stats is not None
     stats = crawler.stats
     found = ledger.outcomes()
-    spells = ledger.rows(_SPELLS, {"now": figures.ended, "limit": MAX_SPELLS})
+    spells = ledger.rows(_SPELLS, {"limit": MAX_SPELLS})
     return ReportData(
         version=scrapy_rep.__version__,
         spider=crawler.spider.name if crawler.spider else "",
@@ -117,6 +120,8 @@ def gather(
         figures=figures,
         allowed=figures.allowed(stats),
         held=int(stats.get_value("rep/deferred", 0)),
+        waited=int(stats.get_value("rep/deferred", 0))
+        - int(stats.get_value("rep/deferred/unreachable", 0)),
         held_max=int(stats.get_value("rep/held/max", 0)),
         released=ledger.total("released"),
         given_up=ledger.total("given_up"),

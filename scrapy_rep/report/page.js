@@ -47,15 +47,17 @@ for (const button of document.querySelectorAll("[data-more]")) {
 for (const input of document.querySelectorAll("[data-filter]")) {
   const table = document.getElementById(input.dataset.filter);
   const more = document.querySelector(`[data-more="${table.id}"]`);
+  const none = document.getElementById(`${table.id}-none`);
   input.addEventListener("input", () => {
     const words = input.value.trim().toLowerCase();
     let shown = 0;
     for (const row of table.tBodies[0].rows) {
-      row.hidden = !row.cells[0].textContent.toLowerCase().includes(words);
+      row.hidden = !row.textContent.toLowerCase().includes(words);
       if (!row.hidden) shown += 1;
     }
     // The first 200 are those of all rows, not of those found.
     table.classList.toggle("short", words === "" && more?.getAttribute("aria-expanded") !== "true");
+    none.hidden = shown > 0;
     status.textContent = `${shown} origins shown`;
   });
 }

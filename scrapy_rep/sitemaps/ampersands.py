@@ -32,15 +32,12 @@ class Ampersands:
             if (start < 0 or data.find(b"]]>", start) >= 0) and b"<" not in data[-9:]:
                 return data
         data = self._rest + data
-        cut = len(data)
-        if self._in_cdata:
-            cut -= 2  # of the three bytes that end it
-        else:
-            for mark in (b"&", b"<"):
-                at = data.rfind(mark, max(0, len(data) - self._LONGEST))
-                if at >= 0:
-                    cut = min(cut, at)
-        cut = max(cut, 0)
+        # A CDATA section may end with the next piece's first byte.
+        cut = max(0, len(data) - 2) if data.endswith(b"]") else len(data)
+        for mark in (b"&", b"<"):
+            at = data.rfind(mark, max(0, len(data) - self._LONGEST))
+            if at >= 0:
+                cut = min(cut, at)
         self._rest = data[cut:]
         return self._mend(data[:cut])
 

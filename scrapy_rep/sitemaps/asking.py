@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from scrapy_rep.discovery import SITEMAP
+from scrapy_rep.pause import Slices
 from scrapy_rep.sitemaps.transfer import ACCEPT_ENCODING, Transfers
 
 if TYPE_CHECKING:
@@ -38,26 +39,26 @@ class Asking:
         crawler: Crawler,
         settings: RepSettings,
         engine: EngineAccess,
+        spool: Spool,
         wake: Callable[[], None],
     ) -> None:
         """:param wake: has :meth:`some` called soon"""
         self._settings = settings
         self._engine = engine
+        self._spool = spool
         self._wake = wake
         self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
-        self._hosts: set[str] = set()
+        self._waiting = False
+        self._host = ""  # whose turn was the last
         self._asked: dict[str, str] = {}
         self._shared = False
-        self._spool: Spool
 
     def __bool__(self) -> bool:
         """Whether any sitemaps are to be asked for, or to come."""
-        return bool(self._hosts or self._asked)
+        return self._waiting or bool(self._asked)
 
-    def open(self, spool: Spool) -> None:
-        """Begin, or go on with what an earlier run left."""
-        self._spool = spool
-        self._hosts.update(spool.sitemaps.hosts())
+    def open(self) -> None:
+        """Begin."""
         # Of a scheduler that others use too, anything may come at any time.
         self._shared = self._engine.scheduler_is_foreign
         self._transfers.watch(self._shared)
@@ -66,9 +67,9 @@ class Asking:
         """The crawl ends."""
         self._transfers.watch(False)
 
-    def add_host(self, host: str) -> None:
-        """A sitemap of *host* is in the spool."""
-        self._hosts.add(host)
+    def added(self) -> None:
+        """There are more sitemaps in the spool."""
+        self._waiting = True
         self._wake()
 
     def some(self, *, everything: bool = False) -> bool:
@@ -78,19 +79,26 @@ class Asking:
         """
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
+        # What another process may read is not counted as asked for: only time ends the step.
+        unlimited = everything or self._shared
         most = _AT_ONCE if everything else _OF_HOST
         asked: Counter[str] = Counter() if everything else Counter(self._asked.values())
-        for host in list(self._hosts):
-            if len(self._asked) >= _ALL and not everything:
+        slices = Slices()
+        left = False
+        for host in self._spool.sitemaps.hosts(self._host):
+            if len(self._asked) >= _ALL and not unlimited:
+                left = True
                 break
-            while asked[host] < most:
-                sitemap = self._spool.sitemaps.next(host)
-                if sitemap is None:
-                    self._hosts.discard(host)
-                    break
+            self._host = host
+            while asked[host] < most and (sitemap := self._spool.sitemaps.next(host)) is not None:
                 asked[host] += 1
                 self._hand_over(sitemap)
-        return bool(self._hosts) and (everything or self._shared)
+            left = left or asked[host] >= most
+            if unlimited and slices.over:
+                left = True
+                break
+        self._waiting = left
+        return left and unlimited
 
     def _hand_over(self, sitemap: Sitemap) -> None:
         if not self._shared:  # else another process may have it, and it need not come here

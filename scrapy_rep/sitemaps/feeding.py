@@ -20,8 +20,8 @@ from scrapy_rep.discovery import FED
 from scrapy_rep.log import get_logger
 from scrapy_rep.pause import SLICE_SECONDS
 from scrapy_rep.sitemaps.asking import Asking
-from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -43,8 +43,8 @@ _BATCH = 50
 _ALONE, _EACH, _ALL = 1000, 16, 4000
 # Seconds after which it is looked again whether the scheduler has room.
 _LOOK = 0.05
-# When the scheduler raises: so many seconds later again, so many times.
-_RETRY_SECONDS, _RETRIES = 1.0, 10
+# When the scheduler raises: so many seconds later again.
+_RETRY_SECONDS = 1.0
 # So many rows are deleted at a time.
 _ROWS = 20
 
@@ -69,6 +69,7 @@ class Feeder:
         engine: EngineAccess,
         conventions: Conventions,
         deferral: Deferral,
+        spool: Spool,
     ) -> None:
         assert crawler.stats is not None
         self._crawler = crawler
@@ -77,32 +78,31 @@ class Feeder:
         self._engine = engine
         self._conventions = conventions
         self._deferral = deferral
-        self.asking = Asking(crawler, settings, engine, self.wake)
+        self.spool = spool
+        self.asking = Asking(crawler, settings, engine, spool, self.wake)
         self._each = max(_EACH, 2 * crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"))
         self._running = False
         self._woken = False
-        self._failures = 0
+        self._failing_since: float | None = None
         self._outstanding: Counter[int] = Counter()
         self._total = 0
         self._sent: dict[int, _Sent] = {}
         self._arrived: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
         self._gone: list[int] = []
-        self.stopped = False
-        self.spool: Spool
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is handed over in this run."""
+        return self._stopped or self.spool.patience.over
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
         return not self.stopped and bool(self.asking or self.spool.waiting)
 
-    def open(self, spool: Spool) -> None:
-        """Begin, or go on with what an earlier run left."""
-        self.spool = spool
-        self.asking.open(spool)
-        self.wake()
-
     def stop(self) -> None:
         """Hand over nothing more."""
-        self.stopped = True
+        self._stopped = True
         self.asking.stop()
 
     def close(self) -> None:
@@ -111,7 +111,9 @@ class Feeder:
         try:
             self._forget()
         except sqlite3.Error as error:
-            self.spool.patience.failed("feeder", error)  # they are requested once more then
+            patience = self.spool.patience
+            if self.spool.durable and not patience.over:
+                patience.trouble.begins(error, "the next run requests some pages once more")
 
     def wake(self) -> None:
         """There may be something new in the spool."""
@@ -127,19 +129,13 @@ class Feeder:
         pause: float | None
         try:
             pause = self._some()
-            self._failures = 0
+            self._failing_since = None
             self.spool.patience.worked("feeder")
         except sqlite3.Error as error:
-            pause = RETRY_SECONDS
-            if not self.spool.patience.failed("feeder", error):
-                pause = None
-                self._give_up()
-        except Exception:
-            # A scheduler whose server is gone, another extension's handler.
-            logger.exception(
-                "What sitemaps list can't be requested now", extra={"spider": self._crawler.spider}
-            )
-            pause = self._failed()
+            pause = self.spool.patience.failed("feeder", error)
+        except Exception as error:  # noqa: BLE001
+            # A scheduler whose server is gone, whose disk is full, another extension's handler.
+            pause = self._failed(error)
         self.gauge()
         if pause is None and self._woken and not self.stopped:
             pause = 0
@@ -148,21 +144,26 @@ class Feeder:
         if pause is not None:
             call_later(pause, self._go_on)
 
-    def _failed(self) -> float | None:
-        self._failures += 1
-        if self._failures < _RETRIES:
+    def _failed(self, error: Exception) -> float | None:
+        """Return after how many seconds to try again; None: not at all."""
+        now, spider = time.monotonic(), self._crawler.spider
+        if self._failing_since is None:
+            self._failing_since = now
+            logger.error(
+                "What sitemaps list can't be requested now, it is tried again: %(error)s",
+                {"error": f"{type(error).__name__}: {error}"},
+                extra={"spider": spider},
+                exc_info=not isinstance(error, OSError),
+            )
+        if now - self._failing_since < self._settings.defer_max_wait:
             return _RETRY_SECONDS
-        self._give_up()
-        return None
-
-    def _give_up(self) -> None:
-        self.stopped = True
+        self._stopped = True
         logger.error(
-            "%(count)d pages that sitemaps list are not requested in this run: see the errors "
-            "above",
-            {"count": self.spool.waiting},
-            extra={"spider": self._crawler.spider},
+            "Not requested in this run: %(pages)s that sitemaps list, see the error above",
+            {"pages": counted(self.spool.waiting, "page")},
+            extra={"spider": spider},
         )
+        return None
 
     def _some(self) -> float | None:
         """Hand some over. Return after how many seconds to go on; None: when woken."""

@@ -4,18 +4,14 @@ it takes a second to tell."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
-from w3lib.url import safe_url_string
-
-from scrapy_rep.discovery import MAX_SITEMAPS, MAX_URL
+from scrapy_rep.discovery import MAX_SITEMAPS, resolved
 from scrapy_rep.pause import work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scrapy_rep.known import Known
-    from scrapy_rep.storages.base import Entry
 
 # Listings that are kept, of the origins that entries were seen of last.
 _KEPT = 100
@@ -31,9 +27,7 @@ class Listing:
     def _resolve(self, robots_url: str, values: list[str]) -> Iterator[None]:
         for value in values:
             try:
-                if len(value) <= MAX_URL:
-                    url = safe_url_string(urljoin(robots_url, value.strip()))
-                    self._hashes.add(hash(url.partition("#")[0]))
+                self._hashes.add(hash(resolved(robots_url, value).partition("#")[0]))
             except ValueError:
                 pass  # it is no URL
             yield
@@ -51,15 +45,16 @@ class Listings:
     """Makes listings, and keeps some."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Entry, Listing]] = {}
+        self._kept: dict[str, tuple[tuple[str, str | None], Listing]] = {}
 
     def of(self, known: Known) -> Listing:
         """The listing of an origin's robots.txt."""
         kept = self._kept.pop(known.name, None)
-        if kept is None or kept[0] is not known.entry:
-            url = known.entry.url or known.origin.robots_url
+        url = known.entry.url or known.origin.robots_url
+        file = url, known.entry.sha256  # not the entry, which holds the body
+        if kept is None or kept[0] != file:
             values = known.robots.sitemaps if known.robots is not None else ()
-            kept = known.entry, Listing(url, values)
+            kept = file, Listing(url, values)
         self._kept[known.name] = kept  # the last one again
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]

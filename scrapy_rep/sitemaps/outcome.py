@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy import signals as scrapy_signals
 
-from scrapy_rep.log import Few, get_logger
+from scrapy_rep.log import Few, Sparse, get_logger
 from scrapy_rep.sitemaps.sorting import Reason
 from scrapy_rep.words import counted
 
@@ -29,10 +29,12 @@ _ORIGINS = 10_000
 
 
 class _Told:
-    """How much one crawl has warned of sitemaps."""
+    """How much one crawl has told of sitemaps."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._of: dict[str, Few] = {}
+        self.read = Sparse(logger, "sitemaps read")
+        self.unread = Sparse(logger, "sitemaps not read")
         crawler.signals.connect(self._closed, scrapy_signals.spider_closed)
 
     def one_more(self, origin: str) -> bool:
@@ -77,21 +79,21 @@ class Report:
         rejected = {reason: count for reason, count in sorter.rejected.items() if count}
         for reason, count in rejected.items():
             inc_value(reason.value, count)
-        why = ", ".join(f"{count} {reason.text}" for reason, count in rejected.items())
+        why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
         assert reader.kind is not None
-        self._log(
-            logging.INFO,
-            "Sitemap %(url)s (%(kind)s): %(count)d entries, %(accepted)d accepted%(unproven)s%(why)s",
+        self._tell(
+            self._told.read,
+            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s",
             kind=reader.kind.value,
-            count=reader.count,
-            accepted=sorter.accepted,
-            unproven=f" ({sorter.unproven} wait for robots.txt of their hosts)"
+            entries=counted(reader.count, "entry", "entries"),
+            accepted=f"{sorter.accepted:,}",
+            unproven=f" (waiting for robots.txt of their hosts: {sorter.unproven:,})"
             if sorter.unproven
             else "",
             why=f"; not accepted: {why}" if why else "",
         )
         if reader.problem:
-            self._log(logging.WARNING, "Sitemap %(url)s: %(problem)s", problem=reader.problem)
+            self._warn("Sitemap %(url)s: %(problem)s", problem=reader.problem)
 
     def failed(self, why: str, *, quiet: bool) -> None:
         """It can't be read.
@@ -99,25 +101,32 @@ class Report:
         :param quiet: that was to be expected
         """
         self._stats.inc_value("rep/sitemaps/failed")
-        level = logging.INFO if quiet else logging.WARNING
-        self._log(level, "Sitemap %(url)s was not read: %(why)s", why=why)
+        message = "Sitemap %(url)s was not read: %(why)s"
+        if quiet:
+            self._tell(self._told.unread, message, why=why)
+        else:
+            self._warn(message, why=why)
 
     def too_many(self) -> None:
         """It is one too many."""
         self._stats.inc_value(Reason.LIMIT.value)
-        self._log(
-            logging.WARNING,
+        self._warn(
             "Sitemap %(url)s is not read: %(origin)s has as many as REP_SITEMAP_MAX_FILES allows",
             origin=self._origin,
         )
 
-    def _log(self, level: int, message: str, **values: Any) -> None:
-        if level == logging.WARNING:
-            told = _told.get(self._crawler)
-            if told is None:
-                told = _told[self._crawler] = _Told(self._crawler)
-            if not told.one_more(self._origin):
-                level = logging.DEBUG
+    @property
+    def _told(self) -> _Told:
+        told = _told.get(self._crawler)
+        if told is None:
+            told = _told[self._crawler] = _Told(self._crawler)
+        return told
+
+    def _tell(self, sparse: Sparse, message: str, **values: Any) -> None:
+        sparse.log(message, {"url": self._url, **values}, self._crawler.spider)
+
+    def _warn(self, message: str, **values: Any) -> None:
+        level = logging.WARNING if self._told.one_more(self._origin) else logging.DEBUG
         logger.log(
             level, message, {"url": self._url, **values}, extra={"spider": self._crawler.spider}
         )

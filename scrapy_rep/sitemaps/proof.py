@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
@@ -16,7 +17,6 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.listing import Listings
-from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.sorting import Reason, host_of
 from scrapy_rep.targets import Targets
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from scrapy_rep.flights import Flights
     from scrapy_rep.known import Known
     from scrapy_rep.settings import RepSettings
+    from scrapy_rep.sitemaps.feeding import Feeder
     from scrapy_rep.sitemaps.sorting import Verdict
-    from scrapy_rep.sitemaps.spool import Row, Spool
+    from scrapy_rep.sitemaps.spool import Row
 
 logger = get_logger(__name__)
 
@@ -52,11 +53,9 @@ class Proofs:
         cache: RobotsCache,
         flights: Flights,
         worth_waiting: Callable[[Known], bool],
-        on_settled: Callable[[], None],
+        feeder: Feeder,
     ) -> None:
-        """:param worth_waiting: whether an unreachable robots.txt may still come
-        :param on_settled: called when there may be new pages in the spool
-        """
+        """:param worth_waiting: whether an unreachable robots.txt may still come"""
         assert crawler.stats is not None
         self._crawler = crawler
         self._stats = crawler.stats
@@ -64,7 +63,8 @@ class Proofs:
         self._cache = cache
         self._flights = flights
         self._worth_waiting = worth_waiting
-        self._on_settled = on_settled
+        self._feeder = feeder
+        self._spool = feeder.spool
         self._listings = Listings()
         self._deadlines: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []
@@ -74,17 +74,16 @@ class Proofs:
         self._being_looked_up: set[str] = set()
         self._refused: set[str] = set()
         self._running = False
-        self.spool: Spool
 
     def __bool__(self) -> bool:
         """Whether entries wait."""
         return bool(self._deadlines)
 
-    def open(self, spool: Spool) -> None:
-        """Go on with what an earlier run left."""
-        self.spool = spool
-        for origin, by in spool.unproven_origins():
-            self._wait_for(origin, by)
+    def recover(self, origins: list[tuple[str, str]]) -> None:
+        """Go on with what an earlier run left of these, each with one that has led to it."""
+        for origin, by in origins:
+            with suppress(ValueError):  # it is none
+                self._wait_for(str(Origin.from_url(origin)), by)
 
     def verdict(self, origin: Origin, by: str, chain: tuple[str, ...]) -> Verdict:
         """Whether *origin*'s robots.txt lists one of the sitemaps *chain*: True, or the reason why
@@ -97,7 +96,7 @@ class Proofs:
         listing = None if known is None or known.unreachable else self._listings.of(known)
         if listing is not None and listing.complete():
             return True if listing.has_any(chain) else Reason.CROSS_HOST
-        if listing is None and not self.spool.sitemaps.may_name(by, host_of(origin)):
+        if listing is None and not self._spool.sitemaps.may_name(by, host_of(origin)):
             return Reason.HOSTS
         self._wait_for(str(origin), by)
         return None
@@ -127,16 +126,13 @@ class Proofs:
         self._running = False
         try:
             more = self._some()
-            self.spool.patience.worked("proofs")
+            self._spool.patience.worked("proofs")
         except sqlite3.Error as error:
-            if not self.spool.patience.failed("proofs", error):
-                logger.error(
-                    "Entries that wait for the robots.txt of their hosts can't be read from disk: "
-                    "they are not requested in this run",
-                    extra={"spider": self._crawler.spider},
-                )
+            seconds = self._spool.patience.failed("proofs", error)
+            if seconds is None:
                 self.stop()
-            self._go_on_in(RETRY_SECONDS)
+            else:
+                self._go_on_in(seconds)
             return
         if self._due:
             self._go_on_in(0 if more else _LOOK)
@@ -201,14 +197,14 @@ class Proofs:
         :param known: what is known of it; None if it has no robots.txt to go by
         :param reason: why it has none
         """
-        rows = self.spool.unproven_of(key, _SLICE)
+        rows = self._spool.unproven_of(key, _SLICE)
         if not rows:
             del self._deadlines[key], self._named_by[key]
             self._refused.discard(key)
             if known is None:
                 # Nobody is left who wants to know: the crawl need not wait for the answer.
                 self._flights.abandon(Origin.from_url(key))
-            self._on_settled()
+            self._feeder.wake()
             return True
         listing = self._listings.of(known) if known is not None else None
         verdicts: dict[int, bool] = {}
@@ -216,23 +212,23 @@ class Proofs:
         for _, row in rows:
             sitemap = row[1]
             if sitemap not in verdicts:
-                chain = self.spool.sitemaps.chain_of(sitemap)
+                chain = self._spool.sitemaps.chain_of(sitemap)
                 verdicts[sitemap] = listing is not None and listing.has_any(chain)
             if verdicts[sitemap]:
                 accepted.append(row)
-        self.spool.settle([number for number, _ in rows], accepted)
+        self._spool.settle([number for number, _ in rows], accepted)
         rejected = len(rows) - len(accepted)
         reason = reason if known is None else Reason.CROSS_HOST
         if rejected:
             self._stats.inc_value(reason.value, rejected)
         self._log(key, reason.text, Counter(accepted=len(accepted), rejected=rejected))
-        self._on_settled()
+        self._feeder.wake()
         return True
 
     def _log(self, key: str, why: str, counts: Counter[str]) -> None:
         logger.log(
             logging.DEBUG,
-            "%(accepted)d entries of %(origin)s accepted, %(rejected)d not%(why)s",
+            "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d not%(why)s",
             {
                 "origin": key,
                 "accepted": counts["accepted"],

@@ -20,7 +20,7 @@ MAX_BYTES = 50 * 1024 * 1024
 MAX_ENTRIES = 50_000
 """Of one file: the protocol's limit, for URLs as for the sitemaps of an index."""
 
-_UTF16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes by which it is seen what a file is.
 _ENOUGH = 512
@@ -97,10 +97,11 @@ class SitemapReader:
         if not text:
             self.problem = "it is empty"
             return None
-        if text[:2] in _UTF16:
+        if text.startswith(_UTF16):
             if text[2:].lstrip(b"\0 \t\r\n").startswith(b"<"):
                 return XmlFeed()
-            return TextFeed(_UTF16[text[:2]])
+            if start.startswith(_UTF16):  # elsewhere it is no mark to Python
+                return TextFeed("utf-16")
         if _HTML.match(_without_comments(text[:_ENOUGH])):
             self.problem = "it is an HTML page, not a sitemap"
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +24,7 @@ from scrapy_rep.sitemaps.feeding import PAGE_KEY
 from scrapy_rep.sitemaps.outcome import Report
 from scrapy_rep.sitemaps.patience import RETRY_SECONDS
 from scrapy_rep.sitemaps.reader import SitemapReader
-from scrapy_rep.sitemaps.sitemaptable import MAX_HOSTS
+from scrapy_rep.sitemaps.sitemaptable import ASKED, MAX_HOSTS
 from scrapy_rep.sitemaps.sorting import Reason, Sorter, host_of
 from scrapy_rep.sitemaps.transfer import MAXSIZE
 from scrapy_rep.targets import Targets
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from scrapy_rep.sitemaps.feeding import Feeder
     from scrapy_rep.sitemaps.proof import Proofs
     from scrapy_rep.sitemaps.sitemaptable import Sitemap
-    from scrapy_rep.sitemaps.spool import Spool
 
 logger = get_logger(__name__)
 
@@ -73,17 +73,9 @@ class Reading:
         self._feeder = feeder
         self._proofs = proofs
         self._on_found = on_found
+        self._spool = feeder.spool
         self._targets = Targets(crawler, settings.private_hosts)
         self._lock = DeferredLock()
-        self._spool: Spool | None = None
-
-    def open(self, spool: Spool) -> None:
-        """Begin."""
-        self._spool = spool
-
-    def close(self) -> None:
-        """The crawl has ended."""
-        self._spool = None
 
     async def check(self, request: Request) -> None:
         """A request for a sitemap, or for a page of one, is to be downloaded.
@@ -96,68 +88,78 @@ class Reading:
                 self._stats.inc_value(Reason.PRIVATE.value)
                 raise IgnoreRequest(f"a sitemap lists it, and it is {Reason.PRIVATE.text}")
             return
+        place, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
+        other = place.host != by.host
         try:
-            sitemap = self._of(request, self._spool) if self._spool is not None else None
-            if sitemap is None:
+            if self._of(request) is None:
                 raise IgnoreRequest("this sitemap was read before")
-            place, by = origin_of(request), Origin.from_text(sitemap.origin)
-            if place.host != by.host and self._spool is not None:
-                if not self._spool.sitemaps.may_name(sitemap.origin, host_of(place)):
-                    raise IgnoreRequest(f"{by} has named {MAX_HOSTS} other hosts already")
-                if await self._targets.refuses(place, by):
-                    raise IgnoreRequest(
-                        f"its host has a private address, and {by} has a public one "
-                        "(see REP_PRIVATE_HOSTS)"
-                    )
+            if other and not self._spool.sitemaps.may_name(str(by), host_of(place)):
+                raise IgnoreRequest(f"{by} has named {MAX_HOSTS} other hosts already")
         except sqlite3.Error:
-            return  # it will be seen when it has come
+            pass  # it will be seen when it has come
+        if other and await self._targets.refuses(place, by):
+            raise IgnoreRequest(
+                f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
+            )
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
-    def _of(self, request: Request, spool: Spool) -> Sitemap | None:
+    def _of(self, request: Request) -> Sitemap | None:
         """The sitemap that *request* is for; None if it is done with.
 
         :raises sqlite3.Error: if that can't be told now
         """
         about = request.meta[SITEMAP]
-        found = spool.sitemaps.get(about["url"])
-        if found is None and self._engine.scheduler_is_foreign:
-            # Another process found it.
-            chain = tuple(about["chain"])
-            place = str(Origin.from_url(about["url"]))
+        url, sitemaps = about["url"], self._spool.sitemaps
+        found = sitemaps.get(url)
+        if found is None:
+            # Another process found it, or what was in the file is lost. Else that changes nothing.
+            chain, place = tuple(about["chain"]), str(Origin.from_url(url))
             origin = request.meta[SITEMAP_KEY]
-            spool.sitemaps.add(about["url"], place, origin, chain, guessed=about["guessed"])
-            found = spool.sitemaps.get(about["url"])
+            guessed = about["guessed"]
+            sitemaps.add(url, place, origin, chain, guessed=guessed, state=ASKED)
+            found = sitemaps.get(url)
         return found
 
-    def _known(self, request: Request) -> Sitemap | None:
-        """As :meth:`_of`; None if that can't be told now: it is for the next run then."""
-        if self._spool is None:
-            return None
-        try:
-            return self._of(request, self._spool)
-        except sqlite3.Error as error:
-            self._spool.patience.failed("reading", error)
-            return None
-
-    async def _patiently(self, spool: Spool, step: Callable[[], T]) -> T:
+    async def _patiently(self, step: Callable[[], T]) -> T:
         """Do *step*; again and again, if the disk fails, as long as that is of any use.
 
         :raises sqlite3.Error: if it is not
         """
+        patience = self._spool.patience
         while True:
             try:
                 result = step()
             except sqlite3.Error as error:
-                if not spool.patience.failed("reading", error) or self._feeder.stopped:
+                seconds = patience.failed("reading", error)
+                if seconds is None or self._feeder.stopped:
                     raise
-                await pause(RETRY_SECONDS)
+                await pause(seconds)
             else:
-                spool.patience.worked("reading")
+                patience.worked("reading")
                 return result
+
+    def _known(self, request: Request) -> Sitemap | None:
+        """As :meth:`_of`.
+
+        :raises sqlite3.Error: if that can't be told now, with a word in the log
+        """
+        patience = self._spool.patience
+        try:
+            sitemap = self._of(request)
+        except sqlite3.Error as error:
+            patience.failed("looking", error)
+            raise
+        patience.worked("looking")
+        return sitemap
 
     def dropped(self, request: Request) -> None:
         """Another request for the same URL came first, and the dupe filter has dropped this."""
-        sitemap = self._known(request)
+        try:
+            sitemap = self._known(request)
+        except sqlite3.Error:
+            if not self._feeder.stopped:
+                call_later(RETRY_SECONDS, self.dropped, request)
+            return
         if sitemap is None:
             return
         if self._engine.scheduler_is_foreign:
@@ -183,7 +185,9 @@ class Reading:
         """
         if SITEMAP not in request.meta:
             return
-        sitemap = self._known(request)
+        sitemap = None
+        with suppress(sqlite3.Error):  # it is for the next run then
+            sitemap = self._known(request)
         if sitemap is not None:
             name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
             self._end(sitemap, f"{name}{exception}", exception)
@@ -197,18 +201,19 @@ class Reading:
         Report(self._crawler, sitemap.url, sitemap.origin).failed(why, quiet=quiet)
 
     def _spool_done(self, sitemap: Sitemap) -> None:
-        if self._spool is not None and not self._feeder.stopped:
+        if not self._feeder.stopped:
             try:
                 self._spool.sitemaps.done(sitemap)
+                self._spool.patience.worked("ending")
             except sqlite3.Error as error:
-                self._spool.patience.failed("reading", error)  # the next run asks for it again
+                self._spool.patience.failed("ending", error)  # the next run asks for it again
         self._feeder.asking.came(sitemap.url)
 
     def lost(self, urls: list[str]) -> None:
         """Nothing is on its way any more, so these never come: another component has dropped them."""
         for url in urls:
             try:
-                sitemap = self._spool.sitemaps.get(url) if self._spool is not None else None
+                sitemap = self._spool.sitemaps.get(url)
             except sqlite3.Error:
                 return  # they are still lost when it is looked again
             if sitemap is not None:
@@ -219,19 +224,18 @@ class Reading:
     async def _read(self, request: Request, response: Response) -> Response:
         await maybe_deferred_to_future(self._lock.acquire())
         try:
-            spool = self._spool
-            if spool is not None and not self._feeder.stopped:
-                sitemap = await self._patiently(spool, partial(self._of, request, spool))
+            if not self._feeder.stopped:
+                sitemap = await self._patiently(partial(self._of, request))
                 if sitemap is not None:
                     with self._engine.extra_slot():
-                        await self._read_into(spool, sitemap, response)
+                        await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
-            # A disk that is full or gone; nothing else is known that could raise.
-            logger.error(
-                "Sitemap %(url)s was not read to its end: %(error)s",
-                {"url": request.url, "error": f"{type(error).__name__}: {error}"},
-                extra={"spider": self._crawler.spider},
-            )
+            if not isinstance(error, sqlite3.Error):  # of these the log has a line already
+                logger.error(
+                    "Sitemap %(url)s was not read to its end: %(error)s",
+                    {"url": request.url, "error": f"{type(error).__name__}: {error}"},
+                    extra={"spider": self._crawler.spider},
+                )
             self._stats.inc_value("rep/sitemaps/failed")
             self._feeder.asking.came(request.meta[SITEMAP]["url"])
         finally:
@@ -239,16 +243,15 @@ class Reading:
             self._lock.release()
         raise IgnoreRequest("the sitemap was read")
 
-    async def _read_into(self, spool: Spool, sitemap: Sitemap, response: Response) -> None:
+    async def _read_into(self, sitemap: Sitemap, response: Response) -> None:
         if not 200 <= response.status < 300:
             self._end(sitemap, f"HTTP status {response.status}")
             return
-        settings = self._settings
+        settings, spool = self._settings, self._spool
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
         sorter = await self._patiently(
-            spool,
             lambda: Sorter(
                 sitemap,
                 reader,
@@ -257,12 +260,12 @@ class Reading:
                 self._conventions,
                 self._proofs.verdict,
                 self._found,
-            ),
+            )
         )
         until = time.perf_counter() + SLICE_SECONDS
         for entries in reader.read([response.body]):
             sorter.add(entries)
-            await self._patiently(spool, sorter.go_on)
+            await self._patiently(sorter.go_on)
             if time.perf_counter() > until:
                 self._feeder.wake()
                 await pause()
@@ -272,17 +275,16 @@ class Reading:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is no sitemap")
             return
-        await self._patiently(spool, partial(spool.sitemaps.done, sitemap))
+        await self._patiently(partial(spool.sitemaps.done, sitemap))
         Report(self._crawler, sitemap.url, sitemap.origin).read(reader, sorter)
         self._feeder.asking.came(sitemap.url)
         self._feeder.gauge()
 
     def _found(self, index: Sitemap, url: str, place: str) -> bool:
-        assert self._spool is not None
         chain = (*index.chain, index.url)
         if not self._spool.sitemaps.add(url, place, index.origin, chain):
             return False
         self._on_found(url)
         if not self._feeder.stopped:
-            self._feeder.asking.add_host(place)
+            self._feeder.asking.added()
         return True

@@ -10,6 +10,7 @@ from scrapy_rep.sqlitefiles import transaction
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable, Iterator
 
 # State of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
@@ -54,22 +55,30 @@ class Sitemap(NamedTuple):
 class SitemapTable:
     """Sitemaps, and what each origin has brought. Raises ``sqlite3.Error``."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    def __init__(self, db: Callable[[], sqlite3.Connection]) -> None:
+        """:param db: gives the file, or raises"""
+        self._get_db = db
 
-    def recover(self) -> None:
-        """What an earlier run has asked for and not read is to be asked for again."""
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE state = ?", (WAITING, ASKED))
+    @property
+    def _db(self) -> sqlite3.Connection:
+        return self._get_db()
 
     def add(
-        self, url: str, host: str, origin: str, chain: tuple[str, ...], *, guessed: bool = False
+        self,
+        url: str,
+        host: str,
+        origin: str,
+        chain: tuple[str, ...],
+        *,
+        guessed: bool = False,
+        state: int = WAITING,
     ) -> bool:
         """Take a sitemap in. Return False if it was known."""
         with transaction(self._db):
             added = self._db.execute(
                 "INSERT OR IGNORE INTO sitemaps (url, host, origin, chain, guessed, state) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (url, host, origin, json.dumps(chain), guessed, WAITING),
+                (url, host, origin, json.dumps(chain), guessed, state),
             ).rowcount
             if added:
                 self._db.execute(
@@ -108,10 +117,20 @@ class SitemapTable:
         """Be done with *sitemap*, whatever came of it."""
         self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (DONE, sitemap.id))
 
-    def hosts(self) -> list[str]:
-        """The hosts that sitemaps are to be fetched from."""
-        rows = self._db.execute("SELECT DISTINCT host FROM sitemaps WHERE state = 0")
-        return [host for (host,) in rows]
+    def hosts(self, after: str) -> Iterator[str]:
+        """The hosts that sitemaps are to be fetched from, each once: those behind *after*, then
+        the others. One look-up each: there may be a million."""
+        for low, high in ((after, "~"), ("", after)):
+            while True:
+                row = self._db.execute(
+                    "SELECT host FROM sitemaps WHERE state = 0 AND host > ? AND host <= ? "
+                    "ORDER BY host LIMIT 1",
+                    (low, high),
+                ).fetchone()
+                if row is None:
+                    break
+                (low,) = row
+                yield low
 
     def counts(self, origin: str) -> tuple[int, int]:
         """How many sitemaps and how many URLs *origin* has brought so far."""
@@ -137,9 +156,18 @@ class SitemapTable:
         url, chain = self._db.execute(
             "SELECT url, chain FROM sitemaps WHERE id = ?", (sitemap,)
         ).fetchone()
-        return (*json.loads(chain), url)
+        return (*texts(chain), url)
 
 
 def _sitemap(row: tuple[int, str, str, str, str, int]) -> Sitemap:
     number, url, host, origin, chain, guessed = row
-    return Sitemap(number, url, host, origin, tuple(json.loads(chain)), bool(guessed))
+    return Sitemap(number, url, host, origin, tuple(texts(chain)), bool(guessed))
+
+
+def texts(value: str | None) -> list[str]:
+    """Return what a JSON list holds; nothing, if it is none."""
+    try:
+        found = json.loads(value) if value else ()
+    except (ValueError, RecursionError):
+        return []
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

@@ -9,11 +9,10 @@ from collections import Counter, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from w3lib.url import safe_url_string
-
 from scrapy_rep.dates import latest
 from scrapy_rep.protocol import Origin
 from scrapy_rep.sitemaps.kinds import Kind
+from scrapy_rep.urls import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,7 +91,7 @@ def proper(value: Any) -> tuple[str, str]:
     usual = _USUAL.fullmatch(value)
     if usual:
         return value, usual[1]
-    url = safe_url_string(value.strip()).partition("#")[0]
+    url = encoded(value.strip()).partition("#")[0]
     origin = Origin.from_url(url)
     if origin.scheme not in ("http", "https"):
         raise ValueError
@@ -236,7 +235,7 @@ class Sorter:
     def _add_sitemap(self, entry: Entry) -> None:
         try:
             url, spelling = proper(entry.get("loc"))
-            url = safe_url_string(url)  # as a robots.txt that lists the same has it
+            url = encoded(url)  # as a robots.txt that lists the same has it
             host = str(Origin.from_url(spelling))
         except ValueError:
             self.rejected[Reason.INVALID] += 1

@@ -8,56 +8,29 @@ and what comes twice after a kill are the few whose rows were not deleted yet.
 
 from __future__ import annotations
 
-import json
 import sqlite3
+import time
 from collections import defaultdict, deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy.utils.asyncio import run_in_thread
+
 from scrapy_rep.log import get_logger
-from scrapy_rep.sitemaps import sitemaptable
 from scrapy_rep.sitemaps.patience import Patience
-from scrapy_rep.sitemaps.sitemaptable import SitemapTable
+from scrapy_rep.sitemaps.sitemaptable import SitemapTable, texts
+from scrapy_rep.sitemaps.spoolfile import FILE_NAME, SpoolFile
 from scrapy_rep.sqlitefiles import open_or_set_aside, transaction
+from scrapy_rep.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scrapy import Spider
 
 logger = get_logger(__name__)
-
-FILE_NAME = "rep-sitemaps.sqlite"
-"""Of the file under JOBDIR."""
-
-# Who locks the file must not hold the event loop; only when it is opened it is waited for.
-_OPEN_SECONDS, _LOCK_SECONDS = 0.5, 0.01
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS sites (
-    id INTEGER PRIMARY KEY, origin TEXT NOT NULL UNIQUE, cursor INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS pages (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    site INTEGER NOT NULL,
-    sitemap INTEGER NOT NULL,
-    url TEXT NOT NULL,
-    lastmod TEXT,
-    alternate TEXT
-);
-CREATE INDEX IF NOT EXISTS pages_by_site ON pages (site);
-CREATE TABLE IF NOT EXISTS unproven (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    site INTEGER NOT NULL,
-    sitemap INTEGER NOT NULL,
-    url TEXT NOT NULL,
-    lastmod TEXT,
-    alternate TEXT
-);
-CREATE INDEX IF NOT EXISTS unproven_by_site ON unproven (site);
-"""
 
 Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod, alternate URLs (JSON)."""
@@ -76,45 +49,95 @@ class Page(NamedTuple):
 
 
 class Spool:
-    """Sitemaps and pages that wait. Raises ``sqlite3.Error`` if the disk does not take them."""
+    """Sitemaps and pages that wait. Raises ``sqlite3.Error`` if the disk does not take them, and as
+    long as the file is not open."""
 
-    def __init__(self, path: Path | None) -> None:
-        """:param path: None: a temporary file"""
-        self.durable = path is not None
-        # Without the name of a file SQLite makes a temporary one, which nobody else sees.
-        self._db = sqlite3.connect(path or "", timeout=_OPEN_SECONDS, isolation_level=None)
-        # Nothing here waits for the disk: written is what the operating system has, which outlives
-        # a kill of the process. (After a power cut Scrapy's own queues are no better.)
-        mode = "WAL" if self.durable else "MEMORY"
-        pragmas = f"PRAGMA journal_mode = {mode}; PRAGMA synchronous = OFF;"
-        self._db.executescript(pragmas + sitemaptable.SCHEMA + _SCHEMA)
-        self.sitemaps = SitemapTable(self._db)
+    def __init__(self, directory: str | None, seconds: float, spider: Spider | None) -> None:
+        """:param directory: JOBDIR; None: a temporary file
+        :param seconds: for how long its users are to try what fails
+        """
+        self._path = Path(directory, FILE_NAME) if directory else None
+        self._spider = spider
+        self._file: SpoolFile | None = None
+        self._usable = False
+        self.durable = directory is not None
+        self.patience = Patience(self._path, seconds, spider)
+        self.sitemaps = SitemapTable(lambda: self._db)
         self._sites: dict[str, int] = {}
         self._waiting: dict[int, int] = {}
         self.waiting = 0
         """How many pages are still to be requested."""
-        self._again: dict[int, deque[int]] = defaultdict(deque)
+        self._again: defaultdict[int, deque[int]] = defaultdict(deque)
         self._cursors: dict[int, int] = {}
         self.unproven = 0
         """How many entries wait for the robots.txt of another host."""
-        self.patience = Patience(None, 0.0)
-        """For its users, who may set another one."""
-        if self.durable:
-            self._recover()
-        self._db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
 
-    def _recover(self) -> None:
-        """Take over what an earlier run left."""
-        self.sitemaps.recover()
-        for site, count in self._db.execute("SELECT site, count(*) FROM pages GROUP BY site"):
-            self._waiting[site] = count
-            self.waiting += count
-        for site, page in self._db.execute(
-            "SELECT site, pages.id FROM sites JOIN pages ON site = sites.id "
-            "WHERE pages.id <= cursor ORDER BY pages.id"
-        ):
-            self._again[site].append(page)
-        (self.unproven,) = self._db.execute("SELECT count(*) FROM unproven").fetchone()
+    # The file
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._file is None or not self._usable:
+            raise sqlite3.OperationalError("it is not open")
+        return self._file.db
+
+    @property
+    def opened(self) -> bool:
+        """Whether the file was opened."""
+        return self._file is not None
+
+    async def look(self) -> SpoolFile | None:
+        """Open the file, if that has not worked so far, and return it then. If somebody has
+        deleted it, put another one with the same contents in its place."""
+        try:
+            if self._file is None:
+                self._take_over(await run_in_thread(self._open))
+                self.patience.worked("file")
+                return self._file
+            if self.durable and await run_in_thread(self._file.is_gone):
+                self.patience.trouble.begins(FileNotFoundError("it was deleted"))
+                await self._restore(self._file)
+                self.patience.trouble.ends()
+        except (sqlite3.Error, OSError) as error:
+            if self._file is None:
+                self.patience.failed("file", error)
+        return None
+
+    def _open(self) -> SpoolFile:
+        if self._path is None:
+            return SpoolFile(None)
+        return open_or_set_aside(self._path, SpoolFile, self._spider)
+
+    def _take_over(self, file: SpoolFile) -> None:
+        self._waiting, self._again, self.unproven = file.waiting, file.again, file.unproven
+        self.waiting = sum(file.waiting.values())
+        self._file, self._usable = file, True
+        if file.wrong:
+            logger.warning(
+                "%(rows)s of %(path)s can't be read and were deleted",
+                {"rows": counted(file.wrong, "row"), "path": self._path},
+                extra={"spider": self._spider},
+            )
+
+    async def _restore(self, file: SpoolFile) -> None:
+        self._usable = False  # what is written while it is being copied could be lost
+        try:
+            self._file = await run_in_thread(file.restored)
+            await run_in_thread(file.close)
+        finally:
+            self._usable = True
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        began = time.perf_counter()
+        with transaction(self._db):
+            yield
+        self.patience.took(time.perf_counter() - began)
+
+    def close(self) -> None:
+        """Close the file. What is in it is for the next run, if it has a name."""
+        self._usable = False
+        if self._file is not None:
+            self._file.close()
 
     # Pages
 
@@ -142,7 +165,7 @@ class Spool:
         """Take the entries of a sitemap that *origin* has brought in."""
         if not (pages or unproven):
             return
-        with transaction(self._db):
+        with self._writing():
             self._insert("pages", pages)
             self._insert("unproven", unproven)
             self._db.execute(
@@ -153,10 +176,9 @@ class Spool:
         self.unproven += len(unproven)
 
     def _insert(self, table: str, rows: list[Row]) -> None:
-        self._db.executemany(
-            f"INSERT INTO {table} (site, sitemap, url, lastmod, alternate) VALUES (?, ?, ?, ?, ?)",
-            rows,
-        )
+        columns = "(site, sitemap, url, lastmod, alternate)"
+        query = f"INSERT INTO {table} {columns} VALUES (?, ?, ?, ?, ?)"  # noqa: S608 (one of two)
+        self._db.executemany(query, rows)
 
     def _count(self, rows: list[Row]) -> None:
         waiting = self._waiting
@@ -206,12 +228,12 @@ class Spool:
 
     def _pages(self, where: str, values: list[int], again: bool) -> list[Page]:
         rows = self._db.execute(
-            "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "
+            "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "  # noqa: S608 (ours)
             f"FROM pages JOIN sitemaps ON sitemaps.id = sitemap WHERE {where}",
             values,
         )
         return [
-            Page(number, url, lastmod, json.loads(alternate) if alternate else [], sitemap, again)
+            Page(number, url, lastmod, texts(alternate), sitemap, again)
             for number, url, lastmod, alternate, sitemap in rows
         ]
 
@@ -234,13 +256,15 @@ class Spool:
         self._cursors[site] = cursor
 
     def put_back(self, site: int, pages: list[Page]) -> None:
-        """Take back the last ones of what was taken: the scheduler did not have them."""
+        """Take back the last ones of what was taken: with the first, the scheduler failed."""
         if not pages:
             return
         if pages[0].again:
             self._again[site].extendleft(page.id for page in reversed(pages))
         else:
-            cursor = self._cursors[site] = pages[0].id - 1
+            # It may have gone as far as the dupe filter, which would drop it next time.
+            self._again[site].appendleft(pages[0].id)
+            cursor = self._cursors[site] = pages[0].id
             with suppress(sqlite3.Error):  # else the next run takes them for some that were taken
                 self._move(site, cursor)
         self._waiting[site] = self._waiting.get(site, 0) + len(pages)
@@ -248,17 +272,10 @@ class Spool:
 
     def forget(self, pages: Iterable[int]) -> None:
         """Be done with these pages."""
-        with transaction(self._db):
+        with self._writing():
             self._db.executemany("DELETE FROM pages WHERE id = ?", [(page,) for page in pages])
 
     # Entries that wait for proof
-
-    def unproven_origins(self) -> list[tuple[str, str]]:
-        """The origins whose entries wait, and for each one that has led to these."""
-        return self._db.execute(
-            "SELECT sites.origin, min(sitemaps.origin) FROM unproven "
-            "JOIN sites ON sites.id = site JOIN sitemaps ON sitemaps.id = sitemap GROUP BY site"
-        ).fetchall()
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
         """The first entries of *origin* that wait, with their numbers."""
@@ -271,29 +288,8 @@ class Spool:
 
     def settle(self, numbers: list[int], accepted: list[Row]) -> None:
         """Be done with waiting entries; those accepted become pages."""
-        with transaction(self._db):
+        with self._writing():
             self._insert("pages", accepted)
             self._db.executemany("DELETE FROM unproven WHERE id = ?", [(one,) for one in numbers])
         self._count(accepted)
         self.unproven -= len(numbers)
-
-    def close(self) -> None:
-        """Close the file. What is in it is for the next run, if it has a name."""
-        self._db.close()
-
-
-def open_spool(directory: str | None, spider: Spider) -> Spool:
-    """Return a spool in the JOBDIR *directory*, or a temporary one where there is none."""
-    if not directory:
-        return Spool(None)
-    path = Path(directory, FILE_NAME)
-    try:
-        return open_or_set_aside(path, Spool, spider)
-    except (sqlite3.Error, OSError) as error:
-        logger.warning(
-            "%(path)s can't be used (%(error)s): what sitemaps list is kept in a temporary file, "
-            "and lost when the crawl ends",
-            {"path": path, "error": error},
-            extra={"spider": spider},
-        )
-        return Spool(None)

@@ -38,7 +38,7 @@ class Unpacker:
     def unpack(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Return the content in pieces of no more than :data:`STEP` bytes. Some are empty: after
         each step of work the caller has its turn, whether that brought something or not."""
-        rest = _small(pieces)
+        rest = _evenly(pieces)
         for _ in range(_LAYERS):
             first = yield from _start(rest)
             rest = chain([first], rest)
@@ -102,8 +102,15 @@ def _start(pieces: Iterator[bytes]) -> Generator[bytes, None, bytes]:
     return first
 
 
-def _small(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in pieces of :data:`STEP` bytes: where a broken file is cut decides how much zlib
+    gives of it, and what libxml2 makes of it."""
+    data = bytearray()
     for piece in pieces:
-        view = memoryview(piece)
-        for start in range(0, len(view), STEP):
-            yield bytes(view[start : start + STEP])
+        for start in range(0, len(piece), STEP):
+            data += piece[start : start + STEP]
+            if len(data) >= STEP:
+                yield bytes(data[:STEP])
+                del data[:STEP]
+    if data:
+        yield bytes(data)

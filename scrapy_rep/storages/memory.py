@@ -1,4 +1,4 @@
-"""Entries in memory, packed: a kilobyte each. They end with the process."""
+"""Entries in memory, packed: a kilobyte each, most of them. They end with the process."""
 
 from __future__ import annotations
 
@@ -14,18 +14,30 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 
-class MemoryStorage(Storage):
-    """So many entries; the least recently used leave."""
+# What an entry takes beside its bytes: its name, and its place.
+_BYTES = 250
 
-    def __init__(self, max_origins: int) -> None:
-        self._max = max_origins
+
+class MemoryStorage(Storage):
+    """A limited number of entries, and of bytes. The least recently used leave.
+
+    If bytes are short, those leave first that take more than their share: a hundred large files must
+    not drive ten thousand ordinary ones out. The latest one stays, however large it is.
+    """
+
+    def __init__(self, max_origins: int, max_bytes: int) -> None:
+        self._max_origins = max_origins
+        self._max_bytes = max_bytes
+        self._bytes = 0
         # Bytes and not objects: half the memory, and the same code path as on disk.
         self._packed: OrderedDict[str, bytes] = OrderedDict()
+        self._large: OrderedDict[str, None] = OrderedDict()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> MemoryStorage:
-        """As ``REP_CACHE_MAX_ORIGINS`` says."""
-        return cls(RepSettings.from_settings(crawler.settings).cache_max_origins)
+        """As ``REP_CACHE_MAX_ORIGINS`` and ``REP_CACHE_MAX_BYTES`` say."""
+        settings = RepSettings.from_settings(crawler.settings)
+        return cls(settings.cache_max_origins, settings.cache_max_bytes)
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -35,21 +47,41 @@ class MemoryStorage(Storage):
         if packed is None:
             return None
         self._packed.move_to_end(origin)
+        if origin in self._large:
+            self._large.move_to_end(origin)
         return Entry.unpack(packed)
 
     def save(self, entry: Entry) -> None:
-        self._packed[entry.origin] = entry.pack()
-        self._packed.move_to_end(entry.origin)
-        if len(self._packed) > self._max:
-            self._packed.popitem(last=False)
+        self._pop(entry.origin)
+        packed = self._packed[entry.origin] = entry.pack()
+        size = _BYTES + len(packed)
+        self._bytes += size
+        if size * self._max_origins > self._max_bytes:
+            self._large[entry.origin] = None
+        self.shrink(self._max_origins, self._max_bytes)
+
+    def shrink(self, max_origins: int, max_bytes: int) -> None:
+        """Forget entries until there are no more than so many, and no more bytes."""
+        while (many := len(self._packed) > max_origins) or (
+            self._bytes > max_bytes and len(self._packed) > 1
+        ):
+            large = not many and len(self._large) > 1
+            self._pop(next(iter(self._large if large else self._packed)))
 
     def take(self, origin: str) -> Entry | None:
         """Take the entry of *origin* out."""
-        packed = self._packed.pop(origin, None)
+        packed = self._pop(origin)
         return None if packed is None else Entry.unpack(packed)
 
     def drop(self, origin: str) -> bool:
-        return self._packed.pop(origin, None) is not None
+        return self._pop(origin) is not None
+
+    def _pop(self, origin: str) -> bytes | None:
+        packed = self._packed.pop(origin, None)
+        if packed is not None:
+            self._bytes -= _BYTES + len(packed)
+            self._large.pop(origin, None)
+        return packed
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         for packed in list(self._packed.values()):
@@ -58,4 +90,4 @@ class MemoryStorage(Storage):
     def purge(self, before: float) -> None:
         for origin, packed in list(self._packed.items()):
             if Entry.unpack(packed).updated_at < before:
-                del self._packed[origin]
+                self._pop(origin)

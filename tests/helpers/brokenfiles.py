@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,4 +69,69 @@ BROKEN = {
     "another program's, marked": marked,
     "damaged within": damaged,
     "header damaged": lambda path: damaged(path, 0),
+}
+
+
+# What can happen to a file of ours that holds something. Each leaves a file at the path, or a folder.
+
+
+def _cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def _overwritten(path: Path) -> None:
+    """Some pages; the first one, with the tables, is not among them."""
+    chance, data = random.Random(9309), bytearray(path.read_bytes())
+    for _ in range(4):
+        start = 4096 * chance.randrange(1, len(data) // 4096)
+        data[start : start + 4096] = chance.randbytes(4096)
+    path.write_bytes(data)
+
+
+def _other_columns(path: Path) -> None:
+    db = sqlite3.connect(path)
+    for table in ("held", "pages"):
+        db.execute(f"DROP TABLE IF EXISTS {table}")
+        db.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, theirs)")
+    db.commit()
+    db.close()
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "theirs").write_text("precious")
+
+
+def _beside(path: Path, suffix: str, mode: str) -> None:
+    """What another database had beside it when its process was killed."""
+    other = path.with_name(f"{path.name}-other")
+    db = sqlite3.connect(other, isolation_level=None)
+    db.execute(f"PRAGMA journal_mode = {mode}")
+    db.execute("CREATE TABLE theirs (x)")
+    db.execute("PRAGMA cache_size = 1")  # what is changed goes to the disk at once
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO theirs VALUES (?)", [("x" * 1000,)] * 100)
+    if mode == "WAL":
+        db.execute("COMMIT")
+    data = Path(f"{other}{suffix}").read_bytes()
+    db.close()
+    assert data
+    Path(f"{path}{suffix}").write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut in two": _cut,
+    "empty": lambda path: path.write_bytes(b""),
+    "some pages overwritten": _overwritten,
+    "all pages overwritten": lambda path: path.write_bytes(
+        path.read_bytes()[:4096] + b"\xaa" * (path.stat().st_size - 4096)
+    ),
+    "header overwritten": lambda path: path.write_bytes(b"\xaa" * 4096 + path.read_bytes()[4096:]),
+    "no database": lambda path: path.write_bytes(b"this is no database" * 100),
+    "other columns": _other_columns,
+    "a folder": _folder,
+    "another's journal": lambda path: _beside(path, "-journal", "DELETE"),
+    "another's WAL": lambda path: _beside(path, "-wal", "WAL"),
 }

@@ -160,11 +160,11 @@ async def crawl(
 
     runner = new_runner(settings)
     crawler = runner.create_crawler(spider)
-    reasons: list[str] = []
+    closings: list[tuple[Spider, str]] = []
     items: list[Any] = []
 
     def closed(spider: Spider, reason: str) -> None:
-        reasons.append(reason)
+        closings.append((spider, reason))
 
     def scraped(item: Any) -> None:
         items.append(item)
@@ -185,9 +185,10 @@ async def crawl(
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
 
-    assert isinstance(crawler.spider, ListSpider)
-    crawler.spider.items = items
-    result = CrawlResult(crawler.spider, crawler.stats.get_stats(), reasons[0])
+    [(ended, reason)] = closings
+    assert isinstance(ended, ListSpider)
+    ended.items = items
+    result = CrawlResult(ended, crawler.stats.get_stats(), reason)
     result.records = records
     return result
 

@@ -1,13 +1,21 @@
-"""What can happen to the file of a hold: it begins, and perhaps ends, while a crawl is running."""
+"""What can happen to a SQLite file under JOBDIR: it begins, and perhaps ends, while a crawl is
+running."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from scrapy.core.scheduler import Scheduler
+
+from tests.helpers import crawling
+from tests.helpers.brokenfiles import DAMAGES
+from tests.helpers.crawling import CrawlResult
 
 
 class OnlyInMemory(Scheduler):
@@ -28,14 +36,15 @@ class Fault:
         self.on = False
         self.connections: list[sqlite3.Connection] = []
 
-    def connect(self, path: Path, lock_seconds: float, **options: Any) -> sqlite3.Connection:
-        """As the hold's own, with the fault."""
+    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
+        """As the package's own, with the fault."""
         made = sqlite3.connect(
-            path, timeout=lock_seconds, isolation_level=None, check_same_thread=False, **options
+            path or "", timeout=0.2, isolation_level=None, check_same_thread=False, **options
         )
-        self.connections.append(made)
-        if self.on:
-            self.change(made)
+        if path == self.path:
+            self.connections.append(made)
+            if self.on:
+                self.change(made)
         return made
 
     def begin(self) -> None:
@@ -54,6 +63,13 @@ class Fault:
                 continue  # it was closed
 
     def change(self, connection: sqlite3.Connection) -> None: ...
+
+    @contextmanager
+    def possible(self) -> Iterator[Fault]:
+        """Files that the package opens meanwhile have the fault, when it begins."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("scrapy_rep.sqlitefiles.connect", self.connect)
+            yield self
 
 
 class Full(Fault):
@@ -93,28 +109,59 @@ class Deleted(Fault):
 
 
 class Corrupted(Fault):
-    words = ""
+    words = "malformed"
+    damage = staticmethod(DAMAGES["all pages overwritten"])
+
+    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
+        made = super().connect(path, **options)
+        made.execute("PRAGMA cache_size = 1")  # what is in memory would hide it
+        return made
 
     def begin(self) -> None:
         other = sqlite3.connect(self.path, isolation_level=None)
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         other.close()
-        data = self.path.read_bytes()
-        self.path.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
+        self.damage(self.path)
 
     def end(self) -> None: ...
 
 
 class Slow(Fault):
-    words = "writing takes long"
+    words = "takes long"
+    seconds = 0.03
 
-    def connect(self, path: Path, lock_seconds: float, **options: Any) -> sqlite3.Connection:
+    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
         fault = self
 
         class Connection(sqlite3.Connection):
             def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-                if fault.on and statement.startswith("COMMIT"):
-                    time.sleep(0.03)
+                if fault.on and path == fault.path and statement.startswith("COMMIT"):
+                    time.sleep(fault.seconds)
                 return super().execute(statement, *values)
 
-        return super().connect(path, lock_seconds, factory=Connection)
+        return super().connect(path, factory=Connection)
+
+
+PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
+STAYS = {**PASSES, "deleted": Deleted}
+
+
+def some(**kinds: type[Fault]) -> Any:
+    """For tests of these faults, by the fixture `fault`."""
+    return pytest.mark.parametrize("fault", kinds.values(), ids=kinds.keys(), indirect=True)
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again soon, and what hangs fails soon."""
+    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
+    monkeypatch.setattr("scrapy_rep.upkeep._SECONDS", 0.1)
+    monkeypatch.setattr("scrapy_rep.release._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.sitemaps.patience.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.sitemaps.reading.RETRY_SECONDS", 0.05)
+
+
+def assert_no_tracebacks(result: CrawlResult) -> None:
+    for one in result.records:
+        assert "Traceback" not in one.getMessage()
+        assert not one.exc_info or one.levelname == "DEBUG", one.getMessage()

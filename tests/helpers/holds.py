@@ -64,7 +64,7 @@ def run(path: Path) -> tuple[DiskHold, dict[str, int]]:
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:
     """What *hold* reads and writes in the event loop."""
-    return hold._writer.file._db
+    return hold._writer.file.db
 
 
 def ran(hold: DiskHold, seconds: float) -> None:

@@ -44,23 +44,23 @@ class _NoCrawl:
         self.settings = settings
 
 
-def _stream(content: bytes = b"") -> TextIOWrapper:
-    return TextIOWrapper(BytesIO(content), encoding="utf-8", write_through=True)
+def _stream(content: bytes = b"", errors: str = "strict") -> TextIOWrapper:
+    return TextIOWrapper(BytesIO(content), encoding="utf-8", errors=errors, write_through=True)
 
 
-def robots_here(folder: Path, *arguments: str) -> Done:
+def robots_here(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
     """Run `scrapy robots` in this process, for what crawls nothing: all of it but Scrapy's
     `CrawlerProcess` and its logging.
 
     :param folder: must not be in a Scrapy project: this process would keep the project's modules
     """
-    out, err = _stream(), _stream()
+    out, err = _stream(), _stream(errors="backslashreplace")
     line = ["scrapy", *arguments_of("robots", *arguments, settings=NOT_FOUND_FAST)]
     ours = logging.getLogger("scrapy_rep")
     with patch.dict(os.environ), pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         patched.setattr(sys, "argv", line)
-        patched.setattr(sys, "stdin", _stream())
+        patched.setattr(sys, "stdin", _stream(stdin))
         patched.setattr(sys, "stdout", out)
         patched.setattr(sys, "stderr", err)
         # Newer Pythons ask it for the program's name.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
+from unittest.mock import patch
 from xml.sax.saxutils import escape
 
 from scrapy.http import Response
 
-from scrapy_rep.sitemaps import SitemapReader
+from scrapy_rep.sitemaps import SitemapReader, unpack
 from tests.helpers.crawling import CrawlResult, ListSpider
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -74,10 +75,14 @@ def listing(*sitemaps: str, rules: str = "") -> str:
     return "".join(f"Sitemap: {url}\n" for url in sitemaps) + rules
 
 
-def read(*pieces: bytes | str, **limits: int) -> tuple[SitemapReader, list[dict[str, Any]]]:
+def read(
+    *pieces: bytes | str, step: int = unpack.STEP, **limits: int
+) -> tuple[SitemapReader, list[dict[str, Any]]]:
+    """:param step: how many bytes are worked on at a time"""
     reader = SitemapReader(**limits)
     some = [piece.encode() if isinstance(piece, str) else piece for piece in pieces]
-    return reader, [entry for entries in reader.read(some) for entry in entries]
+    with patch.object(unpack, "STEP", step):
+        return reader, [entry for entries in reader.read(some) for entry in entries]
 
 
 BEFORE = "".join(f"<url><loc>http://a.test/{n}</loc></url>\n" for n in range(20))

@@ -21,7 +21,7 @@ class Watched(MemoryStorage):
     what is in `before` is called first."""
 
     def __init__(self) -> None:
-        super().__init__(1000)
+        super().__init__(1000, 1 << 30)
         self.calls: list[tuple[Any, ...]] = []
         self.threads: set[int] = set()
         self.leases: dict[str, str] = {}

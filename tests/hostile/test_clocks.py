@@ -122,6 +122,7 @@ def test_the_stat_of_hits_goes_on(back: float) -> None:
     assert World().after(0, 0.1, -back, -back + 0.1, -back + 1.0) == [1, 1, 3, 3, 5]
 
 
+@pytest.mark.loop
 async def test_hits_in_a_crawl(sites: Sites, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     site = sites.add(robots=RULES)
     told: list[float] = []
@@ -154,6 +155,7 @@ def test_the_time_line_goes_on() -> None:
 # -- leases ----------------------------------------------------------------------------------
 
 
+@pytest.mark.loop
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("kind", ["no end", "an end in years", "no lease"])
 async def test_a_lease_of_nobody(redis_server: RedisServer, sites: Sites, kind: str) -> None:

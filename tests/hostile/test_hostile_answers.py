@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 import zlib
 from typing import Any
 
@@ -17,7 +18,7 @@ from scrapy_rep.sitemaps import listing
 from scrapy_rep.sitemaps.listing import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, pages, urlset
@@ -202,8 +203,12 @@ def test_some_listings_are_kept() -> None:
         [True] * 100
     )
     assert listings.of(many[0]) is not first[0]
-    many[149].update(Entry("http://h149.test"))
-    assert listings.of(many[149]) is not first[149]
+    many[149].update(Entry("http://h149.test", updated_at=1))
+    assert listings.of(many[149]) is first[149], "the same file"
+    for news in ({"url": "http://www.h149.test/robots.txt"}, {"sha256": "0" * 64}):
+        before = listings.of(many[149])
+        many[149].update(Entry("http://h149.test", **news))
+        assert listings.of(many[149]) is not before
 
 
 def test_a_sitemap_line_has_a_limit() -> None:
@@ -223,3 +228,38 @@ async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:
     result = await seeded(site)
     assert pages(result) == [site.url("/page")]
     assert len(lines(result, "lists a sitemap that is no URL", level="WARNING")) == 1
+
+
+@pytest.mark.loop
+async def test_large_files_are_read_beside_the_event_loop(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When they come, and when they are needed again; each once, whoever waits."""
+    threads: list[int] = []
+    preload = RobotsTxt.preload
+
+    def spy(robots: RobotsTxt, body: bytes, *arguments: Any) -> None:
+        if len(body) > 100_000:
+            threads.append(threading.get_ident())
+        preload(robots, body, *arguments)
+
+    monkeypatch.setattr(RobotsTxt, "preload", spy)
+    large, other = sites.add(robots=RULES + "#\n" * 100_000), sites.add(robots=RULES)
+    wanted = [large.url(f"/{number}") for number in range(5)]
+
+    class Later(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response)
+            if response.url == wanted[-1]:
+                yield self.recorded(other.url("/x"))  # the large one leaves the memory
+            elif response.url == other.url("/x"):
+                yield from map(self.recorded, again)
+
+    again = [large.url(f"/again{number}") for number in range(5)] + [large.url("/private")]
+    result = await crawl(Later, {"REP_CACHE_MAX_BYTES": 4000}, requests=wanted)
+    assert set(result.responses) == {*wanted, other.url("/x"), *again[:-1]}
+    assert isinstance(result.failure(again[-1]), RobotsDisallowed)
+    assert large.robots_fetches == 1
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+    result.assert_clean()

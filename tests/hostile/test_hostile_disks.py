@@ -13,6 +13,7 @@ import pytest
 from scrapy_rep import trail
 from scrapy_rep.linefile import DiskFull, LineFile
 from scrapy_rep.storages import SqliteStorage
+from scrapy_rep.words import counted
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import crawl
@@ -55,6 +56,7 @@ def test_a_file_that_is_gone(tmp_path: Path, suffixes: list[str], replaced: bool
     storage.close()
 
 
+@pytest.mark.loop
 async def test_deleted_in_a_crawl(sites: Sites, tmp_path: Path) -> None:
     stored = in_a_file(tmp_path)
     path: Path = stored["REP_CACHE_PATH"]
@@ -140,6 +142,7 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
     file.close()
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("again", [True, False])
 async def test_decisions_on_a_full_disk(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
@@ -178,7 +181,7 @@ async def test_decisions_on_a_full_disk(
         assert [one["url"] for one in records] == [*urls(site, 4, "/private"), steps[5]]
     else:
         assert len(errors) == 2
-        assert f"{5 - len(records)} decisions are missing" in errors[1]
+        assert f"lacks {counted(5 - len(records), 'decision')}: there was no room" in errors[1]
 
 
 # -- entries of nobody's among ours --------------------------------------------------------------

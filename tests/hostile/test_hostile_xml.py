@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from scrapy_rep.sitemaps import unpack
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 MEBIBYTE = 1 << 20
@@ -35,8 +36,8 @@ def test_attributes_that_are_declared(encoding: str) -> None:
     """A thousand of them, in each of so many elements."""
     declared = "".join(f"<!ATTLIST b a{number} CDATA 'x'>" for number in range(1_000))
     body = f"<!DOCTYPE urlset [{declared}]><urlset>{BEFORE}{'<b/>' * 1_000}</urlset>"
-    for pieces in ([body.encode(encoding)], list(body)):
-        reader, entries = read(*pieces)
+    for step in (unpack.STEP, 1):
+        reader, entries = read(body.encode(encoding), step=step)
         assert (entries, reader.kind) == ([], None)
         assert reader.problem == "it declares attributes, which are not added"
 

@@ -23,6 +23,7 @@ from tests.helpers.evil import EVERYTHING, READABLE, assert_clean_text
 # -- the one function ------------------------------------------------------------------------
 
 
+@pytest.mark.python
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -79,6 +80,7 @@ def test_arguments_of_log_messages(arguments: tuple[Any, ...]) -> None:
     assert record.getMessage().isprintable()
 
 
+@pytest.mark.python
 def test_tracebacks_of_hostile_exceptions() -> None:
     """Of an exception whose message has lines of its own."""
     with captured_log() as records:

@@ -22,7 +22,8 @@ from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, listing, pages, urlset
 
 PRIVATE = [
-    "127.0.0.1", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "0", "0.0.0.0", "10.1.2.3",
+    "127.0.0.1", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "0", "0.0.0.0",  # noqa: S104 (nothing is bound)
+    "10.1.2.3",
     "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "198.18.0.1", "224.0.0.1",
     "255.255.255.255", "[::1]", "[::]", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]",
     "[::ffff:a00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[ff02::1]", "localhost", "internal",

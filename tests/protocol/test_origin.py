@@ -65,6 +65,12 @@ def test_a_url_has_the_canonical_origin(url: str, canonical: str) -> None:
     assert hash(origin) == hash(Origin.from_url(origin.robots_url))
 
 
+def test_the_longest_name_has_an_origin() -> None:
+    host = "a." * 124 + "example"
+    assert Origin.from_url(f"http://{host}/x").host == host
+    assert len(host) == 255
+
+
 def test_an_origin_has_a_scheme_a_host_and_a_port() -> None:
     origin = Origin.from_url("HTTPS://u:p@WWW.Ex\u00e4mple.com/a?b#c")
     assert (origin.scheme, origin.host, origin.port) == ("https", "www.xn--exmple-cua.com", 443)
@@ -128,7 +134,15 @@ INVALID = [
     ("httpx://example.com/", "a scheme that starts with http"),
     ("http://\u200b/", "an invisible host"),
     ("http://" + "\u00e9" * 64 + ".example/", "a label too long for punycode"),
+    ("http://" + "a." * 124 + "example./", "a name of 256 characters"),
+    ("http://" + "\u00e9." * 60 + "example/", "punycode of 367 characters"),
+    ("http://" + "a." * 1_000_000, "a name of two megabytes"),
     ("http://\ud800.example/", "half a character"),
+    ("http://a\0b.example/", "a NUL"),
+    ("http://a b.example/", "a blank"),
+    ("http://\u00e4\x7f.example/", "a control character, beside what is not ASCII"),
+    ("http://[fe80::1%\x1b]/", "a zone that is no text"),
+    ("http://" + "a" * 250 + ".example/", "a name that is too long"),
 ]
 # Characters that the preparation of international names turns into delimiters of a URL: they
 # would send the request for robots.txt to another host (CVE-2019-9636).

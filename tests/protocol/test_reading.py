@@ -58,11 +58,16 @@ def test_read_once_for_a_line() -> None:
     assert source.count == 3
 
 
-def test_read_once_for_the_sitemaps() -> None:
+def test_sitemaps_are_remembered_only_if_they_were_preloaded() -> None:
+    """Hardly anybody asks twice, and a file of 500 KB may list 40,000."""
     source = Source(BODY)
     robots = RobotsTxt(source)
     assert robots.sitemaps == robots.sitemaps == ("/s.xml",)
-    assert source.count == 1
+    assert source.count == 2
+    assert robots.size == 0
+    robots.preload(BODY, "foo")
+    assert robots.sitemaps == robots.sitemaps == ("/s.xml",)
+    assert source.count == 2
 
 
 def test_agents_of_one_group_share_its_rules() -> None:

@@ -166,8 +166,19 @@ def test_the_filter_shows_matching_origins_only(page_of_many: Path, browser: Bro
         "http://site99.example",
         *(f"http://site99{n}.example" for n in range(10)),
     }
+    none = "document.getElementById('origins-table-none').offsetParent !== null"
+    assert not browser.run(none)
+    field.clear()
+    field.send_keys("http status 503")  # any column
+    failed = browser.column("#origins-table", 10)
+    assert failed and set(failed) == {"HTTP status 503"}
+    field.clear()
+    field.send_keys("nothing has this")
+    assert browser.column("#origins-table", 0) == []
+    assert browser.run(none)
     field.clear()
     field.send_keys("x", Keys.BACKSPACE)
+    assert not browser.run(none)
     assert len(browser.column("#origins-table", 0)) == 200
 
 
@@ -237,6 +248,63 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(page_of_many: Path, browse
         assert browser.run("document.documentElement.scrollWidth") <= 360
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+LONG = (
+    "CannotResolveHostError: DNS lookup failed: no results for hostname lookup: a-rather-long-name"
+)
+CLIPPED = """[...document.querySelectorAll('svg text')].filter((text) => {
+    const [box, chart] = [text, text.closest('svg')].map((one) => one.getBoundingClientRect());
+    return box.width && (box.left < chart.left - 1 || box.right > chart.right + 1);
+}).map((text) => text.textContent)"""
+
+
+def test_tables_and_labels_fit(tmp_path: Path, browser: Browser) -> None:
+    path = tmp_path / "robots.html"
+    path.write_bytes(render(many(60, error=LONG, origin="-of-a-shop-in-a-far-country")))
+    browser.open(path)
+    for box in ("Origins", "Lines that blocked", "Unreachable spells"):
+        wide = f"document.querySelector('[aria-label=\"{box}\"]')"
+        assert browser.run(f"{wide}.scrollWidth <= {wide}.clientWidth"), box
+    assert browser.run(CLIPPED) == []
+    longest = browser.run(
+        "Math.max(...[...document.querySelectorAll('.axis.y text')].map((e) => e.textContent.length))"
+    )
+    assert longest > 30
+    ticks = browser.run("[...document.querySelectorAll('.axis.x text')].map((e) => e.textContent)")
+    assert ticks and all(
+        tick.endswith((":00", ":20", ":40", ":30", ":15", ":45")) for tick in ticks
+    )
+
+
+def test_charts_on_a_phone_can_be_read(page_of_many: Path, browser: Browser) -> None:
+    """They scroll within their frames."""
+    browser.driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True},
+    )
+    try:
+        browser.open(page_of_many)
+        heights = browser.run(
+            "[...document.querySelectorAll('svg text')].map((e) => e.getBoundingClientRect().height)"
+        )
+        assert min(height for height in heights if height) > 9
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_print_repeats_headings_and_breaks_no_word(page_of_many: Path, browser: Browser) -> None:
+    browser.open(page_of_many)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        head = "getComputedStyle(document.querySelector('#origins-table thead'))"
+        assert browser.run(f"{head}.display") == "table-header-group"
+        assert browser.run(f"{head}.breakInside") == "avoid"
+        for cell in ("thead th", "td.word", "td.number"):
+            style = f"getComputedStyle(document.querySelector('#origins-table {cell}'))"
+            assert browser.run(f"{style}.overflowWrap") == "normal"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_a_print_is_light_and_has_no_controls(tmp_path: Path, browser: Browser) -> None:

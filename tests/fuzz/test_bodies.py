@@ -1,0 +1,138 @@
+"""Bodies of any kind, encoded in any way: read as far as they count, or not an answer."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scrapy import Request
+from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
+from scrapy.exceptions import IgnoreRequest, ResponseDataLossError
+from scrapy.http import Response
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep.body import META_KEY, READ_BYTES, Transfer, TransferWatch
+from scrapy_rep.commands.explain import Facts, RobotsFile
+from scrapy_rep.lint import lint
+from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.availability import Outcome, outcome_of
+from scrapy_rep.protocol.matching import path_of
+from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, cut, normalise
+from tests.fuzz.strategies import FILES, SMALL_FILES, damaged
+from tests.helpers.slices import in_a_slice
+from tests.protocol.strategies import any_text, chains, tokens, urls
+
+pytestmark = pytest.mark.slow
+
+
+# What an encoding's name says, and ways to write it.
+def _deflated(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+PACKERS: dict[str, list[Any]] = {
+    "gzip": [gzip.compress, lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])],
+    "x-gzip": [lambda data: gzip.compress(data, mtime=0) + b"\0\0"],
+    "deflate": [zlib.compress, _deflated],
+    "GZip": [lambda data: gzip.compress(data) + gzip.compress(b"") * 3],
+}
+LAYERS = [(name, way) for name, ways in PACKERS.items() for way in ways]
+PACKED = damaged(
+    [
+        *(pack(b"User-agent: *\nDisallow: /\n" * 40) for _, pack in LAYERS),
+        gzip.compress(gzip.compress(b"\0" * 3_000_000)),
+        gzip.compress(b"", mtime=0) * 50,
+        zlib.compress(b"x" * 600_000),
+    ],
+    [b"\x1f\x8b\x08", b"\0", gzip.compress(b"", mtime=0), b"\0\0\0\xff\xff", b"\x78\x9c", b"\xff"],
+    1_100_000,
+)
+NAMES = ["gzip", "x-gzip", "deflate", "GZIP", "identity", "br", "zstd", "compress", "x,y", "\x1b[m"]
+
+
+@functools.cache
+def downloader() -> tuple[TransferWatch, HttpCompressionMiddleware]:
+    crawler = get_crawler()
+    return TransferWatch(crawler), HttpCompressionMiddleware.from_crawler(crawler)
+
+
+def fetched(data: bytes, encodings: list[str], cut_off: bool = False) -> bytes:
+    """The body, as the fetcher has it."""
+    watch, compression = downloader()
+    transfer = Transfer(lambda: None)
+    transfer.cut = cut_off
+    url = "http://a.example/robots.txt"
+    request = Request(url, meta={META_KEY: transfer})
+    response = Response(url, headers={"Content-Encoding": encodings}, body=data)
+    watch._response_downloaded(request, response)
+    try:
+        response = compression.process_response(request, response)  # type: ignore[assignment]
+    except Exception as error:
+        # Whatever libraries raise: the fetcher expects anything of other components.
+        raise IgnoreRequest from error
+    return transfer.body_of(response)
+
+
+@given(FILES, st.lists(st.sampled_from(LAYERS), max_size=5), st.booleans())
+def test_bodies_come_out_of_all_layers(
+    body: bytes, layers: list[tuple[str, Any]], cut_off: bool
+) -> None:
+    data, names = body, []
+    for name, pack in layers:
+        data = pack(data)
+        names.append(name)
+    assert in_a_slice(lambda: fetched(data, names, cut_off)) == body[:READ_BYTES]
+
+
+@given(PACKED, st.lists(st.sampled_from(NAMES), max_size=6), st.booleans())
+def test_bodies_that_are_not_what_they_say(data: bytes, names: list[str], cut_off: bool) -> None:
+    try:
+        body = in_a_slice(lambda: fetched(data, names, cut_off))
+    except (ResponseDataLossError, IgnoreRequest) as error:
+        assert len(str(error)) < 500
+        return
+    assert len(body) <= READ_BYTES
+
+
+@given(FILES, st.integers(100, 999))
+def test_files_of_any_kind(body: bytes, status: int) -> None:
+    assert isinstance(in_a_slice(lambda: outcome_of(status, body)), Outcome)
+    kept = cut(body)
+    assert body.startswith(kept)
+    assert len(kept) <= MAX_BYTES
+    assert kept == body or kept[-1:] in b"\r\n" or body[MAX_BYTES] in b"\r\n"
+    text = in_a_slice(lambda: normalise(body))
+    assert not set("\r\0") & set(text)
+    assert max(map(len, text.split("\n"))) <= MAX_LINE
+
+
+@given(FILES, urls() | any_text, tokens | chains | any_text)
+def test_questions_to_files_of_any_kind(body: bytes, url: str, agent: str | list[str]) -> None:
+    robots = RobotsTxt.parse(body)
+    in_a_slice(lambda: RobotsTxt.parse(body).rules(agent))
+    decision = in_a_slice(lambda: robots.decide(url, agent))
+    assert robots.allowed(url, agent) is decision.allowed
+    assert decision.rule is None or decision.rule.line <= body.count(b"\n") + body.count(b"\r") + 1
+    assert len(str(decision.rule).encode()) <= 4 * MAX_LINE + 100
+    delay = robots.crawl_delay(agent)
+    assert delay is None or 0 <= delay < float("inf")
+    assert all(len(sitemap.encode()) <= 4 * MAX_LINE for sitemap in robots.sitemaps)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(SMALL_FILES, urls() | any_text, chains)
+def test_words_about_files_of_any_kind(body: bytes, url: str, chain: list[str]) -> None:
+    """What commands say of one is what crawls do."""
+    robots = RobotsFile(Outcome.RULES, body, Facts(file="-"))
+    one = robots.explain(url, path_of(url), chain)
+    assert one.decision == RobotsTxt.parse(body).decide(url, chain)
+    matched = one.matched
+    assert [one.decision.rule] == [first.rule for first in matched[:1]] or not matched
+    for finding in lint(body, robots_url="http://a.example/robots.txt"):
+        assert finding.line is None or finding.line >= 1

@@ -1,0 +1,186 @@
+"""What storages hand over, whatever it is: an entry as any other, or an `UnreadableEntry`."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scrapy.http import Headers
+from scrapy.settings import Settings
+
+from scrapy_rep.cache import RobotsCache
+from scrapy_rep.commands.explain import moment
+from scrapy_rep.fetcher import Answer
+from scrapy_rep.known import KnownOrigins
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome, outcome_of
+from scrapy_rep.protocol.freshness import standing
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
+from scrapy_rep.storages.entry import MAX_TIME, SCHEMA, squeeze, unsqueeze
+from tests.fuzz.strategies import damaged
+from tests.helpers.slices import in_a_slice
+from tests.helpers.storing import KINDS, NOW, A
+
+pytestmark = [pytest.mark.slow, pytest.mark.python]
+
+HEADERS = damaged(
+    [entry.header().encode() for entry in KINDS.values()],
+    [
+        *(f'"{one.name}":'.encode() for one in fields(Entry)),
+        *(b"0", b"-1", b"1e999", b"NaN", b"9" * 5000, b"0.5", b"null", b"true", b'""', b'"x"'),
+        *(b"[", b"]", b"{", b"}", b'"', b",", b"\\u0000", b"\\ud800", b"\xff", b"\xef\xbb\xbf"),
+        *(b'"rules"', b'"schema":', b"2", b'"unreachable"'),
+    ],
+)
+PACKED = [entry.packed for entry in KINDS.values() if entry.packed]
+BOMB = squeeze(b"\0" * 3_000_000)
+BODIES = damaged([*PACKED, BOMB], [b"\0", b"\0\0\xff\xff", b"\xff"])
+WHOLE = damaged([entry.pack() for entry in KINDS.values()], [b"\0", b"\1", b"\2", b"\xff" * 4])
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | BODIES | HEADERS
+
+
+def assert_usable(entry: Entry) -> None:
+    """Whatever is done with entries can be done with this one."""
+    for one in (entry.updated_at, entry.fetched_at, entry.fresh_until, entry.next_attempt_at):
+        assert one is None or 0 <= one <= MAX_TIME
+        assert one is None or moment(one)
+    until = standing(
+        NOW,
+        fresh_until=entry.fresh_until,
+        has_copy=entry.has_copy,
+        unreachable_since=entry.unreachable_since,
+        unreachable_for=entry.unreachable_for,
+        next_attempt_at=entry.next_attempt_at,
+        limit=3600.0,
+    )[1]
+    assert 0 <= until <= MAX_TIME
+    assert len(entry.body) < 2_000_000
+    assert Entry.unpack(entry.pack()) == entry
+
+
+def checked(header: Any, packed: Any = None) -> Entry | None:
+    try:
+        entry = in_a_slice(lambda: Entry.from_parts(header, packed))
+        assert in_a_slice(lambda: entry.check(entry.origin)) is entry
+    except UnreadableEntry as error:
+        assert str(error).startswith(("broken: ", "of the form "))
+        assert len(str(error)) < 300
+        return None
+    assert_usable(entry)
+    return entry
+
+
+@given(HEADERS | VALUES, BODIES | VALUES)
+def test_parts_of_any_kind(header: Any, packed: Any) -> None:
+    checked(header, packed)
+    if isinstance(header, bytes):
+        checked(header.decode("utf-8", "surrogateescape"), packed)
+        checked(header, PACKED[0])
+
+
+def packed_with(header: bytes, body: bytes) -> bytes:
+    squeezed = squeeze(header)
+    return bytes([SCHEMA]) + len(squeezed).to_bytes(4, "big") + squeezed + body
+
+
+@given(WHOLE | st.builds(packed_with, HEADERS, BODIES))
+def test_packed_ones_of_any_kind(data: bytes) -> None:
+    try:
+        entry = in_a_slice(lambda: Entry.unpack(data)).check(A)
+    except UnreadableEntry as error:
+        assert len(str(error)) < 300
+        return
+    assert_usable(entry)
+
+
+@given(BODIES)
+def test_packed_bodies_of_any_kind(data: bytes) -> None:
+    try:
+        assert len(in_a_slice(lambda: unsqueeze(data))) < 2_000_000
+    except UnreadableEntry:
+        pass
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fuzz") / "robots.sqlite"
+    storage = SqliteStorage(path)
+    storage.save(KINDS["rules"])
+    storage.close()
+    return path
+
+
+COLUMNS = st.tuples(
+    st.sampled_from(["?", "CAST(? AS TEXT)", "CAST(? AS BLOB)"]),
+    HEADERS | BODIES | st.floats(allow_nan=False) | st.integers(-(2**63), 2**63 - 1),
+)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(COLUMNS, COLUMNS, st.booleans())
+def test_rows_of_any_kind(
+    database: Path, header: tuple[str, Any], packed: tuple[str, Any], proper: bool
+) -> None:
+    """SQLite keeps anything in any column, text that is no UTF-8 too."""
+    sha256 = KINDS["rules"].sha256
+    if proper:
+        header = ("?", KINDS["rules"].header())
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        db.execute(f"UPDATE entries SET header = {header[0]}", header[1:])  # noqa: S608 (of COLUMNS)
+        db.execute(f"UPDATE bodies SET packed = {packed[0]}", packed[1:])  # noqa: S608 (of COLUMNS)
+    storage = SqliteStorage(database)
+    try:
+        for read in (
+            lambda: storage.load(A),
+            lambda: next(iter(storage.entries())),
+            lambda: storage.body(sha256 or ""),
+        ):
+            try:
+                found = read()
+                if isinstance(found, Entry):
+                    assert_usable(found.check(A))
+            except UnreadableEntry as error:
+                assert len(str(error)) < 300
+    finally:
+        storage.close()
+
+
+TEXTS = damaged(
+    [b"max-age=60", b"no-store", b"120", b"Wed, 21 Oct 2015 07:28:00 GMT", b"5, 6"],
+    [b"9" * 30, b"-", b",", b"=", b" ", b"Fri, 31 Dec 9999 23:59:59 -2359", b"\xff", b"max-age"],
+    20_000,
+)
+DEFAULTS = RepSettings.from_settings(Settings())
+TIMES = st.floats(0, MAX_TIME) | st.sampled_from([0.0, NOW, MAX_TIME])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(100, 999), TEXTS, TEXTS, TEXTS, st.binary(max_size=99), TIMES),
+        min_size=1,
+        max_size=4,
+    ),
+    TIMES,
+)
+def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> None:
+    """One after the other, by a clock that goes where it likes."""
+    origin, clock = Origin.from_text(A), [NOW]
+    given_settings = replace(DEFAULTS, cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0))
+    known = KnownOrigins(10, 1_000_000, lambda: clock[0])
+    fetcher: Any = None
+    cache = RobotsCache(given_settings, known, fetcher, lambda: clock[0])
+    for status, cache_control, age, again, body, clock[0] in answers:
+        sent = Headers({"Cache-Control": cache_control, "Age": age, "Retry-After": again})
+        error = OSError(again.decode("latin-1")) if status % 7 == 0 else None
+        outcome = Outcome.UNREACHABLE if error else outcome_of(status, body)
+        answer = Answer(outcome, origin.robots_url, 0, status, sent, body, error)
+        entry = cache._learn(origin, answer).entry
+        assert_usable(entry.check(str(origin)))
+        assert len(entry.error or "") < 300

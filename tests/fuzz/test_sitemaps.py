@@ -1,0 +1,167 @@
+"""Sitemaps of any kind, in whatever pieces they come."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scrapy import Request
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep.dates import latest
+from scrapy_rep.discovery import Discovery
+from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.sitemaps import SitemapReader
+from scrapy_rep.sitemaps.listing import Listing
+from scrapy_rep.sitemaps.sorting import proper
+from scrapy_rep.sitemaps.xmlfeed import _MAX_TEXT
+from tests.fuzz.strategies import damaged, split
+from tests.helpers.sitemaps import atom, index, rss, urlset
+from tests.helpers.slices import in_a_slice, in_slices
+
+# Dates and URLs are read by the standard library.
+pytestmark = [pytest.mark.slow, pytest.mark.python]
+
+URLS = ["http://a.example/?a=1&b=2", "https://b.example/ä", "http://a.example/3"]
+PLAIN = [
+    *(make(URLS).encode() for make in (urlset, index, rss, atom, "\n".join)),
+    urlset(URLS, "2024-05-06T07:08:09+02:00").encode("utf-16"),
+    "\r\n".join(URLS).encode("utf-16"),
+    b"<urlset><url><loc><![CDATA[http://a.example/?a&b]]></loc><lastmod>2024</lastmod></url></urlset>",
+    b"<urlset><url><loc>http://a.example/?a&b&amp;c&eacute;</loc></url>",
+    b"<?xml version='1.0' encoding='latin-1'?><urlset xmlns:x='y'><url><x:loc>z</x:loc></url></urlset>",
+    b"<urlset><url><loc>\xe4</loc><link rel='alternate' hreflang='de' href='/d'/></url></urlset>",
+    b"<!-- x --><!DOCTYPE urlset [<!ELEMENT urlset ANY>]><urlset/>",
+    b"\xef\xbb\xbf<!-- <html> --><html><loc>http://a.example/</loc></html>",
+    b"",
+]
+WORDS = [
+    *(b"<", b">", b"</", b"/>", b"&", b";", b"&amp;", b"&#38;", b"&#x0;", b"&x;", b'"', b"=", b" "),
+    *(b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<?", b"?>", b"<!DOCTYPE a [", b"<!ENTITY a 'b'>"),
+    *(b"<url>", b"</url>", b"<loc>", b"</loc>", b"<urlset>", b"</urlset>", b"<item>", b"<link>"),
+    *(
+        b"<lastmod>",
+        b"<a b='c'>",
+        b"<a>",
+        b"</a>",
+        b"<sitemap>",
+        b"<entry>",
+        b" a='b'",
+        b"xmlns='x'",
+    ),
+    *(b"\0", b"\n", b"\r", b"\xff", b"\xfe", b"\xef\xbb\xbf", b"\x1b[m", b"\xe2\x80\xae", b"]]"),
+    *(
+        b"http://a.example/x\n",
+        b"<!ATTLIST",
+        b"<html",
+        b"encoding='utf-16'",
+        b"<x:loc xmlns:x='y'>",
+    ),
+]
+PACKED = [gzip.compress(plain, mtime=0) for plain in PLAIN]
+PACKED += [gzip.compress(PACKED[0]), PACKED[1][:60] + PACKED[1][60:], PACKED[2] + b"\0" + PACKED[3]]
+PACKED += [gzip.compress(b"<url><loc>http://a.example/</loc></url>" * 50_000)]
+SITEMAPS = damaged(PLAIN, WORDS) | damaged(PLAIN, WORDS, 2_000) | damaged(PACKED, [b"\x1f\x8b\x08"])
+
+
+def read(pieces: list[bytes], **limits: int) -> tuple[list[dict[str, Any]], tuple[Any, ...]]:
+    """All entries, and what is said of the file."""
+    readers: list[SitemapReader] = []
+
+    def steps() -> Any:
+        readers[:] = [SitemapReader(**limits)]
+        return readers[0].read(pieces)
+
+    entries = [entry for some in in_slices(steps) for entry in some]
+    [reader] = readers
+    return entries, (reader.kind, reader.problem, reader.count, reader.bytes)
+
+
+# zlib gives what is in front of an error only if it was asked for that before.
+CUT_SHORT = b"\x1f\x8b\x08\0\0\0\0\0\2" + PACKED[0]
+
+
+@given(SITEMAPS, st.lists(st.integers(0, 1 << 20), max_size=5), st.integers(0, 99))
+@example(CUT_SHORT, [12], 0)
+@example(b"\n" + "http://a.example/".encode("utf-16"), [], 0)  # its mark is not the first thing
+def test_sitemaps_of_any_kind(data: bytes, places: list[int], most: int) -> None:
+    entries, (kind, problem, count, size) = whole = read([data])
+    assert count == len(entries)
+    assert entries == [] or kind is not None
+    assert kind is not None or problem
+    assert len(problem or "") < 400
+    for entry in entries:
+        for name, value in entry.items():
+            assert isinstance(name, str)
+            texts = value if isinstance(value, list) else [value]
+            assert all(text is True or len(text) <= _MAX_TEXT for text in texts)
+    assert read(split(data, places)) == whole
+    assert read([data], max_entries=most)[0] == entries[:most]
+    some, (_, _, count, size) = read([data], max_bytes=50 * most)
+    assert size <= 50 * most
+    assert count == len(some) <= size
+
+
+LOCS = damaged(
+    [b"http://a.example/x?y=z", "https://exämple.com/ä".encode(), b"//a/b", b"x", b"ftp://a/"],
+    [b"http://", b"/", b"\\", b"@", b":", b"[", b"]", b"?", b"#", b"%", b" ", b"\n", b"\x1b", b".",
+     b"\xff", "\ufdfa".encode(), "\u3002".encode(), "\u202e".encode(), b"..", b"xn--", b"'"],
+    100_000,
+)  # fmt: skip
+# Each of these letters stands for 18.
+LONG_HOST = ("http://" + "\ufdfa" * 1300).encode()
+DATES = damaged(
+    [b"2024-05-06T07:08:09+02:00", b"2024-05", b"9999-12-31T23:59:59-23:59", b"0001-01-01",
+     b"Fri, 31 Dec 9999 23:59:59 -2359", b"Mon, 1 Jan 1 0:0 +2359"],
+    [b"0", b"9", b"-", b":", b"T", b"Z", b"+", b" ", b".", b",", b"(", "\u0661".encode()],
+    70_000,
+)  # fmt: skip
+
+
+@given(LOCS, DATES)
+@example(LONG_HOST, b"")
+def test_entries_of_any_kind(loc: bytes, date: bytes) -> None:
+    try:
+        url, start = in_a_slice(lambda: proper(loc.decode("utf-8", "surrogateescape").strip()))
+    except ValueError:
+        pass
+    else:
+        assert url.isascii()
+        assert Request(url).url.startswith(("http://", "https://"))
+        assert Origin.from_url(start).scheme in ("http", "https")
+    when = in_a_slice(lambda: latest(date.decode("utf-8", "replace")))
+    assert when is None or (when < datetime.now(timezone.utc)) in (True, False)
+
+
+@functools.cache
+def discovery_of_nobody() -> Discovery:
+    return Discovery(get_crawler())
+
+
+@given(st.lists(LOCS, max_size=5))
+@example([LONG_HOST])
+@example([rb"http://a\[.example/"])
+def test_lines_of_any_kind(lines: list[bytes]) -> None:
+    """What a robots.txt lists: found by one way, and told to be listed by another."""
+    body = b"".join(b"Sitemap: " + line + b"\n" for line in lines)
+    host = Origin.from_url("http://a.example")
+    robots = RobotsTxt.parse(body)
+    discovery = discovery_of_nobody()
+    steps = in_slices(lambda: discovery.listed(host, host.robots_url, robots, warn=False))
+    found = [step for step in steps if step is not None]
+    for url, place in found:
+        assert str(Origin.from_url(url)) == place
+    listings: list[Listing] = []
+
+    def resolved() -> Iterator[None]:
+        listings[:] = [Listing(host.robots_url, robots.sitemaps)]
+        return listings[0]._steps
+
+    assert len(in_slices(resolved)) <= len(robots.sitemaps)
+    assert all(listings[0].has_any([url.partition("#")[0]]) for url, _ in found)

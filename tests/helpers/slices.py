@@ -1,0 +1,65 @@
+"""Whether the event loop would feel some work."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterable
+from time import thread_time
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+LONGEST = 0.05
+"""Seconds of processor time."""
+
+ROUNDS = 5
+"""What took too long once may have met the garbage collector, or another process."""
+
+
+def in_a_slice(work: Callable[[], T]) -> T:
+    """Return what *work* returns, if that takes no longer than a slice of time may."""
+    [result] = in_slices(lambda: (work() for _ in range(1)))
+    return result
+
+
+def in_slices(steps: Callable[[], Iterable[T]]) -> list[T]:
+    """Return what *steps* yields, if each step takes no longer than a slice of time may. What it
+    raises in time is raised."""
+    slow: set[int] | None = None
+    for _ in range(ROUNDS):
+        _forget()
+        results: list[T] = []
+        times: list[float] = []
+        raised: Exception | None = None
+        began = thread_time()
+        try:
+            for result in steps():
+                times.append(thread_time() - began)
+                results.append(result)
+                began = thread_time()
+        except Exception as error:  # noqa: BLE001 (of any kind)
+            raised = error
+        times.append(thread_time() - began)
+        these = {number for number, time in enumerate(times) if time > LONGEST}
+        slow = these if slow is None else slow & these
+        if not slow:
+            if raised is not None:
+                raise raised
+            return results
+    raise AssertionError(f"of {len(times)} steps, {slow} take too long: up to {max(times):.3f} s")
+
+
+def _forget() -> None:
+    """A cache would make the second time quick."""
+    for cache in _caches():
+        cache.cache_clear()
+
+
+@functools.cache
+def _caches() -> list[Any]:
+    """Those that URLs are read with."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("w3lib")]
+    values = [value for module in (*modules, urllib.parse) for value in vars(module).values()]
+    return [value for value in values if hasattr(value, "cache_clear")]

@@ -1,0 +1,362 @@
+"""Memory has a limit in bytes, whatever sites send: REP_CACHE_MAX_BYTES for what is known of origins,
+and sets that forget for what was met. Nothing that is forgotten is asked for with every request, and
+ordinary sites don't pay for hostile ones."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from scrapy import signals
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep import recent
+from scrapy_rep.discovery import MAX_SITEMAPS, Discovery
+from scrapy_rep.known import Known
+from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.storages import Entry, MemoryStorage
+from tests.helpers.behaviours import answer, in_turn, redirect
+from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER
+from tests.helpers.servers import Site, Sites
+from tests.helpers.signals import Discovered
+from tests.helpers.sitemaps import SeededSpider, listing, urlset
+from tests.helpers.steps import StepSpider
+from tests.helpers.storing import FAILURE, NOW, rules
+
+SIZE = 100_000
+"""Bytes of a large file: a fifth of what is read, to be quick."""
+
+random = Random(1)
+
+
+def noise(size: int = SIZE) -> bytes:
+    return random.randbytes(size)
+
+
+def letters(count: int) -> bytes:
+    return bytes(random.choices(b"abcdefghijklmnopqrstuvwxyz-/", k=count))
+
+
+def many(line: Callable[[int], bytes], size: int = SIZE) -> bytes:
+    """A robots.txt of so many bytes."""
+    text = bytearray(b"User-agent: *\n")
+    while len(text) < size:
+        text += line(len(text)) + b"\n"
+    return bytes(text)
+
+
+ORDINARY = (
+    b"# A shop\nUser-agent: *\nDisallow: /cart/\nDisallow: /checkout/\nDisallow: /*?sort=\n"
+    b"Allow: /checkout/help\nDisallow: /private$\n\nUser-agent: testbot\nDisallow: /search\n"
+    b"\nSitemap: https://www.example.com/sitemap.xml\n"
+)
+
+KINDS: dict[str, Callable[[], bytes]] = {
+    "nothing": lambda: b"",
+    "ordinary": lambda: ORDINARY,
+    "noise": noise,
+    "short rules": lambda: many(lambda n: b"Disallow: /%x" % n),
+    "rules": lambda: many(lambda n: b"Disallow: /" + letters(30)),
+    "long rules": lambda: many(lambda n: b"Disallow: /" + letters(3000)),
+    "equal rules": lambda: many(lambda n: b"Disallow: /x"),
+    "nested rules": lambda: many(lambda n: b"Disallow: /" + b"a" * (n // 50)),
+    "escaped rules": lambda: many(lambda n: b"Disallow: /%x\xff\xfe\xff\xff\xff" % n),
+    "wildcards": lambda: many(lambda n: b"Disallow: /*" + letters(12)),
+    "long wildcards": lambda: many(lambda n: b"Disallow: /*" + letters(3000)),
+    "wildcards behind a path": lambda: many(lambda n: b"Allow: /%x/*%s$" % (n, letters(8))),
+    "exact paths": lambda: many(lambda n: b"Disallow: /" + letters(12) + b"$"),
+    "directories": lambda: many(lambda n: b"Allow: /%x/index.html" % n),
+    "sitemaps": lambda: many(lambda n: b"Sitemap: /%x" % n),
+    "agents": lambda: many(lambda n: b"User-agent: a%x\nDisallow: /%x" % (n, n)),
+}
+
+
+def known_of(number: int, body: bytes, **values: Any) -> Known:
+    """As an answer leaves it: read for an agent, with its sitemaps."""
+    known = Known(rules(f"https://www.site-{number}.example", body, NOW + number, **values))
+    assert known.robots is not None
+    known.robots.preload(body, "testbot")
+    return known
+
+
+def taken(make: Callable[[], object]) -> tuple[int, Any]:
+    """The bytes that something takes, and what it is."""
+    make()  # what is made once, for all
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        made = make()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before, made
+    finally:
+        tracemalloc.stop()
+
+
+def assert_honest(counted: int, took: int) -> None:
+    assert took / 1.5 < counted < took * 1.5, f"{counted:,} bytes are counted, {took:,} were taken"
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_counted_is_what_it_takes(kind: str) -> None:
+    """Parsed and packed, with their places in dictionaries."""
+    bodies = [KINDS[kind]() for _ in range(20 if len(KINDS[kind]()) < 1000 else 2)]
+
+    def parsed() -> dict[str, Known]:
+        made = [known_of(number, body) for number, body in enumerate(bodies)]
+        return {known.name: known for known in made}
+
+    def packed() -> MemoryStorage:
+        storage = MemoryStorage(1000, 1 << 30)
+        for number, body in enumerate(bodies):
+            storage.save(rules(f"https://www.site-{number}.example", body, NOW + number))
+        return storage
+
+    took, made = taken(parsed)
+    assert_honest(sum(known.bytes for known in made.values()), took)
+    took, storage = taken(packed)
+    assert_honest(storage._bytes, took)
+
+
+@pytest.mark.alone
+def test_long_texts_and_failures_are_counted() -> None:
+    def parsed() -> dict[str, Known]:
+        made = [known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000) for n in range(10)]
+        made += [known_of(10 + n, b"", **{**FAILURE, "error": "e" * 8000}) for n in range(10)]
+        made += [Known(Entry(f"http://{n}.example", NOW + n, **FAILURE)) for n in range(10)]
+        return {known.name: known for known in made}
+
+    took, made = taken(parsed)
+    assert_honest(sum(known.bytes for known in made.values()), took)
+
+
+@pytest.mark.alone
+def test_agents_and_lines_that_decided_are_counted() -> None:
+    """A group that names many agents is prepared for each of them; and a line that decided is
+    remembered."""
+    agents = ["a" * n for n in range(1, 30)]
+    group = b"".join(b"User-agent: %s\n" % agent.encode() for agent in agents)
+    body = group + many(lambda n: b"Disallow: /%x/" % n, 20_000).partition(b"\n")[2]
+
+    def asked() -> RobotsTxt:
+        robots = RobotsTxt.parse(body)
+        for agent in agents:
+            assert robots.allowed("/x", agent)
+        for line in body.split(b"\n")[-500:-1]:
+            assert not robots.decide(line.decode().partition(": ")[2] + "x", "a").allowed
+        return robots
+
+    took, robots = taken(asked)
+    assert_honest(robots.size, took)
+
+
+def test_agents_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it those before are forgotten, and read again."""
+    monkeypatch.setattr("scrapy_rep.protocol.groups._MAX_SIZE", 200_000)
+    agents = ["a" * n for n in range(1, 90)]
+    group = b"".join(b"User-agent: %s\n" % agent.encode() for agent in agents)
+    robots = RobotsTxt.parse(group + b"".join(b"Disallow: /%d/\n" % n for n in range(1000)))
+    for agent in [*agents, *agents]:
+        assert not robots.allowed("/7/", agent)
+        assert robots.allowed("/7", agent)
+        assert robots.size < 300_000
+    assert robots.decide("/7/", "a").rule is not None
+
+
+# -- crawls ----------------------------------------------------------------------------------
+
+
+class Weighed(StepSpider):
+    """Looks at the end how many bytes the crawl has kept since its first request."""
+
+    def following(self) -> Any:
+        if not tracemalloc.is_tracing():
+            gc.collect()
+            tracemalloc.start()
+        elif not self.steps:
+            gc.collect()
+            self.kept = tracemalloc.get_traced_memory()[0]
+        return super().following()
+
+
+@pytest.fixture
+def _no_trace_is_left() -> Iterator[None]:
+    yield
+    tracemalloc.stop()
+
+
+BUDGET = {"REP_CACHE_MAX_BYTES": 2_000_000}
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("_no_trace_is_left")
+async def test_a_crawl_of_noise(sites: Sites) -> None:
+    """Ten megabytes of it, that no compression makes smaller."""
+    noisy = [sites.add(robots=answer(noise(500_000))) for _ in range(20)]
+    result = await crawl(Weighed, BUDGET, steps=[site.url("/x") for site in noisy])
+    assert result.spider.outcomes == ["ok"] * 20  # type: ignore[attr-defined]
+    assert result.spider.kept < 3_000_000  # type: ignore[attr-defined]
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("_no_trace_is_left")
+async def test_a_crawl_of_rules(sites: Sites) -> None:
+    """Parsed they take five megabytes, packed a sixth of one: none is fetched again."""
+    body = many(lambda n: b"Disallow: /%x" % n)
+    heavy = [sites.add(robots=answer(body)) for _ in range(12)]
+    pages = [site.url("/page") for _ in range(2) for site in heavy]
+    result = await crawl(Weighed, BUDGET, steps=pages)
+    assert result.spider.outcomes == ["ok"] * 24  # type: ignore[attr-defined]
+    assert [site.robots_fetches for site in heavy] == [1] * 12
+    assert result.spider.kept < 3_000_000  # type: ignore[attr-defined]
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("_no_trace_is_left")
+async def test_a_crawl_of_long_redirects(sites: Sites) -> None:
+    """Each hop adds as much to the path as clients take in a header, or three times that, in percent
+    escapes. Not only entries would keep that: Python's urlsplit() remembers its last 128 URLs."""
+    long = [chained(sites.add(), letter) for _ in range(20) for letter in 'x"']
+    result = await crawl(Weighed, BUDGET, steps=[site.url("/x") for site in long])
+    assert result.spider.outcomes == ["ok"] * 40  # type: ignore[attr-defined]
+    assert result.spider.kept < 6_000_000  # type: ignore[attr-defined]
+
+
+def chained(site: Site, letter: str) -> Site:
+    path, folder = "/robots.txt", "/"
+    for _ in range(5):
+        site.set(path, redirect(letter * 8_000 + "/"))
+        path = folder = folder + letter.replace('"', "%22") * 8_000 + "/"
+    site.set(path, "User-agent: *\nDisallow: /x\n")
+    return site
+
+
+@pytest.mark.download
+@pytest.mark.parametrize(("length", "followed"), [(2_000, True), (8_100, True), (8_193, False)])
+async def test_a_redirect_of_some_kilobytes_is_followed(
+    sites: Sites, length: int, followed: bool
+) -> None:
+    """Servers take 8 KB; what is longer leads nowhere. Whatever client reads the header."""
+    site = sites.add()
+    path = "/" + "x" * (length - len(site.url("/")))
+    site.set("/robots.txt", redirect(path))
+    site.set(path, "User-agent: *\nDisallow: /private\n")
+    resolved: list[Any] = []
+
+    def robots_resolved(url: str, outcome: Any, **_: Any) -> None:
+        resolved.append((len(url), outcome.value))
+
+    from scrapy_rep import signals as ours
+
+    result = await crawl(
+        [site.url("/private")], signal_handlers={ours.robots_resolved: robots_resolved}
+    )
+    expected = (length, "rules") if followed else (len(site.url("/robots.txt")), "missing")
+    assert resolved == [expected]
+    assert (result.status(site.url("/private")) == 200) is not followed
+
+
+@pytest.mark.parametrize("body", [noise, KINDS["rules"]])
+async def test_one_that_is_larger_than_the_limit(sites: Sites, body: Callable[[], bytes]) -> None:
+    """It is kept as long as it is the last; beside an ordinary one, too."""
+    large, small = sites.add(robots=answer(body())), sites.add(robots=answer(ORDINARY))
+    pages = [site.url(f"/{n}") for n in range(5) for site in (large, large, small)]
+    forbidden = small.url("/search")
+    result = await crawl(StepSpider, {"REP_CACHE_MAX_BYTES": 1}, steps=[*pages, forbidden])
+    assert result.spider.outcomes == ["ok"] * 15 + ["RobotsDisallowed"]  # type: ignore[attr-defined]
+    assert (large.robots_fetches, small.robots_fetches) == (1, 1)
+
+
+async def test_ordinary_sites_do_not_pay_for_noisy_ones(sites: Sites) -> None:
+    """Though they were used longer ago."""
+    ordinary = [sites.add(robots=answer(ORDINARY)) for _ in range(20)]
+    noisy = [sites.add(robots=answer(noise(500_000))) for _ in range(10)]
+    pages = [site.url(path) for path in ("/1", "/2") for site in (*ordinary, *noisy)]
+    result = await crawl(StepSpider, BUDGET, steps=[*pages, ordinary[0].url("/search")])
+    assert result.spider.outcomes == ["ok"] * 60 + ["RobotsDisallowed"]  # type: ignore[attr-defined]
+    assert [site.robots_fetches for site in ordinary] == [1] * 20
+
+
+@pytest.mark.loop
+async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites) -> None:
+    """Held, while files of more than the limit come and go: the clock of its back-off goes on."""
+    waiting = sites.add(robots=in_turn(503, 503, ORDINARY))
+    noisy = [sites.add(robots=answer(noise())) for _ in range(20)]
+    pages = [waiting.url("/search"), waiting.url("/x"), *[site.url("/x") for site in noisy]]
+    result = await crawl(pages, {**DEFER, "REP_CACHE_MAX_BYTES": 1})
+    result.assert_clean()
+    assert result.status(waiting.url("/x")) == 200
+    assert type(result.failure(waiting.url("/search"))).__name__ == "RobotsDisallowed"
+    assert waiting.robots_fetches == 3
+    assert result.stat("rep/released") >= 2
+
+
+# -- what was met ----------------------------------------------------------------------------
+
+
+def remembered(some: Any) -> int:
+    return len(some._new) + len(some._old)
+
+
+def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With seeding off, too. What was counted of late is not counted again."""
+    monkeypatch.setattr(recent, "_REMEMBERED", 1000)
+    crawler = get_crawler()
+    discovery = Discovery(crawler)
+    assert crawler.stats is not None
+    for number in range(20):
+        origin = Origin("http", f"{number}.example", 80)
+        text = "".join(f"Sitemap: /{n}.xml\n" for n in range(MAX_SITEMAPS))
+        for _ in range(2):  # the second time is a day later
+            for _ in discovery._announce(origin, origin.robots_url, RobotsTxt.parse(text.encode())):
+                pass
+    assert crawler.stats.get_value("rep/sitemaps/found") == 20 * MAX_SITEMAPS
+    assert remembered(discovery._seen) <= 2000
+
+
+async def test_what_is_forgotten_seeds_once_all_the_same(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is remembered for longer than a moment: the spool knows what it has. An origin that
+    answers late, after it was forgotten, seeds as well."""
+    monkeypatch.setattr(recent, "_REMEMBERED", 1)
+    monkeypatch.setattr("scrapy_rep.seeding._SPELLINGS", 1)
+    many = [sites.add() for _ in range(10)]
+    for number, site in enumerate(many):
+        file = listing(site.url("/map.xml"))
+        site.set("/robots.txt", in_turn(503, file) if number < 3 else file)
+        site.set("/map.xml", urlset([site.url(f"/{n}") for n in range(3)]))
+    discovered = Discovered()
+    result = await crawl(
+        SeededSpider,
+        {**DEFER, "REP_SITEMAPS": True},
+        requests=[site.url(path) for path in ("/a", "/b") for site in many],
+        signal_handlers=discovered.handlers,
+    )
+    result.assert_clean()
+    for site in many:
+        assert sorted(site.pages_asked) == ["/0", "/1", "/2", "/a", "/b", "/map.xml"]
+    assert sorted(discovered.urls) == sorted(site.url("/map.xml") for site in many)
+
+
+@pytest.mark.scrapy_api
+async def test_a_host_that_no_name_can_be(sites: Sites) -> None:
+    """It has no origin: nothing is kept of it, and nothing asked for."""
+    opened: list[Any] = []
+    name = "http://" + "a." * 1_000 + "example/"
+    result = await crawl(
+        [name, sites.add().url("/")],
+        signal_handlers={
+            signals.request_reached_downloader: lambda request: opened.append(request)
+        },
+    )
+    assert type(result.failure(name)).__name__ == "RobotsUnreachable"
+    assert result.stat("rep/invalid_url") == 1
+    assert {request.url for request in opened}.isdisjoint([name])
+    assert len(str(result.failure(name))) < 500

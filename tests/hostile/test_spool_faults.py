@@ -1,0 +1,217 @@
+"""Disks that fail while sitemaps seed a crawl: whatever fails, and when, each page that they list is
+requested in this run or the next, one line says what is the matter, and nothing hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import signals
+
+from scrapy_rep.sitemaps.spoolfile import FILE_NAME
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.disks import Disk
+from tests.helpers.faults import (
+    PASSES,
+    STAYS,
+    Corrupted,
+    Deleted,
+    Fault,
+    Full,
+    Slow,
+    assert_no_tracebacks,
+    impatient,
+    some,
+)
+from tests.helpers.held import Record, later
+from tests.helpers.log import lines, warnings
+from tests.helpers.process.seeded import Listed
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.slow]
+
+SHORT = {"REP_DEFER_MAX_WAIT": 0.4}
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch)
+    monkeypatch.setattr(Slow, "seconds", 0.06)
+    # So that most pages wait in the spool.
+    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._ALONE", 20)
+    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._EACH", 5)
+
+
+@pytest.fixture
+def fault(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fault]:
+    with request.param(tmp_path / FILE_NAME).possible() as made:
+        yield made
+
+
+@pytest.fixture
+def listed(sites: Sites) -> Listed:
+    return Listed(sites, 0)
+
+
+Steps = tuple[tuple[float, Callable[[], object]], ...]
+
+
+class Moment(Record):
+    """Does something so many seconds after a crawl has had so many responses whose path begins so,
+    or, without a path, after it began."""
+
+    def __init__(self, path: str | None, count: int, *steps: tuple[float, Any]) -> None:
+        super().__init__()
+        self._path, self._count, self._steps = path, count, steps
+        self.handlers[signals.response_downloaded] = self._downloaded
+
+    def _opened(self, spider: Any) -> None:
+        super()._opened(spider)
+        if self._path is None:
+            self._begin()
+
+    def _downloaded(self, response: Any) -> None:
+        if self._path is not None and self._path in response.url:
+            self._count -= 1
+            if self._count == 0:
+                self._begin()
+
+    def _begin(self) -> None:
+        for seconds, step in self._steps:
+            later(seconds, step) if seconds else step()
+
+
+async def run(
+    listed: Listed, tmp_path: Path, moment: Moment | None = None, **settings: Any
+) -> CrawlResult:
+    result = await crawl(
+        [listed.site.url("/start")],
+        {
+            "REP_SITEMAPS": True,
+            "JOBDIR": str(tmp_path),
+            "CONCURRENT_REQUESTS": 4,
+            **settings,
+        },
+        signal_handlers=moment.handlers if moment else None,
+    )
+    assert_no_tracebacks(result)
+    return result
+
+
+def told(result: CrawlResult, fault: Fault, *, ended: bool = False) -> None:
+    """Once, if it was noticed at all; once that it is over, or that it took too long."""
+    said = lines(result, level="WARNING")
+    assert len(said) <= 1, said
+    assert all(fault.words in one for one in said)
+    errors = lines(result, level="ERROR")
+    assert all("Seeding from sitemaps ends for this run" in one for one in errors)
+    over = lines(result, "can be used again")
+    assert len(errors) + len(over) == (0 if isinstance(fault, Slow) else len(said)), said
+    # Deleted rows leave room.
+    assert len(errors) == ended or (ended and isinstance(fault, Full))
+
+
+async def the_rest(listed: Listed, tmp_path: Path) -> None:
+    """What earlier runs did not request, the next one does."""
+    last = await run(listed, tmp_path)
+    assert warnings(last) == []
+    assert set(listed.asked) == set(listed.wanted)
+
+
+MOMENTS = {"writing": ("/index.xml", 1), "feeding": ("/page", 10)}
+moments = pytest.mark.parametrize("path_and_count", MOMENTS.values(), ids=MOMENTS)
+
+
+@moments
+@some(**PASSES)
+async def test_what_fails_for_a_while(
+    listed: Listed, tmp_path: Path, fault: Fault, path_and_count: tuple[str, int]
+) -> None:
+    moment = Moment(*path_and_count, (0, fault.begin), (0.5, fault.end))
+    result = await run(listed, tmp_path, moment)
+    assert result.reason == "finished"
+    assert set(listed.asked) == set(listed.wanted)
+    told(result, fault)
+    await the_rest(listed, tmp_path)
+    assert listed.asked.total() == len(listed.wanted)
+
+
+@moments
+@some(**STAYS)
+async def test_what_fails_for_good(
+    listed: Listed, tmp_path: Path, fault: Fault, path_and_count: tuple[str, int]
+) -> None:
+    result = await run(listed, tmp_path, Moment(*path_and_count, (0, fault.begin)), **SHORT)
+    assert result.reason == "finished"
+    told(result, fault, ended=not isinstance(fault, (Deleted, Slow)))
+    assert warnings(result) or path_and_count != MOMENTS["writing"]
+    fault.end()
+    await the_rest(listed, tmp_path)
+
+
+@some(**PASSES)
+async def test_recovering_while_it_fails(listed: Listed, tmp_path: Path, fault: Fault) -> None:
+    first = Moment("/page", 10, (0, lambda: first.close()))
+    await run(listed, tmp_path, first)
+    fault.begin()
+    second = await run(listed, tmp_path, **SHORT)
+    told(second, fault, ended=not isinstance(fault, Slow))
+    again = Moment(None, 0, (0.4, fault.end))
+    third = await run(listed, tmp_path, again)
+    told(third, fault)
+    assert set(listed.asked) == set(listed.wanted)
+
+
+async def test_recovering_what_is_deleted_then(listed: Listed, tmp_path: Path) -> None:
+    first = Moment("/page", 10, (0, lambda: first.close()))
+    await run(listed, tmp_path, first)
+    fault = Deleted(tmp_path / FILE_NAME)
+    second = Moment("/start", 1, (0, fault.begin), (0.1, lambda: second.close()))
+    told(await run(listed, tmp_path, second), fault)
+    await the_rest(listed, tmp_path)
+
+
+@moments
+@some(**STAYS)
+async def test_closing_while_it_fails(
+    listed: Listed, tmp_path: Path, fault: Fault, path_and_count: tuple[str, int]
+) -> None:
+    first = Moment(*path_and_count, (0, fault.begin), (0, lambda: first.close()))
+    result = await run(listed, tmp_path, first)
+    assert result.reason == "enough"
+    assert len(warnings(result)) <= 1
+    fault.end()
+    await the_rest(listed, tmp_path)
+
+
+@moments
+async def test_what_is_damaged_in_mid_crawl(
+    listed: Listed, tmp_path: Path, path_and_count: tuple[str, int]
+) -> None:
+    """This run requests what it has taken so far, the next one reads the sitemaps again."""
+    with Corrupted(tmp_path / FILE_NAME).possible() as fault:
+        first = await run(listed, tmp_path, Moment(*path_and_count, (0, fault.begin)))
+    assert first.reason == "finished"
+    [error] = warnings(first)
+    assert "it is damaged (database disk image is malformed)" in error
+    second = await run(listed, tmp_path)
+    [warning] = warnings(second)
+    assert "was set aside" in warning
+    assert set(listed.asked) == set(listed.wanted)
+
+
+@pytest.mark.process
+@pytest.mark.scrapy_api
+async def test_a_file_system_that_is_full(listed: Listed, tmp_path: Path) -> None:
+    """Scrapy's dupe filter writes to it as well, and fails when it has seen a page."""
+    disk = Disk(tmp_path / "disk", "2m")
+    try:
+        moment = Moment("/page", 10, (0, disk.fill), (0.6, disk.filler.unlink))
+        result = await run(listed, disk.folder, moment)
+        assert result.reason == "finished"
+        assert set(listed.asked) == set(listed.wanted)
+        assert 1 <= len(warnings(result)) <= 2
+    finally:
+        disk.close()
