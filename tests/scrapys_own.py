@@ -11,9 +11,9 @@ and is an error unless `EXPECTED` has a reason for it.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -35,10 +35,23 @@ spider_crawl spider_sitemap spider_start spidermiddleware spidermiddleware_httpe
 spidermiddleware_output_chain spidermiddleware_process_start spiderstate stats
 downloadermiddleware downloadermiddleware_httpcache downloadermiddleware_httpproxy
 downloadermiddleware_offsite downloadermiddleware_redirect downloadermiddleware_retry
-""".split()  # noqa: SIM905 (a list of that length is harder to read)
+"""
 """Files of Scrapy's tests in which crawls run, or what a crawl is made of."""
 
-EXPECTED: dict[str, str] = {}
+_CUT = "the project's own handler cuts robots.txt too, which is no answer (docs/REP.md, section 4)"
+_NO_SITE = (
+    "no site answers there, and one that can't be asked is not fetched (docs/REP.md, section 3)"
+)
+
+EXPECTED = {
+    "tests.test_crawl.TestCrawlSpider.test_bytes_received_stop_download": _CUT,
+    "tests.test_crawl.TestCrawlSpider.test_headers_received_stop_download": _CUT,
+    "tests.test_downloadermiddleware.": _NO_SITE,
+    "tests.test_request_attribute_binding.TestCrawl.test_downloader_middleware_raise_exception": (
+        "the project's own middleware fails for robots.txt too: the request fails with that as its "
+        "reason (docs/REP.md, section 4)"
+    ),
+}
 """Tests that fail with ours alone, as their names begin, and why."""
 
 
@@ -48,11 +61,7 @@ def unpack(folder: Path) -> Path:
     what = ["--no-binary", ":all:", "--no-deps", f"scrapy=={scrapy.__version__}"]
     subprocess.run([*pip, *what, "--dest", str(folder)], check=True)
     [archive] = folder.glob("*.tar.gz")
-    with tarfile.open(archive) as file:
-        if sys.version_info >= (3, 12):
-            file.extractall(folder, filter="data")
-        else:
-            file.extractall(folder)  # noqa: S202 (Scrapy's own archive)
+    shutil.unpack_archive(archive, folder)
     return folder / archive.name.removesuffix(".tar.gz")
 
 
@@ -82,7 +91,7 @@ def failures(source: Path, middleware: str, arguments: list[str]) -> set[str]:
 
 
 def main(arguments: list[str]) -> int:
-    chosen = arguments or ["-n", "2", *(f"tests/test_{name}.py" for name in CRAWL)]
+    chosen = arguments or ["-n", "2", *(f"tests/test_{name}.py" for name in CRAWL.split())]
     with tempfile.TemporaryDirectory() as folder:
         source = unpack(Path(folder))
         if not arguments:  # an older Scrapy has fewer files
