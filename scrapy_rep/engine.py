@@ -82,6 +82,7 @@ class EngineAccess:
         async def close_spider_async(**kwargs: Any) -> None:
             nonlocal called
             wishes.append(kwargs)
+            engine.pause()  # it takes no more requests, as when it closes at once
             await pause()
             await maybe_deferred_to_future(lock.acquire())
             try:
@@ -90,6 +91,7 @@ class EngineAccess:
                     await callback()
             finally:
                 lock.release()
+            engine.unpause()
             if engine.spider is not None:  # else somebody else has closed it meanwhile
                 await close(**wishes[0])
 

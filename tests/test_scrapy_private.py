@@ -169,8 +169,8 @@ async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
 
 
 async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
-    """Before the engine knows that it is closing, it finds that there is nothing more to do, and
-    others may want to close the spider too."""
+    """Before the engine knows that it is closing, others may want to close the spider too. It is
+    paused, so it doesn't find meanwhile that there is nothing more to do."""
     events: list[str] = []
 
     async def before() -> None:
@@ -196,10 +196,26 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
             scrapy_signals.spider_closed: lambda reason: events.append(reason),
         },
     )
-    assert "idle" in events
-    assert [one for one in events if one != "idle"] == ["before", "done", "shutdown"]
+    assert events == ["before", "done", "shutdown"]
     assert result.reason == "shutdown"
     assert not [one for one in result.records if one.levelname == "ERROR"]
+
+
+async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Sites) -> None:
+    """CLOSESPIDER_PAGECOUNT would be exceeded: as Scrapy's own test of it says."""
+    site = sites.add()
+
+    class Closing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            if response.url.endswith("/page1"):
+                EngineAccess(self.crawler).before_closing(lambda: a_while(0.3))
+                _async(self.crawler.engine)
+
+    settings = {"CONCURRENT_REQUESTS": 1}
+    result = await crawl(Closing, settings, requests=urls(site, 9))
+    assert result.reason == "way"
+    assert len(site.pages_asked) <= 3  # one was under way
 
 
 def test_the_slot_is_closed_in_one_place() -> None:
