@@ -316,6 +316,8 @@ class RepMiddleware:
             return None
         if known is None:
             return None if self._replays(request, origin) else self._hold(request, origin)
+        if self._seeding is not None:
+            self._seeding.meet(request, None)  # it may have been forgotten meanwhile
         return await self._read(request, known, path, direct)
 
     def _judge(self, request: Request, known: Known, path: str, direct: bool) -> _Decided:

@@ -25,7 +25,7 @@ MAX_TEXT = 16 * 1024
 """Bytes of an attribute's value that are looked at."""
 
 _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
-_NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]*&")
+_NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]{,200}&")
 
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
