@@ -109,6 +109,10 @@ class Deferral:
         """Whether no more requests of *origin* may be held."""
         return self._lines.full_for(origin)
 
+    def is_greedy(self, origin: Origin) -> bool:
+        """Whether *origin* holds so much that its further requests must not take slots either."""
+        return self._lines.is_greedy(origin)
+
     @property
     def holding(self) -> bool:
         """Whether any requests are held, or on their way back."""

@@ -89,6 +89,11 @@ class LineTable:
         line = self.get(origin)
         return room <= 0 or (line is not None and line.count >= _SHARE * room)
 
+    def is_greedy(self, origin: Origin) -> bool:
+        """Whether *origin* holds more than a tenth of what may be held in all."""
+        line = self.get(origin)
+        return line is not None and line.count > self._most // _SHARE
+
     def warn_full(self, origin: Origin | str) -> None:
         """Tell the user that requests of *origin* are dropped because too many are held: once if
         too many are in all, once if too many of one origin are."""

@@ -64,7 +64,8 @@ class Waiting:
         """
         flight = self._flights.to(origin, request)
         crowded = not direct and self._deferral.full_for(origin)
-        if crowded and not self._deferral.full and self._waiting >= self._max_waiting:
+        greedy = crowded and self._deferral.is_greedy(origin)
+        if greedy and self._waiting >= self._max_waiting:
             # Other origins need the slots.
             self._deferral.warn_full(origin)
             self._stats.inc_value("rep/unreachable/dropped")
@@ -73,7 +74,7 @@ class Waiting:
             if direct:
                 with self._engine.extra_slot():
                     return await flight.wait()
-            if self._deferral.full:
+            if crowded and not greedy:
                 # Not an extra slot: who floods the hold with new origins shall be slowed down.
                 return await flight.wait()
             if self._waiting >= self._max_waiting:
