@@ -66,6 +66,7 @@ def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path, name: str) -> 
         (["none.txt"], "scrapy robots: 'none.txt': No such file or directory"),
         (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
         (["--file", "x"], "error: --file does not go with --lint"),
+        (["--file", "", "http://a/"], "error: --file does not go with --lint"),
         (["--sitemaps", "x"], "error: --lint and --sitemaps exclude each other"),
         (["--explain", "x"], "error: --explain does not go with --lint"),
         (["--agent", "A", "x"], "error: --agent does not go with --lint"),

@@ -123,7 +123,7 @@ class RobotsCommand(ScrapyCommand):
         if len(actions) > 1:
             raise UsageError(f"--{actions[0]} and --{actions[1]} exclude each other")
         for name in _DOES_NOT_TAKE[actions[0]] if actions else ():
-            if getattr(opts, name):
+            if getattr(opts, name) not in (None, False, []):  # an empty name is one too
                 raise UsageError(f"--{name} does not go with --{actions[0]}")
         if opts.drop and not opts.cache:
             raise UsageError("--drop goes with --cache alone")
