@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
@@ -10,9 +10,8 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
-from scrapy_rep import signals as rep_signals
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
+from tests.helpers.behaviours import RULES, after, answer, as_behaviour, in_turn, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -24,7 +23,7 @@ from tests.helpers.held import (
     urls,
 )
 from tests.helpers.log import lines
-from tests.helpers.servers import Sites
+from tests.helpers.servers import Connection, Hit, Sites
 from tests.helpers.steps import Clock
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
@@ -253,21 +252,22 @@ async def test_a_tick_that_is_due_releases_nobody(
 
 
 async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
-    gate, also = Gate(503, RULES), Gate(503, RULES)
-    greedy, modest = sites.add(robots=gate), sites.add(robots=also)
-    wanted = urls(modest, 2)
-    held: list[str] = []
+    def settled(hit: Hit, connection: Connection) -> Awaitable[None]:
+        """Down until each request is held or dropped."""
+        assert record.spider is not None
+        dropped = record.spider.crawler.stats.get_value("rep/unreachable/dropped", 0)
+        up = len(record.deferred) + dropped == 42
+        return as_behaviour(RULES if up else 503)(hit, connection)
 
-    def deferred(request: Request) -> None:
-        held.append(request.url)
-        if set(wanted) <= set(held):
-            gate.open()
-            also.open()
-
-    record = Record()
-    record.handlers[rep_signals.request_deferred] = deferred
+    greedy, modest = sites.add(robots=settled), sites.add(robots=settled)
+    wanted, record = urls(modest, 2), Record()
+    record.on_deferred = lambda spider, count: (
+        [spider.crawler.engine.crawl(spider.recorded(Request(url))) for url in wanted]
+        if count == 20
+        else None
+    )
     result = await crawl(
-        [*urls(greedy, 40), *wanted],
+        urls(greedy, 40),
         {**DEFER, "REP_DEFER_MAX_REQUESTS": 22, "CONCURRENT_REQUESTS": 4},
         signal_handlers=record.handlers,
     )
