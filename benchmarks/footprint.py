@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from corpus import sites
 from tables import Row, table
 
-from scrapy_rep.known import Known
+from scrapy_rep.origins.table import Known
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages.entry import Entry, pack_body

@@ -13,35 +13,30 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
-from scrapy_rep.agents import Agents
-from scrapy_rep.announce import Announcer
-from scrapy_rep.answers import Answers
-from scrapy_rep.cache import RobotsCache
-from scrapy_rep.decisions import Decisions
-from scrapy_rep.deferral import Deferral
-from scrapy_rep.discovery import FED, SITEMAP, Discovery, seeding_mode
-from scrapy_rep.engine import EngineAccess
-from scrapy_rep.exceptions import (
-    NotFetched,
-    RobotsDisallowed,
-    RobotsUnreachable,
-    SettingsError,
-)
-from scrapy_rep.fetcher import Fetcher
-from scrapy_rep.flights import Flights
-from scrapy_rep.httpcache import HttpCache
-from scrapy_rep.interactive import in_shell, is_interactive, one_attempt
-from scrapy_rep.isolation import Isolation
-from scrapy_rep.known import Known, KnownOrigins
+from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.interactive import in_shell, is_interactive, one_attempt
+from scrapy_rep.engine.isolation import Isolation
+from scrapy_rep.engine.startup import StopAtStart
+from scrapy_rep.engine.tally import Tally
+from scrapy_rep.engine.urls import FOREIGN, SCHEME, USUAL, origin_of, path_in
+from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
+from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.release import MARK as RELEASED
+from scrapy_rep.holding.waiting import Waiting
+from scrapy_rep.origins.agents import Agents
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.fetcher import Fetcher
+from scrapy_rep.origins.flights import Flights
+from scrapy_rep.origins.http_cache import HttpCache
+from scrapy_rep.origins.resolver import Answers
+from scrapy_rep.origins.table import Known, KnownOrigins
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
-from scrapy_rep.release import MARK as RELEASED
+from scrapy_rep.reporting.announcements import Announcer
+from scrapy_rep.reporting.recorder import Decisions
+from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.settings import RepSettings, warn_of_unknown
-from scrapy_rep.startup import StopAtStart
 from scrapy_rep.storages.access import open_storage
-from scrapy_rep.tally import Tally
-from scrapy_rep.urls import FOREIGN, SCHEME, USUAL, origin_of, path_in
-from scrapy_rep.waiting import Waiting
 
 if TYPE_CHECKING:
     import re
@@ -49,7 +44,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol import Decision, Origin
-    from scrapy_rep.seeding import SitemapSeeding
+    from scrapy_rep.seeding.seeding import SitemapSeeding
     from scrapy_rep.storages.access import StorageAccess
 
 # What `process_request` returns.
@@ -142,7 +137,7 @@ class RepMiddleware:
         mode = seeding_mode(crawler.spider, settings)
         if not mode or is_interactive(crawler):
             return None
-        from scrapy_rep.seeding import SitemapSeeding  # most crawls need nothing of it
+        from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls need nothing of it
 
         return SitemapSeeding(
             crawler,

@@ -10,10 +10,10 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.dates import moment
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.agents import is_token, product_token
+from scrapy_rep.protocol.sitemaps.lastmod import moment
 
 if TYPE_CHECKING:
     from scrapy import Spider

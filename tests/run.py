@@ -9,7 +9,7 @@ Makes a virtual environment with tox in it and runs tox: newest and oldest Scrap
 reactor, types, lint. Other arguments go to tox, and what follows `--` to pytest; these two can
 follow the words above, too:
 
-    python3 tests/run.py -e newest -- tests/test_bodies.py -k gzip
+    python3 tests/run.py -e newest -- tests/origins/test_bodies.py -k gzip
     python3 tests/run.py quick -- tests/protocol
 """
 

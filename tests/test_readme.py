@@ -12,8 +12,8 @@ from scrapy.settings import Settings
 
 from scrapy_rep import signals
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.reporting.summary import PAGE_VERDICTS
 from scrapy_rep.settings import RepSettings, setting_name
-from scrapy_rep.summary import PAGE_VERDICTS
 from tests.helpers.readme import section
 
 SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}

@@ -20,14 +20,14 @@ from scrapy_rep.commands.explain import moment
 from scrapy_rep.commands.inputs import InputError, request_for, settings_of
 from scrapy_rep.commands.status import Status
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain
-from scrapy_rep.lint.file import is_html
+from scrapy_rep.engine.words import clean
+from scrapy_rep.inspection.lint.file import is_html
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, standing
 from scrapy_rep.storages.access import make_storage
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
-from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -13,7 +13,7 @@ _NARROWEST = 8
 
 
 def width(text: str) -> int:
-    """How many columns *text* takes. It is printable, see :func:`~scrapy_rep.words.clean`."""
+    """How many columns *text* takes. It is printable, see :func:`~scrapy_rep.engine.words.clean`."""
     return len(text) if text.isascii() else sum(map(_columns_of, text))
 
 

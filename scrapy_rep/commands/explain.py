@@ -11,8 +11,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.lint.file import is_html
-from scrapy_rep.outline import GLOBAL, Group, Outline, RuleLine
+from scrapy_rep.inspection.lint.file import is_html
+from scrapy_rep.inspection.outline import GLOBAL, Group, Outline, RuleLine
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
 

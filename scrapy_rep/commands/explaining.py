@@ -9,8 +9,6 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.agents import Agents
-from scrapy_rep.body import READ_BYTES
 from scrapy_rep.commands import text
 from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, as_json
 from scrapy_rep.commands.inputs import (
@@ -26,11 +24,13 @@ from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import Output, complain
+from scrapy_rep.engine.urls import path_in
+from scrapy_rep.origins.agents import Agents
+from scrapy_rep.origins.body import READ_BYTES
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.urls import path_in
 
 if TYPE_CHECKING:
     from argparse import Namespace

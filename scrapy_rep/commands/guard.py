@@ -11,8 +11,8 @@ from scrapy_rep.commands.inputs import InputError
 from scrapy_rep.commands.lookup import CannotRun
 from scrapy_rep.commands.status import Status
 from scrapy_rep.commands.terminal import OutputClosed, complain
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

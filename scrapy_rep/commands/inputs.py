@@ -11,13 +11,13 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
 
-from scrapy_rep.agents import SPIDER_ATTRIBUTE
+from scrapy_rep.engine.urls import origin_of
+from scrapy_rep.engine.words import clean
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.agents import product_token
 from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
-from scrapy_rep.urls import origin_of
-from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

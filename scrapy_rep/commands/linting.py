@@ -12,11 +12,11 @@ from scrapy_rep.commands.lookup import Lookup
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import DIM, YELLOW, Output, complain
-from scrapy_rep.failures import CONFIGURATION_ERRORS
-from scrapy_rep.lint import Finding, lint
+from scrapy_rep.engine.words import clean
+from scrapy_rep.inspection.lint import Finding, lint
+from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES
-from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace

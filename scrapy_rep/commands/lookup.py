@@ -17,14 +17,14 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.agents import Agents
-from scrapy_rep.cache import RobotsCache
 from scrapy_rep.commands.explain import Facts, RobotsFile
-from scrapy_rep.engine import EngineAccess
-from scrapy_rep.failures import CONFIGURATION_ERRORS
-from scrapy_rep.fetcher import Fetcher
-from scrapy_rep.flights import CrawlEnding, Flight, Flights
-from scrapy_rep.known import KnownOrigins
+from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.origins.agents import Agents
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+from scrapy_rep.origins.fetcher import Fetcher
+from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
+from scrapy_rep.origins.table import KnownOrigins
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from scrapy_rep.fetcher import Answer
-    from scrapy_rep.known import Known
+    from scrapy_rep.origins.fetcher import Answer
+    from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin
 
 # So many origins are asked ahead of the one whose turn it is: one that is slow shall not hold

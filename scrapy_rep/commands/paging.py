@@ -14,28 +14,21 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.agents import Agents
 from scrapy_rep.commands.explain import moment
-from scrapy_rep.commands.inputs import (
-    InputError,
-    chains,
-    read_file,
-    request_for,
-    settings_of,
-    urls,
-)
+from scrapy_rep.commands.inputs import InputError, chains, read_file, request_for, settings_of, urls
 from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import BOLD, DIM, Output, complain
-from scrapy_rep.flights import CrawlEnding
+from scrapy_rep.engine.urls import encoded, path_in
+from scrapy_rep.engine.words import clean
+from scrapy_rep.origins.agents import Agents
+from scrapy_rep.origins.flights import CrawlEnding
 from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.page.html import MAX_BYTES
-from scrapy_rep.urls import encoded, path_in
-from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace

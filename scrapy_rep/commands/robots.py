@@ -116,7 +116,7 @@ class RobotsCommand(ScrapyCommand):
             self.settings.set("LOG_ENABLED", True, priority="cmdline")
         for argument in args:
             if argument.startswith("-") and argument != "-":
-                from scrapy_rep.words import clean
+                from scrapy_rep.engine.words import clean
 
                 raise UsageError(f"no such option: {clean(argument)}", print_help=False)
         actions = [name for name in _ACTIONS if getattr(opts, name)]

@@ -22,13 +22,13 @@ from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.tally import Judges, Tally
 from scrapy_rep.commands.terminal import Output, Progress, complain
 from scrapy_rep.commands.tree import JsonTree, TextTree
-from scrapy_rep.flights import CrawlEnding
+from scrapy_rep.engine.urls import encoded, origin_of, path_in
+from scrapy_rep.engine.words import counted, text_of
+from scrapy_rep.origins.flights import CrawlEnding
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.sitemaps import Kind, SitemapReader
-from scrapy_rep.urls import encoded, origin_of, path_in
-from scrapy_rep.words import counted, text_of
+from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 
 if TYPE_CHECKING:
     from argparse import Namespace

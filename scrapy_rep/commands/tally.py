@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 
+from scrapy_rep.engine.urls import as_it_stands, encoded, origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import Rules, allows, comparable
-from scrapy_rep.urls import as_it_stands, encoded, origin_of, path_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from scrapy_rep.commands.columns import fitted, shortened, width, wrapped
-from scrapy_rep.words import clean
+from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, moment
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW
-from scrapy_rep.outline import GLOBAL
+from scrapy_rep.engine.words import clean
+from scrapy_rep.inspection.outline import GLOBAL
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.columns import width
 from scrapy_rep.commands.terminal import DIM, RED, YELLOW, Output
-from scrapy_rep.sitemaps import Kind
-from scrapy_rep.words import clean, counted
+from scrapy_rep.engine.words import clean, counted
+from scrapy_rep.protocol.sitemaps import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,13 +8,13 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
+from scrapy_rep.engine.isolation import Isolation
+from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.isolation import Isolation
-from scrapy_rep.log import Sparse, get_logger
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.recent import Recent
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.urls import origin_of
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -15,11 +15,11 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred, DeferredLock
 
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.log import get_logger
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
-from scrapy_rep.words import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy.utils.project import data_path
 
-from scrapy_rep.log import get_logger
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.sqlitefiles import set_aside
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.entry import unsqueeze
+from scrapy_rep.storages.sqlite_file import set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,9 +16,9 @@ from scrapy.exceptions import IgnoreRequest, ResponseDataLossError
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.body import META_KEY, READ_BYTES, Transfer, TransferWatch
 from scrapy_rep.commands.explain import Facts, RobotsFile
-from scrapy_rep.lint import lint
+from scrapy_rep.inspection.lint import lint
+from scrapy_rep.origins.body import META_KEY, READ_BYTES, Transfer, TransferWatch
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.matching import path_of

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.http import Headers, Response
 
-from scrapy_rep import headers
-from scrapy_rep.dates import latest
-from scrapy_rep.fetcher import redirect_target
+from scrapy_rep.engine import headers
+from scrapy_rep.engine.urls import origin_of, path_in
+from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.agents import is_token, product_token
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, retry_after
-from scrapy_rep.urls import origin_of, path_in
+from scrapy_rep.protocol.sitemaps.lastmod import latest
 from tests.fuzz.strategies import damaged
 from tests.helpers.slices import in_a_slice
 

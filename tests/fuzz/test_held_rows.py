@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.holdfile import HoldFile
-from scrapy_rep.holds import DiskHold
-from scrapy_rep.requestdata import dumps, loads
+from scrapy_rep.holding.disk_file import HoldFile
+from scrapy_rep.holding.hold import DiskHold
+from scrapy_rep.holding.serialization import dumps, loads
 from tests.fuzz.strategies import damaged
 from tests.helpers.holds import INF, SPIDER, A, B, held, numbers
 from tests.helpers.slices import in_a_slice

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.dates import latest
-from scrapy_rep.discovery import Discovery
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.sitemaps import SitemapReader
-from scrapy_rep.sitemaps.listing import Listing
-from scrapy_rep.sitemaps.sorting import proper
-from scrapy_rep.sitemaps.xmlfeed import _MAX_TEXT
+from scrapy_rep.protocol.sitemaps import SitemapReader
+from scrapy_rep.protocol.sitemaps.lastmod import latest
+from scrapy_rep.protocol.sitemaps.xml import _MAX_TEXT
+from scrapy_rep.seeding.discovery import Discovery
+from scrapy_rep.seeding.listing import Listing
+from scrapy_rep.seeding.selection import proper
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.slices import in_a_slice, in_slices

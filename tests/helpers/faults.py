@@ -68,7 +68,7 @@ class Fault:
     def possible(self) -> Iterator[Fault]:
         """Files that the package opens meanwhile have the fault, when it begins."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("scrapy_rep.sqlitefiles.connect", self.connect)
+            patch.setattr("scrapy_rep.storages.sqlite_file.connect", self.connect)
             yield self
 
 
@@ -154,11 +154,11 @@ def some(**kinds: type[Fault]) -> Any:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon, and what hangs fails soon."""
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
-    monkeypatch.setattr("scrapy_rep.upkeep._SECONDS", 0.1)
-    monkeypatch.setattr("scrapy_rep.release._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.sitemaps.patience.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.sitemaps.reading.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.engine.upkeep._SECONDS", 0.1)
+    monkeypatch.setattr("scrapy_rep.holding.release._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.seeding.intake.RETRY_SECONDS", 0.05)
 
 
 def assert_no_tracebacks(result: CrawlResult) -> None:

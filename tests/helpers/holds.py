@@ -8,7 +8,7 @@ from typing import Any
 
 from scrapy import Request, Spider
 
-from scrapy_rep.holds import DiskHold, Held
+from scrapy_rep.holding.hold import DiskHold, Held
 
 INF = float("inf")
 

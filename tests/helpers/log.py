@@ -22,7 +22,7 @@ def lines(source: Source, *words: str, level: str | None = "INFO") -> list[str]:
         record.getMessage()
         for record in _ours(source)
         if level in (None, record.levelname)
-        and record.name != "scrapy_rep.summary"
+        and record.module != "summary"
         and all(word in record.getMessage() for word in words)
     ]
 
@@ -39,6 +39,6 @@ def warnings(source: Source, *, without: str | None = None) -> list[str]:
 
 def summary(result: CrawlResult) -> list[str]:
     """The summary's lines."""
-    found = [one.getMessage() for one in result.records if one.name == "scrapy_rep.summary"]
+    found = [one.getMessage() for one in result.records if one.module == "summary"]
     assert len(found) <= 1
     return found[0].splitlines() if found else []

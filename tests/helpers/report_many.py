@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.ledger import Ledger
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.report.data import ReportData, gather
-from scrapy_rep.summary import Figures
-from scrapy_rep.timeline import Timeline
+from scrapy_rep.reporting.ledger import Ledger
+from scrapy_rep.reporting.report.data import ReportData, gather
+from scrapy_rep.reporting.summary import Figures
+from scrapy_rep.reporting.timeline import Timeline
 
 NOW = 1_800_000_000.0
 

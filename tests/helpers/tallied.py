@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import StatsCollector
 
-from scrapy_rep.tally import Tally
+from scrapy_rep.engine.tally import Tally
 
 NOW = 1_800_000_000.0
 

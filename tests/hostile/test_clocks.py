@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.engine.tally import Tally
 from scrapy_rep.protocol.freshness import unreachable_seconds
-from scrapy_rep.tally import Tally
-from scrapy_rep.timeline import Timeline
+from scrapy_rep.reporting.timeline import Timeline
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import origin_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.holds import FILE_NAME as HELD
-from scrapy_rep.sitemaps.spoolfile import FILE_NAME as LISTED
+from scrapy_rep.holding.hold import FILE_NAME as HELD
+from scrapy_rep.seeding.spool_file import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import DAMAGES, aside
 from tests.helpers.crawling import CrawlResult, crawl
@@ -28,8 +28,8 @@ COUNT = 100
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
-    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._ALONE", 20)
-    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._EACH", 5)
+    monkeypatch.setattr("scrapy_rep.seeding.feeder._ALONE", 20)
+    monkeypatch.setattr("scrapy_rep.seeding.feeder._EACH", 5)
 
 
 async def run(
@@ -66,7 +66,7 @@ async def test_damaged_between_two_runs(
     start = listed.site.url("/start")
     record = Record(on_deferred=lambda spider, held: held == COUNT and later(0.1, record.close))
     with monkeypatch.context() as patch:
-        patch.setattr("scrapy_rep.sitemaps.feeding._BATCH", 0)  # all pages wait in the file
+        patch.setattr("scrapy_rep.seeding.feeder._BATCH", 0)  # all pages wait in the file
         await run(tmp_path, [start, *urls(silent, COUNT)], record)
     for name in (HELD, LISTED):
         damage(tmp_path / name)
@@ -106,7 +106,7 @@ async def test_damaged_in_mid_crawl(
             fault.begin()
         later(0.3, gate.open)
 
-    monkeypatch.setattr("scrapy_rep.sqlitefiles.connect", faults[0].connect)
+    monkeypatch.setattr("scrapy_rep.storages.sqlite_file.connect", faults[0].connect)
     record = Record(on_deferred=lambda spider, held: held == COUNT // 2 and begin())
     wanted = [start, *urls(silent, COUNT)]
     # What may be over soon is tried for so long.

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import discovery, pause, seeding
-from scrapy_rep.discovery import MAX_SITEMAPS, MAX_URL, Discovery
+from scrapy_rep.engine import pause
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.sitemaps import listing
-from scrapy_rep.sitemaps.listing import Listing, Listings
+from scrapy_rep.seeding import discovery, listing, seeding
+from scrapy_rep.seeding.discovery import MAX_SITEMAPS, MAX_URL, Discovery
+from scrapy_rep.seeding.listing import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -192,7 +192,7 @@ def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_some_listings_are_kept() -> None:
     def known(number: int) -> Any:
-        from scrapy_rep.known import Known
+        from scrapy_rep.origins.table import Known
 
         return Known(Entry(f"http://h{number}.test"))
 

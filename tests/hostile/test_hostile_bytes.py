@@ -13,13 +13,15 @@ import pytest
 from scrapy.exceptions import ResponseDataLossError
 from scrapy.http import Headers, Response
 
-from scrapy_rep import body, headers
-from scrapy_rep.body import Transfer, decode
-from scrapy_rep.fetcher import redirect_target
+from scrapy_rep.engine import headers
+from scrapy_rep.origins import body
+from scrapy_rep.origins.body import Transfer, decode
+from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.protocol import syntax
 from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.freshness import fresh_seconds
-from scrapy_rep.sitemaps import Kind, SitemapReader, unpack
+from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
+from scrapy_rep.protocol.sitemaps import gunzip as unpack
 from tests.helpers.growth import TIMES, assert_linear, seconds
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 

@@ -10,10 +10,10 @@ from typing import IO, Any
 
 import pytest
 
-from scrapy_rep import trail
-from scrapy_rep.linefile import DiskFull, LineFile
+from scrapy_rep.engine.words import counted
+from scrapy_rep.reporting import audit_trail as trail
+from scrapy_rep.reporting.line_file import DiskFull, LineFile
 from scrapy_rep.storages import SqliteStorage
-from scrapy_rep.words import counted
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import crawl

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep import ledger, summary, timeline, trail
-from scrapy_rep.announce import Announcer
-from scrapy_rep.discovery import Discovery
+from scrapy_rep.reporting import audit_trail as trail
+from scrapy_rep.reporting import ledger, summary, timeline
+from scrapy_rep.reporting.announcements import Announcer
+from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, in_turn, raw
@@ -274,7 +275,7 @@ _SAID_OTHERWISE = [(ledger.Ledger, "outcomes"), (summary.Figures, "allowed")]
 @pytest.mark.loop
 async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be decided then; a request fails as any other, and none is stuck."""
-    from scrapy_rep.cache import RobotsCache
+    from scrapy_rep.origins.cache import RobotsCache
 
     def broken(*_: Any, **__: Any) -> Any:
         raise OverflowError("too large")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from scrapy_rep.sitemaps import unpack
+from scrapy_rep.protocol.sitemaps import gunzip as unpack
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 MEBIBYTE = 1 << 20

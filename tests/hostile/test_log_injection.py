@@ -19,8 +19,8 @@ from scrapy.statscollectors import StatsCollector
 from scrapy_rep.commands.terminal import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, Rule
-from scrapy_rep.report.page import render
-from scrapy_rep.sitemaps.outcome import Report
+from scrapy_rep.reporting.report.page import render
+from scrapy_rep.seeding.outcome import Report
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text

@@ -15,8 +15,8 @@ import pytest
 from scrapy import Request
 
 import scrapy_rep
-from scrapy_rep.log import get_logger
-from scrapy_rep.words import clean, json_line
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.words import clean, json_line
 from tests.helpers.crawling import captured_log
 from tests.helpers.evil import EVERYTHING, READABLE, assert_clean_text
 
@@ -114,7 +114,7 @@ LOGGING = {f"logging.{name}" for name in ("getLogger", "Logger", "LoggerAdapter"
 def test_every_module_has_its_logger_from_one_place(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__file__ is not None
-    if name == "scrapy_rep.log":
+    if name == "scrapy_rep.engine.log":
         return
     found = {}
     for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8"))):
@@ -124,7 +124,7 @@ def test_every_module_has_its_logger_from_one_place(name: str) -> None:
             found[node.lineno] = "a logger of somebody else's"
         if isinstance(node, ast.ImportFrom) and node.module == "logging":
             found[node.lineno] = "from logging import"
-    assert found == {}, "use scrapy_rep.log.get_logger"
+    assert found == {}, "use scrapy_rep.engine.log.get_logger"
     for value in vars(module).values():
         if isinstance(value, logging.Logger):
             assert get_logger(value.name).filters == value.filters != []

@@ -14,10 +14,10 @@ import pytest
 from scrapy import signals
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import recent
-from scrapy_rep.discovery import MAX_SITEMAPS, Discovery
-from scrapy_rep.known import Known
+from scrapy_rep.engine import recent
+from scrapy_rep.origins.table import Known
 from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import crawl
@@ -326,7 +326,7 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
     """Nothing is remembered for longer than a moment: the spool knows what it has. An origin that
     answers late, after it was forgotten, seeds as well."""
     monkeypatch.setattr(recent, "_REMEMBERED", 1)
-    monkeypatch.setattr("scrapy_rep.seeding._SPELLINGS", 1)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._SPELLINGS", 1)
     many = [sites.add() for _ in range(10)]
     for number, site in enumerate(many):
         file = listing(site.url("/map.xml"))

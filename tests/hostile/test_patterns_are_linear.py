@@ -163,5 +163,5 @@ def test_all_are_found() -> None:
     """In modules, in classes, of text and of bytes."""
     compiled = len(re.findall(r"^ *\w+ = re\.compile\(", SOURCE, re.MULTILINE))
     assert len(PATTERNS) >= compiled - 2  # equal ones count once
-    assert "scrapy_rep.sitemaps.ampersands.Ampersands._PATTERN" in PATTERNS
+    assert "scrapy_rep.protocol.sitemaps.ampersands.Ampersands._PATTERN" in PATTERNS
     assert "scrapy_rep.protocol.freshness._MAX_AGE" in PATTERNS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scrapy import signals
 
-from scrapy_rep.sitemaps.spoolfile import FILE_NAME
+from scrapy_rep.seeding.spool_file import FILE_NAME
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
@@ -40,8 +40,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
     monkeypatch.setattr(Slow, "seconds", 0.06)
     # So that most pages wait in the spool.
-    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._ALONE", 20)
-    monkeypatch.setattr("scrapy_rep.sitemaps.feeding._EACH", 5)
+    monkeypatch.setattr("scrapy_rep.seeding.feeder._ALONE", 20)
+    monkeypatch.setattr("scrapy_rep.seeding.feeder._EACH", 5)
 
 
 @pytest.fixture

@@ -1,0 +1,43 @@
+"""Parts that only tell what happens must not change what happens: a bug in one of them takes neither
+the others down nor the crawl."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import CancelledError
+
+from scrapy_rep.engine.log import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.crawler import Crawler
+
+logger = get_logger(__name__)
+
+
+class Isolation:
+    """Keeps exceptions in. The first of each part is logged."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._logged: set[str] = set()
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Run what is in the ``with`` statement as far as it goes."""
+        try:
+            yield
+        except CancelledError:
+            raise  # nobody wants to know any more
+        except Exception:
+            if part not in self._logged:
+                self._logged.add(part)
+                logger.exception(
+                    "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
+                    "the %(part)s are not reported.",
+                    {"part": part},
+                    extra={"spider": self._crawler.spider},
+                )

@@ -1,0 +1,111 @@
+"""The package's loggers: whatever is logged through them can neither forge lines nor steer the
+terminal that shows them. Every module gets its logger here; a test sees to that."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.engine.words import clean
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from scrapy import Spider
+
+    _Raised = (
+        tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    )
+
+
+# So many lines of a kind are logged at INFO level, see Sparse.
+_FIRST = 10
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of the module *name*: one for each folder of the package, so that the
+    names users filter by outlast the modules.
+
+    Messages of several lines: one ``%s`` for each. A newline in an argument comes from outside.
+    """
+    logger = logging.getLogger(".".join(name.split(".")[:-1][:2]))
+    if _clean not in logger.filters:
+        logger.addFilter(_clean)
+    return logger
+
+
+def _clean(record: logging.LogRecord) -> bool:
+    if isinstance(record.args, Mapping):
+        record.args = {key: _text(value) for key, value in record.args.items()}
+    elif record.args:
+        record.args = tuple(map(_text, record.args))
+    else:
+        record.msg = clean(str(record.msg))
+    if record.exc_info and record.exc_text is None:
+        record.exc_text = _traceback(record.exc_info)  # what formatters print, if it is there
+    return True
+
+
+def _text(value: Any) -> Any:
+    """Exceptions, requests and origins hold what others wrote, too."""
+    if value is None or isinstance(value, (int, float)):
+        return value
+    try:
+        return clean(str(value))
+    except Exception:  # noqa: BLE001 (of a user's class, say)
+        return f"<{type(value).__name__}>"
+
+
+def _traceback(raised: _Raised) -> str:
+    """Return a traceback whose lines can't be taken for lines of the log: they are indented."""
+    text = "".join(traceback.format_exception(*raised)).removesuffix("\n")
+    first, *others = text.split("\n")
+    return "\n".join([clean(first), *("  " + clean(line) for line in others)])
+
+
+class Few:
+    """Lets through the first few of what could be logged without end, and counts the others."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._count = 0
+
+    def one_more(self) -> bool:
+        """Whether this one may be logged."""
+        self._count += 1
+        return self._count <= self._limit
+
+    @property
+    def left_out(self) -> int:
+        """How many may not."""
+        return max(0, self._count - self._limit)
+
+
+class Sparse:
+    """Logs what happens to each of very many origins: the first few at INFO level, the others at
+    DEBUG level, and their number at INFO level now and then."""
+
+    def __init__(self, logger: logging.Logger, what: str) -> None:
+        """:param what: happened, in a few words: "origins with requests held" """
+        self._logger = logger
+        self._what = what
+        self._count = 0
+        self._tell_at = 10 * _FIRST
+
+    def log(self, message: str, values: Mapping[str, Any], spider: Spider | None) -> None:
+        """Log one more."""
+        self._count += 1
+        extra = {"spider": spider}
+        level = logging.INFO if self._count <= _FIRST else logging.DEBUG
+        self._logger.log(level, message, values, extra=extra)
+        if self._count == _FIRST + 1:
+            self._tell("More lines like the last ten (%(what)s) are at DEBUG level", extra)
+        elif self._count == self._tell_at:
+            self._tell_at *= 10
+            self._tell("%(count)s %(what)s so far", extra)
+
+    def _tell(self, message: str, extra: dict[str, Any]) -> None:
+        values = {"what": self._what, "count": f"{self._count:,}"}
+        self._logger.info(message, values, extra=extra)

@@ -1,0 +1,56 @@
+"""A wrong setting ends the crawl at its start: with one sentence in the log, with nothing
+fetched, and without a traceback through code that isn't the user's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep.engine.log import get_logger
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+logger = get_logger(__name__)
+
+REASON = "rep_settings_error"
+"""The crawl's ``finish_reason``."""
+
+
+class StopAtStart:
+    """Stands in the middleware's place and refuses everything until the crawl has ended."""
+
+    def __init__(self, crawler: Crawler, message: str) -> None:
+        self._crawler = crawler
+        self._message = message
+        crawler.signals.connect(self._engine_started, signals.engine_started)
+        crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
+
+    def process_request(self, request: Request) -> None:
+        """Refuse it."""
+        raise IgnoreRequest(self._message)
+
+    def _engine_started(self, **_: Any) -> None:
+        logger.error(
+            "%(message)s The crawl ends.",
+            {"message": self._message},
+            extra={"spider": self._crawler.spider},
+        )
+        # When the engine has started: Scrapy below 2.18 can't close a spider that is opening.
+        call_later(0, self._close)
+
+    def _close(self) -> None:
+        engine = self._crawler.engine
+        if engine is not None and engine.spider is not None:
+            deferred_from_coro(engine.close_spider_async(reason=REASON))
+
+    def _engine_stopped(self) -> None:
+        # A crawl that ends without a spider is one that could not begin: Scrapy's runners set
+        # `bootstrap_failed` then, and its commands exit with status 1. An exception would do that
+        # too, but be logged with its traceback.
+        self._crawler.spider = None

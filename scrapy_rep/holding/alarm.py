@@ -1,0 +1,102 @@
+"""One timer for any number of things that are due at some time: a hundred thousand unreachable
+origins cost a heap, not a task each."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+from scrapy.utils.asyncio import call_later
+
+from scrapy_rep.engine.log import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.utils.asyncio import CallLaterResult
+
+logger = get_logger(__name__)
+
+# So many things are due before the event loop has its turn.
+_AT_A_TURN = 200
+# While the crawl is paused, it is looked at so often (seconds) whether it still is.
+_PAUSE_SECONDS = 0.5
+# What failed is due again after so many seconds.
+_RETRY_SECONDS = 1.0
+
+
+class Alarm:
+    """Calls back for each key when its time has come."""
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        on_due: Callable[[str], None],
+        paused: Callable[[], bool],
+    ) -> None:
+        """:param now: the clock that times are of, in seconds
+        :param on_due: called with a key; may set it anew
+        :param paused: while it is true nothing is due
+        """
+        self._now = now
+        self._on_due = on_due
+        self._paused = paused
+        self._times: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._timer: CallLaterResult | None = None
+        self._timer_at = math.inf
+        self._stopped = False
+        self._told = False
+
+    def set(self, key: str, time: float) -> None:
+        """Have *key* due at *time* and not before; infinity: never."""
+        if self._times.get(key, math.inf) == time:
+            return
+        if time == math.inf:
+            self._times.pop(key, None)
+            return
+        self._times[key] = time
+        heapq.heappush(self._heap, (time, key))
+        self._arm()
+
+    def stop(self) -> None:
+        """Call back no more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        if self._stopped or not self._heap or self._heap[0][0] >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._heap[0][0]
+        self._timer = call_later(max(0.0, self._timer_at - self._now()), self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        now = self._now()
+        if self._paused():
+            self._timer_at = now + _PAUSE_SECONDS
+            self._timer = call_later(_PAUSE_SECONDS, self._ring)
+            return
+        for _ in range(_AT_A_TURN):
+            if self._stopped or not self._heap or self._heap[0][0] > now:
+                break
+            time, key = heapq.heappop(self._heap)
+            if self._times.get(key) == time:  # else it was set anew meanwhile
+                del self._times[key]
+                try:
+                    self._on_due(key)
+                except Exception:
+                    # A bug, or another extension's: no reason for anything to wait for ever.
+                    if not self._told:
+                        self._told = True
+                        logger.exception(
+                            "%(key)s was due, and failed. It is tried again; others like it are not "
+                            "reported",
+                            {"key": key},
+                        )
+                    self.set(key, self._now() + _RETRY_SECONDS)
+        self._arm()

@@ -1,0 +1,157 @@
+"""The SQLite file of held requests, under JOBDIR: what is in it and how it is read and written."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.storages.sqlite_file import SqliteFile, transaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# State of a row: HELD; GIVEN_UP in this run, kept for the next. Earlier versions had a third, for
+# rows whose requests were released.
+HELD, GIVEN_UP = 0, 2
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS held (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    origin TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    since REAL NOT NULL,
+    state INTEGER NOT NULL,
+    request BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
+"""
+
+# SQLite keeps anything in any column. Numbers are counted on from, and stay in its range for long.
+_SOUND = """
+SELECT id, origin, number, since, state FROM held
+WHERE id BETWEEN 0 AND 1 << 62 AND typeof(origin) = 'text' AND typeof(number) = 'integer'
+AND number BETWEEN 0 AND 1 << 62 AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
+AND typeof(state) = 'integer'
+ORDER BY number
+"""
+_REST = """
+SELECT (SELECT max(seq) FROM sqlite_sequence
+        WHERE typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62),
+       (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
+       (SELECT count(*) FROM held)
+"""
+
+
+class Row(NamedTuple):
+    """A request as the file has it."""
+
+    id: int
+    origin: str
+    number: int
+    since: float
+    state: int
+    request: bytes
+
+
+class Index(NamedTuple):
+    """What an earlier run left, the requests themselves apart."""
+
+    rows: list[tuple[int, str, int, float, int]]
+    """Their ids, origins, numbers, times and states, by number."""
+    last_row: int
+    """The highest id there ever was."""
+    ran: float
+    """How long earlier runs took."""
+    unreadable: int
+    """How many rows can't be read."""
+
+
+class Changes(NamedTuple):
+    """What is to be written."""
+
+    deleted: list[int]
+    given_up: list[int]
+    ran: float | None
+    added: list[Row]
+
+
+class HoldFile(SqliteFile):
+    """Held requests in a file. All of it raises ``sqlite3.Error``."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. It takes a while."""
+        # Commits in WAL mode wait for no disk: they outlive a kill of the process, which is
+        # what matters here, if not a power cut. A checkpoint does: see checkpoint().
+        pragmas = (
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;"
+        )
+        super().__init__(path, _SCHEMA, pragmas)
+
+    def index(self) -> Index:
+        """Take over what an earlier run left."""
+        rows = self.db.execute(_SOUND).fetchall()
+        last, ran, all_rows = self.db.execute(_REST).fetchone()
+        # No less than when the last request was held, if that run was killed.
+        held = max((row[3] for row in rows), default=0.0)
+        last = max([last or 0, *(row[0] for row in rows)])
+        return Index(rows, last, max(held, ran or 0.0), all_rows - len(rows))
+
+    def wait_anew(self, since: float) -> None:
+        """Have what was given up held since then."""
+        self.db.execute(
+            "UPDATE held SET state = ?, since = ? WHERE state = ?", (HELD, since, GIVEN_UP)
+        )
+
+    def read(self, ids: list[int]) -> dict[int, bytes]:
+        """Return the requests of these rows. Those that are damaged are left out."""
+        try:
+            marks = ",".join("?" * len(ids))
+            query = f"SELECT id, request FROM held WHERE id IN ({marks})"  # noqa: S608 (question marks)
+            return dict(self.db.execute(query, ids))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            return self._read_one_by_one(ids)
+
+    def _read_one_by_one(self, ids: list[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        for number in ids:
+            try:
+                found.update(
+                    self.db.execute("SELECT id, request FROM held WHERE id = ?", (number,))
+                )
+            except sqlite3.DatabaseError:
+                continue
+        return found
+
+    def write(self, changes: Changes) -> None:
+        """Write *changes*. May be called again with the same ones."""
+        _write(self.db, changes)
+
+    def write_in_thread(self, changes: Changes) -> None:
+        """As :meth:`write`, but waits longer for a lock. The event loop can read meanwhile."""
+        with self.another() as db:
+            _write(db, changes)
+
+    def checkpoint(self) -> None:
+        """Write what was committed to its place. It takes a while; others may write meanwhile."""
+        with self.another() as db:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _write(db: sqlite3.Connection, changes: Changes) -> None:
+    if changes[:3] != ([], [], None):
+        # For themselves: what they take may fit where nothing can be added.
+        with transaction(db):
+            db.executemany("DELETE FROM held WHERE id = ?", [(row,) for row in changes.deleted])
+            db.executemany(
+                "UPDATE held SET state = ? WHERE id = ?",
+                [(GIVEN_UP, row) for row in changes.given_up],
+            )
+            if changes.ran is not None:
+                db.execute("INSERT OR REPLACE INTO clock (id, ran) VALUES (1, ?)", (changes.ran,))
+    if changes.added:
+        with transaction(db):
+            # One that came back, to be held once more, has its row still.
+            db.executemany("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?, ?)", changes.added)

@@ -1,0 +1,180 @@
+"""What is written to the file of held requests: at once as long as that works, else again and again
+in a thread, until it works. Callers never see an error, and never wait."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scrapy.utils.asyncio import run_in_thread
+
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.holding.disk_file import GIVEN_UP, Changes
+from scrapy_rep.storages.trouble import Trouble
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+
+    from scrapy_rep.holding.disk_file import HoldFile, Row
+
+logger = get_logger(__name__)
+
+# So many requests are written in one transaction.
+_AT_ONCE = 500
+# After so many changes, a checkpoint is worth it.
+_MANY = 200
+MEANWHILE = (
+    "it is tried again every second. What is held until it works is in memory, and lost if the "
+    "crawl is killed"
+)
+# A disk is slow if so many writes in a row take so many seconds each.
+_SLOW_TIMES, _SLOW_SECONDS = 3, 0.02
+
+
+class HoldWriter:
+    """Keeps what is not written yet."""
+
+    def __init__(self, file: HoldFile, spider: Spider) -> None:
+        self.file = file
+        self._spider = spider
+        self._deleted: set[int] = set()
+        self._given_up: set[int] = set()
+        self._ran: float | None = None
+        self._added: dict[int, Row] = {}
+        self._failing = False
+        """Whether anything is written in a thread alone."""
+        self._trouble = Trouble(file.path, MEANWHILE, spider)
+        self._slow = 0
+        self._unmerged = 0
+        """How many changes were written since the last checkpoint."""
+
+    # What is to be written
+
+    def add(self, row: Row) -> None:
+        """Have *row* in the file, instead of what is there with its id."""
+        self._deleted.discard(row.id)
+        self._added[row.id] = row
+        self._now()
+
+    def delete(self, rows: list[int]) -> None:
+        """Have *rows* no longer in the file."""
+        for row in rows:
+            self._added.pop(row, None)
+        self._deleted.update(rows)
+        self._now()
+
+    def give_up(self, rows: list[int]) -> None:
+        """Have *rows* kept for the next run."""
+        for row in rows:
+            if row in self._added:
+                self._added[row] = self._added[row]._replace(state=GIVEN_UP)
+        self._given_up.update(rows)
+        self._now()
+
+    def tick(self, ran: float) -> None:
+        """Have it written down for how long the crawl has been running."""
+        self._ran = ran
+        self._now()
+
+    def unwritten(self, row: int) -> Row | None:
+        """Return *row* if it is in memory only, or not as it is to be."""
+        return self._added.get(row)
+
+    # Writing
+
+    @property
+    def _left(self) -> bool:
+        return bool(self._deleted or self._given_up or self._added or self._ran is not None)
+
+    def _now(self) -> None:
+        """Write at once, if that works at all now."""
+        while self._left and not self._failing:
+            changes = self._changes()
+            began = time.perf_counter()
+            try:
+                self.file.write(changes)
+            except sqlite3.Error as error:
+                self._failed(error)
+                return
+            self._written(changes)
+            slow = time.perf_counter() - began > _SLOW_SECONDS
+            self._slow = self._slow + 1 if slow else 0
+            if self._slow >= _SLOW_TIMES:
+                self._failed(TimeoutError("writing takes long"))
+
+    def _changes(self) -> Changes:
+        """Some of what is left."""
+        return Changes(
+            list(self._deleted)[:_AT_ONCE],
+            list(self._given_up)[:_AT_ONCE],
+            self._ran,
+            list(self._added.values())[:_AT_ONCE],
+        )
+
+    def _written(self, changes: Changes) -> None:
+        """Nothing is left of *changes*, but what has changed since."""
+        self._unmerged += len(changes.added) + len(changes.deleted) + len(changes.given_up)
+        self._deleted.difference_update(changes.deleted)
+        self._given_up.difference_update(changes.given_up)
+        if self._ran == changes.ran:
+            self._ran = None
+        for added in changes.added:
+            if self._added.get(added.id) is added:
+                del self._added[added.id]
+
+    async def again(self) -> None:
+        """Try again to write what could not be written."""
+        if not self._failing:
+            return
+        try:
+            while self._left:
+                began = time.perf_counter()
+                changes = self._changes()
+                await run_in_thread(self.file.write_in_thread, changes)
+                self._written(changes)
+                if time.perf_counter() - began <= _SLOW_SECONDS:
+                    self._slow = 0
+            if not self._slow:
+                self._works()
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
+
+    async def look(self) -> None:
+        """If somebody has deleted the file, put another one with the same contents in its place."""
+        failing = self._failing
+        try:
+            if not await run_in_thread(self.file.is_gone):
+                if self._unmerged >= _MANY and not failing:
+                    with suppress(sqlite3.Error):  # nothing depends on it
+                        await run_in_thread(self.file.checkpoint)
+                        self._unmerged = 0
+                return
+            self._failed(FileNotFoundError("it was deleted"))
+            new = await run_in_thread(self.file.restored)
+            old, self.file = self.file, new
+            await run_in_thread(old.close)
+            if not failing and not self._left:
+                self._works()
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._failing = True
+        self._trouble.begins(error)
+
+    def _works(self) -> None:
+        self._failing, self._slow = False, 0
+        self._trouble.ends()
+
+    def close(self) -> None:
+        """Close the file, with a word about what could not be written."""
+        if self._left and self._failing:
+            logger.warning(
+                "%(path)s could not be written to up to the end: what it still holds may be "
+                "fetched once more by the next run",
+                {"path": self.file.path},
+                extra={"spider": self._spider},
+            )
+        self.file.close()

@@ -1,0 +1,1 @@
+"""What a robots.txt says, for people. No Scrapy here."""

@@ -1,0 +1,177 @@
+"""Which tokens a request goes by (DESIGN.md, "Agents, by precedence")."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from scrapy.utils.python import to_unicode
+
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.protocol.agents import product_token
+from scrapy_rep.settings import AGENT_HINT, chain
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.settings import RepSettings
+
+logger = get_logger(__name__)
+
+META_KEY = "rep_user_agent"
+SPIDER_ATTRIBUTE = "robotstxt_user_agent"
+
+# Header values are remembered up to here: some projects send a different one each time.
+_REMEMBERED = 1000
+
+
+class Agents:
+    """Tells the chain of product tokens that a request goes by."""
+
+    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+        self._crawler = crawler
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._warned = False
+        self._fixed = settings.user_agent
+        if self._fixed is None:
+            configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
+            if configured:
+                self._fixed = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
+        self._default: tuple[str, ...] | None = None
+        _EACH.add(self)
+
+    def check_spider(self) -> None:
+        """Take the spider's attribute, if it has one.
+
+        :raises SettingsError: if it is no token and no list of tokens
+        """
+        crawler = self._crawler
+        spider = crawler.spidercls if crawler.spider is None else crawler.spider
+        value = getattr(spider, SPIDER_ATTRIBUTE, None)
+        if value is None:
+            return
+        try:
+            self._fixed = chain(value)
+        except ValueError:
+            raise SettingsError(
+                f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
+            ) from None
+
+    def is_of(self, spider: object) -> bool:
+        """Whether it tells the chains of *spider*."""
+        return self._crawler.spider is spider
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its crawl has not ended."""
+        return self._crawler.crawling
+
+    @property
+    def usual(self) -> tuple[str, ...] | None:
+        """The chain of requests that name no agent of their own; None: not asked for yet."""
+        return self._default if self._fixed is None else self._fixed
+
+    def is_usual(self, request: Request) -> bool:
+        """Whether *request* goes by :attr:`usual`. False if that takes a closer look to tell."""
+        if META_KEY in request.meta:
+            return False
+        return self._fixed is not None or "User-Agent" not in (request.headers or ())
+
+    def chain_of(self, request: Request) -> tuple[str, ...]:
+        """Return the chain for *request*; empty if no token can be told (then ``*`` applies)."""
+        value = request.meta.get(META_KEY)
+        if value is not None:
+            return self._lenient(value, f"a request's meta[{META_KEY!r}]")
+        if self._fixed is not None:
+            return self._fixed
+        if request.headers:  # empty for nearly all: the look-up costs more than the rest
+            header = request.headers.get("User-Agent")
+            if header:
+                return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
+        return self._own()
+
+    def chain_sent(self, request: Request) -> tuple[str, ...]:
+        """Return the chain for a request that has been sent.
+
+        By then Scrapy has given it a User-Agent header, or a middleware one that names no crawler.
+        """
+        if request.meta.get(META_KEY) is not None or self._fixed is not None:
+            return self.chain_of(request)
+        return chain_in_header(request) or self._own()
+
+    def _own(self) -> tuple[str, ...]:
+        if self._default is None:
+            self._default = self._lenient(*self._default_header())
+        return self._default
+
+    def _default_header(self) -> tuple[str, str]:
+        """What Scrapy sends where a request has no User-Agent header, and whence."""
+        settings = self._crawler.settings
+        for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
+            if to_unicode(name).lower() == "user-agent" and value:
+                return to_unicode(value, "latin-1"), "the setting DEFAULT_REQUEST_HEADERS"
+        # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
+        value = getattr(self._crawler.spider, "user_agent", None) or settings.get("USER_AGENT")
+        return str(value or ""), "the setting USER_AGENT"
+
+    def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
+        """The chain for a value that may be a full User-Agent header. Warns where there is none."""
+        known = self._known.get(value) if isinstance(value, str) else None
+        if known is not None:
+            return known
+        try:
+            tokens = chain(value)
+        except ValueError:
+            token = product_token(value) if isinstance(value, str) else None
+            tokens = (token,) if token else ()
+        if not tokens and not self._warned:
+            self._warned = True
+            logger.warning(
+                "No product token can be told from %(where)s (%(value)r), so the rules for all "
+                "agents (*) apply. Name yours in the setting REP_USER_AGENT.",
+                {"where": where, "value": str(value)[:200]},
+                extra={"spider": self._crawler.spider},
+            )
+        if isinstance(value, str):
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[value] = tokens
+        return tokens
+
+
+_EACH: WeakSet[Agents] = WeakSet()
+
+
+def chain_in_header(request: Request) -> tuple[str, ...]:
+    """Return the token of the request's User-Agent header, as a chain; empty if there is none."""
+    token = _token_in((request.headers.get("User-Agent") or b"").decode("latin-1"))
+    return (token,) if token else ()
+
+
+_token_in = lru_cache(_REMEMBERED)(product_token)
+
+
+def chain_behind(request: Request | None) -> tuple[str, ...]:
+    """Return the chain that the crawl of *request* goes by, which has been sent.
+
+    Of several crawls in this process it is the one that the callback belongs to; where that can't be
+    told, and they go by different names, what the request says itself has to do.
+    """
+    if request is None:
+        return ()
+    spider = getattr(request.callback, "__self__", None)
+    crawls = list(_EACH)
+    found = (
+        [one for one in crawls if spider is not None and one.is_of(spider)]
+        or [one for one in crawls if one.is_running]
+        or crawls
+    )
+    if found and len({one.usual for one in found}) == 1:
+        return found[0].chain_sent(request)
+    try:
+        return chain(request.meta[META_KEY])
+    except (KeyError, ValueError):
+        return chain_in_header(request)

@@ -1,0 +1,220 @@
+"""Who asks for which robots.txt, and when: one flight an origin, some at a time
+(DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
+
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.origins.table import Known
+    from scrapy_rep.protocol import Origin
+
+logger = get_logger(__name__)
+
+# So many fetches at a time for each of CONCURRENT_REQUESTS: silent sites answer never, and the
+# others shall not have to wait for them.
+_AT_A_TIME = 4
+
+
+class StillWaiting(Exception):
+    """The answer has not come within the time that somebody was willing to wait."""
+
+
+class CrawlEnding(Exception):
+    """There will be no answer: the spider is closing."""
+
+
+class Flight:
+    """One robots.txt being asked for, or about to be."""
+
+    __slots__ = ("_began_at", "landing", "origin", "request", "result", "running", "waiters")
+
+    def __init__(self, origin: Origin, request: Request | None) -> None:
+        self.origin = origin
+        self.request = request
+        """The request that was the first to want to know, if it was one."""
+        self._began_at = time.monotonic()
+        self.waiters: list[Deferred[Known]] = []
+        self.landing = False
+        """Whether the answer is there and counts, while those who wait are yet to be told."""
+        self.result: Known | Exception | None = None
+        """Once it has landed. Without asyncio that may be as soon as it begins."""
+        self.running: Deferred[Any] | None = None
+
+    def left_of(self, seconds: float) -> float:
+        """Return what is left of *seconds*, counted from the beginning of the flight."""
+        return self._began_at + seconds - time.monotonic()
+
+    async def wait(self, seconds: float | None = None) -> Known:
+        """Wait for the answer, at most *seconds*.
+
+        :raises StillWaiting: if they are over
+        :raises CrawlEnding: if the spider closes
+        :raises Exception: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`
+        """
+        if isinstance(self.result, Exception):
+            raise self.result
+        if self.result is not None:
+            return self.result
+        if seconds is not None and seconds <= 0:
+            raise StillWaiting
+        waiter: Deferred[Known] = Deferred()
+        self.waiters.append(waiter)
+        if seconds is None:
+            return await maybe_deferred_to_future(waiter)
+
+        def give_up() -> None:
+            if waiter in self.waiters:  # else it landed in this very turn of the event loop
+                self.waiters.remove(waiter)
+                waiter.errback(StillWaiting())
+
+        timer = call_later(seconds, give_up)
+        try:
+            return await maybe_deferred_to_future(waiter)
+        finally:
+            timer.cancel()
+
+
+class Flights:
+    """All flights. Beyond the cap they queue: origins never asked before those asked again."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        ask: Callable[[Flight], Awaitable[Known]],
+    ) -> None:
+        """:param ask: fetches the flight's robots.txt and takes in what came of it"""
+        self._crawler = crawler
+        self._ask = ask
+        self._flights: dict[Origin, Flight] = {}
+        self._first: deque[Flight] = deque()
+        self._again: deque[Flight] = deque()
+        self._in_the_air = 0
+        self._resting: set[Flight] = set()
+        concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+        if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
+            self._cap = _AT_A_TIME * concurrency
+        else:
+            # Scrapy's handler for this mode opens CONCURRENT_REQUESTS connections at the most, and
+            # half of them are for pages.
+            self._cap = max(1, concurrency // 2)
+        self._ended = False
+
+    def __contains__(self, origin: Origin) -> bool:
+        return origin in self._flights
+
+    def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
+        """Return the flight to *origin*; begin one if there is none.
+
+        :param request: the one that wants to know
+        :param again: whether the origin was asked before, in vain
+        """
+        flight = self._flights.get(origin)
+        if flight is None:
+            flight = Flight(origin, request)
+            if self._ended:
+                flight.result = CrawlEnding()
+                return flight
+            self._flights[origin] = flight
+            (self._again if again else self._first).append(flight)
+            self._take_off()
+        return flight
+
+    def _take_off(self) -> None:
+        while self._in_the_air < self._cap and (self._first or self._again) and not self._ended:
+            flight = (self._first or self._again).popleft()
+            if self._flights.get(flight.origin) is not flight:
+                continue  # broken off before it began
+            self._in_the_air += 1
+            # A task of its own: it goes on if the request that began it is given up.
+            flight.running = deferred_from_coro(self._fly(flight))
+
+    async def _fly(self, flight: Flight) -> None:
+        result: Known | Exception
+        try:
+            result = await self._ask(flight)
+        except Exception as error:
+            if not isinstance(error, (*CONFIGURATION_ERRORS, CancelledError)):
+                logger.exception(
+                    "Bug in scrapy-rep: robots.txt of %(origin)s",
+                    {"origin": flight.origin},
+                    extra={"spider": self._crawler.spider},
+                )
+            result = error
+        finally:
+            self._in_the_air -= 1
+            if self._flights.get(flight.origin) is flight:
+                del self._flights[flight.origin]
+            self._take_off()
+        self._land(flight, result)
+
+    def _land(self, flight: Flight, result: Known | Exception) -> None:
+        flight.result = result
+        waiters, flight.waiters = flight.waiters, []
+        for waiter in waiters:
+            if isinstance(result, Exception):
+                waiter.errback(result)
+            else:
+                waiter.callback(result)
+
+    @property
+    def landing(self) -> bool:
+        """Whether the answer of any is there and is being told."""
+        return any(flight.landing for flight in self._flights.values())
+
+    def get(self, origin: Origin) -> Flight | None:
+        """Return the flight to *origin*, if there is one."""
+        return self._flights.get(origin)
+
+    def abandon(self, origin: Origin) -> None:
+        """Break the flight to *origin* off, unless somebody waits for it, or its answer is there:
+        handlers of signals are being told then."""
+        flight = self._flights.get(origin)
+        if flight is not None and not flight.waiters and not flight.landing:
+            self._cancel(flight)
+
+    def _cancel(self, flight: Flight) -> None:
+        del self._flights[flight.origin]
+        if flight.running is not None:  # else it is in a queue, which it leaves when its turn comes
+            # What it ends with is of no interest any more.
+            flight.running.addErrback(lambda _: None)
+            flight.running.cancel()
+
+    async def rest(self, origin: Origin, seconds: float) -> None:
+        """Let *seconds* pass, as a flight would that is never begun.
+
+        :raises CrawlEnding: if the spider closes meanwhile
+        """
+        rest = Flight(origin, None)
+        self._resting.add(rest)
+        try:
+            if self._ended:
+                raise CrawlEnding
+            with suppress(StillWaiting):
+                await rest.wait(seconds)
+        finally:
+            self._resting.discard(rest)
+
+    def end(self) -> None:
+        """Give all flights up: those who wait get :class:`CrawlEnding`."""
+        self._ended = True
+        for rest in list(self._resting):
+            self._land(rest, CrawlEnding())
+        for flight in list(self._flights.values()):
+            self._land(flight, CrawlEnding())
+            self._cancel(flight)

@@ -1,0 +1,1 @@
+"""What users are told: log, stats, audit trail, summary, report."""

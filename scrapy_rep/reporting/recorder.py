@@ -1,0 +1,355 @@
+"""What was decided is told: to the log, to the audit trail, to the figures for the end.
+
+A plain allow comes by here only if ``REP_DECISIONS_ALL`` asks for it: it is what happens to most
+requests, and shall cost nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scrapy import exceptions
+from scrapy import signals as scrapy_signals
+
+from scrapy_rep import signals
+from scrapy_rep.engine.interactive import is_interactive
+from scrapy_rep.engine.isolation import Isolation
+from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.recent import Recent
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.reporting.audit_trail import Trail
+from scrapy_rep.reporting.ledger import ASKED, Ledger
+from scrapy_rep.reporting.start_requests import Starts
+from scrapy_rep.reporting.summary import Figures, log_summary
+from scrapy_rep.reporting.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.origins.fetcher import Answer
+    from scrapy_rep.origins.table import Known, KnownOrigins
+    from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.settings import RepSettings
+
+logger = get_logger(__name__)
+
+# How Scrapy's own stats name why a download failed.
+_DOWNLOAD_ERRORS = frozenset(
+    name for name in vars(exceptions) if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
+)
+
+# Parts that fail by themselves, in the words of the log.
+_LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
+
+
+class Decisions:
+    """Is told of each decision that was not a plain allow."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        agents: Agents,
+        known: KnownOrigins,
+        clock: Callable[[], float],
+    ) -> None:
+        """:param clock: seconds since the epoch
+        :raises SettingsError: if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written
+        """
+        assert crawler.stats is not None
+        self._crawler = crawler
+        self._stats = crawler.stats
+        self._settings = settings
+        self._known = known
+        self._clock = clock
+        self.dry_run = settings.dry_run
+        """Whether nothing is dropped or held."""
+        self._trail = None
+        if settings.decisions:
+            self._trail = Trail(crawler, settings.decisions, agents, clock)
+        self.everything = self._trail is not None and settings.decisions_all
+        """Whether a plain allow is to be told too."""
+        self._report = None
+        if settings.report:
+            from scrapy_rep.reporting.report import Report  # its libraries are an extra
+
+            self._report = Report(crawler, settings.report)
+        self._interactive = is_interactive(crawler)
+        self._isolated = Isolation(crawler)
+        self._ledger = Ledger()
+        self._figures = Figures(dry_run=self.dry_run)
+        self._starts = Starts(crawler, agents)
+        self._held = Timeline()
+        self._holding: int | None = None
+        self._told = Recent()
+        self._tell_forbids = Sparse(logger, "origins whose robots.txt forbids requests")
+        self._tell_dropped = Sparse(logger, "origins whose requests are dropped")
+        self._tell_held = Sparse(logger, "origins whose requests would be held")
+        connect = crawler.signals.connect
+        connect(self._opened, scrapy_signals.spider_opened)
+        connect(self._closed, scrapy_signals.spider_closed)
+        connect(self._deferred, signals.request_deferred)
+        connect(self._released, signals.request_released)
+        connect(self._given_up, signals.request_given_up)
+        connect(self._sitemap, signals.sitemap_discovered)
+
+    # What the middleware tells
+
+    def answered(self, known: Known, answer: Answer | None) -> None:
+        """A robots.txt was asked for, or (None) found in the storage."""
+        entry = known.entry
+        failed = entry.unreachable_since is not None
+        outcome = Outcome.UNREACHABLE if failed else entry.outcome
+        with self._isolated(_LEDGER):
+            self._ledger.answered(
+                known.origin,
+                outcome,
+                asked=answer is not None,
+                status=answer.status if answer is not None else entry.status,
+                hops=answer.hops if answer is not None else entry.hops,
+                error=entry.error if failed else None,
+                attempts=entry.attempts,
+                now=self._clock(),
+            )
+
+    def broken_off(self, origin: Origin) -> None:
+        """A robots.txt was asked for, and nobody waits for the answer any more."""
+        self._count(origin, ASKED)
+
+    def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
+        """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""
+        self._record(request, known.origin, "allowed", known=known, decision=decision)
+
+    def passed(self, request: Request, known: Known) -> None:
+        """*request* passes though nothing is known: ``REP_UNREACHABLE`` is "allow"."""
+        self._figures.passed += 1
+        self._count(known.origin, "passed")
+        reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
+        self._record(request, known.origin, "allowed", known=known, reason=reason)
+
+    def overruled(self, request: Request, known: Known, decision: Decision) -> None:
+        """*request* passes though *decision* forbids it: a subclass says so."""
+        reason = "RepMiddleware.overrules()"
+        self._record(
+            request, known.origin, "allowed", known=known, decision=decision, reason=reason
+        )
+
+    def replayed(self, request: Request, origin: Origin) -> None:
+        """*request* passes though nothing is known: the HTTP cache answers it."""
+        reason = f"the HTTP cache answers it; {self._why_held(origin)}"
+        self._record(request, origin, "allowed", reason=reason)
+
+    def dropped(
+        self,
+        request: Request,
+        error: RobotsDisallowed | RobotsUnreachable,
+        known: Known | None = None,
+        *,
+        direct: bool = False,
+    ) -> None:
+        """*request* is about to fail with *error*.
+
+        :param direct: a direct download: its item goes on without it, and Scrapy says nothing
+        """
+        self._refused(request, error, dry_run=self.dry_run)
+        if isinstance(error, RobotsDisallowed):
+            self._figures.forbidden += 1
+            with self._isolated(_LEDGER):
+                self._ledger.forbidden(error, request.url)
+            self._tell_forbidden(request, error)
+            self._record(request, error.origin, "disallowed", known=known, decision=error.decision)
+            return
+        if error.origin is None:
+            self._figures.without_origin += 1
+        else:
+            self._figures.dropped += 1
+            self._count(error.origin, "dropped")
+            self._count_reason(error)
+            if self._interactive and not self.dry_run:
+                self._log(
+                    logging.ERROR,
+                    "%(url)s is not fetched: %(error)s. This command asks once and holds nothing; to "
+                    "fetch the page all the same: -s REP_UNREACHABLE=allow",
+                    url=request.url,
+                    error=error,
+                )
+            elif not direct and self._is_first(error.origin):
+                self._tell(
+                    self._tell_dropped,
+                    "Requests of %(origin)s %(are)s dropped: %(error)s",
+                    origin=error.origin,
+                    are="would be" if self.dry_run else "are",
+                    error=error,
+                )
+        if direct:
+            self._log(
+                logging.WARNING,
+                "%(url)s is not downloaded: %(error)s",
+                url=request.url,
+                error=error,
+            )
+        else:
+            self._log(
+                logging.DEBUG,
+                "%(dropped)s, %(error)s: %(request)s",
+                dropped="Dry run, not dropped" if self.dry_run else "Dropped",
+                error=error,
+                request=request,
+            )
+        self._record(request, error.origin, "unreachable", known=known, reason=error.reason)
+
+    def handed_over(self, request: Request, origin: Origin) -> None:
+        """*request* is about to be held; in a dry run it passes."""
+        self._figures.handed_over += 1
+        if not self.dry_run:
+            return  # word comes when it is
+        self._stats.inc_value("rep/deferred")
+        known = self._known.get(origin)
+        if known is not None and known.unreachable:
+            self._stats.inc_value("rep/deferred/unreachable")
+        if self._is_first(origin):
+            self._tell(
+                self._tell_held,
+                "Requests of %(origin)s would be held until its robots.txt can be had (%(why)s)",
+                origin=origin,
+                why=self._why_held(origin),
+            )
+        self._is_held(request, origin)
+
+    def page_says(
+        self, request: Request, origin: Origin | None, verdict: str, reason: str, *, obeyed: bool
+    ) -> None:
+        """A page has a rule about *request*, or about the items of the page that it asked for."""
+        self._stats.inc_value(f"rep/page/{verdict}")
+        if obeyed:
+            self._stats.inc_value("rep/page/dropped")
+        if self._trail is not None:
+            with self._isolated(_TRAIL):
+                self._trail.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
+
+    def _count_reason(self, error: RobotsUnreachable) -> None:
+        """Count a page by Scrapy's name for what would have failed it, had it been asked for."""
+        name = error.reason.partition(":")[0]
+        if not self.dry_run and name in _DOWNLOAD_ERRORS:
+            self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
+
+    # What signals tell
+
+    def _deferred(self, request: Request, origin: Origin) -> None:
+        self._change_held(1)
+        self._is_held(request, origin)
+
+    def _is_held(self, request: Request, origin: Origin) -> None:
+        self._count(origin, "held")
+        self._record(request, origin, "held", reason=self._why_held(origin))
+
+    def _released(self, request: Request, origin: Origin) -> None:
+        self._change_held(-1)
+        self._count(origin, "released")
+        self._record(request, origin, "released")
+
+    def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
+        self._change_held(-1)
+        error = RobotsUnreachable(origin, reason, attempts)
+        self._refused(request, error, dry_run=False)
+        self._count(origin, "given_up")
+        self._count_reason(error)
+        self._record(request, origin, "given_up", reason=reason)
+
+    def _change_held(self, change: int) -> None:
+        with self._isolated("time-line"):
+            if self._holding is None:  # it may be what an earlier run has left
+                self._holding = self._stats.get_value("rep/held", 0) - change
+            # The gauge goes down only when some have been released.
+            self._holding += change
+            self._held.add(self._clock(), self._holding)
+
+    def _sitemap(self, origin: Origin) -> None:
+        self._count(origin, "sitemaps")
+
+    def _why_held(self, origin: Origin) -> str:
+        known = self._known.get(origin)
+        return (known.entry.error if known else None) or "no answer yet"
+
+    # The log
+
+    def _is_first(self, origin: Origin) -> bool:
+        """Whether no request of *origin* was refused before, as far as that is remembered."""
+        return self._told.add(origin)
+
+    def _tell_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
+        decision = error.decision
+        if self._is_first(error.origin) and decision.rule is not None:
+            self._tell(
+                self._tell_forbids,
+                "robots.txt of %(origin)s forbids %(url)s (line %(line)d: %(rule)s, group "
+                "%(group)s); more of this origin at DEBUG level",
+                origin=error.origin,
+                url=request.url,
+                line=decision.rule.line,
+                rule=decision.rule,
+                group=decision.agent,
+            )
+            if not self.dry_run:
+                return
+        prefix = "Dry run, not dropped: " if self.dry_run else ""
+        self._log(logging.DEBUG, f"{prefix}%(error)s: %(request)s", error=error, request=request)
+
+    def _tell(self, sparse: Sparse, message: str, **values: Any) -> None:
+        sparse.log(message, values, self._crawler.spider)
+
+    def _log(self, level: int, message: str, **values: Any) -> None:
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+    # The parts, apart from each other
+
+    def _count(self, origin: Origin, what: str) -> None:
+        with self._isolated(_LEDGER):
+            self._ledger.count(origin, what)
+
+    def _refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
+        with self._isolated(_STARTS):
+            self._starts.refused(request, error, dry_run=dry_run)
+
+    def _record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
+        if self._trail is not None:
+            with self._isolated(_TRAIL):
+                self._trail.record(request, origin, verdict, dry_run=self.dry_run, **more)
+
+    # The crawl's beginning and end
+
+    def _opened(self) -> None:
+        self._figures.began = self._clock()
+        if self.dry_run:
+            self._stats.set_value("rep/dry_run", True)
+            logger.warning(
+                "REP_DRY_RUN is on: what robots.txt says is found out and recorded, but nothing is "
+                "dropped or held.",
+                extra={"spider": self._crawler.spider},
+            )
+
+    async def _closed(self, reason: str) -> None:
+        self._figures.ended = self._clock()
+        with self._isolated("time-line"):
+            self._held.add(self._figures.ended, self._stats.get_value("rep/held", 0))
+        with self._isolated(_LEDGER):
+            self._ledger.flush()
+        with self._isolated("summary"):
+            log_summary(self._ledger, self._figures, self._crawler)
+        if reason == "finished":  # else there may be start requests that nobody came to
+            with self._isolated(_STARTS):
+                self._starts.warn(dry_run=self.dry_run)
+        if self._trail is not None:
+            with self._isolated(_TRAIL):
+                await self._trail.close()
+        if self._report is not None:
+            with self._isolated("report"):
+                await self._report.write(self._ledger, self._figures, self._held, reason)
+        with self._isolated(_LEDGER):
+            self._ledger.close()

@@ -1,0 +1,1 @@
+"""From discovered sitemaps to page requests (REP.md section 9)."""

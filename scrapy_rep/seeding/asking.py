@@ -1,0 +1,144 @@
+"""From the spool to the scheduler: sitemaps, some at a time, since their bodies are in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+
+from scrapy_rep.engine.pause import Slices
+from scrapy_rep.seeding.discovery import SITEMAP
+from scrapy_rep.seeding.transfer import ACCEPT_ENCODING, Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.engine.access import EngineAccess
+    from scrapy_rep.seeding.sitemap_table import Sitemap
+    from scrapy_rep.seeding.spool import Spool
+    from scrapy_rep.settings import RepSettings
+
+SITEMAP_KEY = "rep_sitemap_of"
+
+# So many sitemaps are asked for at a time: of one host, of all.
+_OF_HOST, _ALL = 2, 32
+# When the crawl ends, and the scheduler is to have all: so many of each host in one step.
+_AT_ONCE = 50
+# No more sitemaps are read while so many pages wait.
+_PAGES_ENOUGH = 1_000_000
+
+
+class Asking:
+    """Hands requests for sitemaps to the scheduler."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        engine: EngineAccess,
+        spool: Spool,
+        wake: Callable[[], None],
+    ) -> None:
+        """:param wake: has :meth:`some` called soon"""
+        self._settings = settings
+        self._engine = engine
+        self._spool = spool
+        self._wake = wake
+        self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
+        self._waiting = False
+        self._host = ""  # whose turn was the last
+        self._asked: dict[str, str] = {}
+        self._shared = False
+
+    def __bool__(self) -> bool:
+        """Whether any sitemaps are to be asked for, or to come."""
+        return self._waiting or bool(self._asked)
+
+    def open(self) -> None:
+        """Begin."""
+        # Of a scheduler that others use too, anything may come at any time.
+        self._shared = self._engine.scheduler_is_foreign
+        self._transfers.watch(self._shared)
+
+    def stop(self) -> None:
+        """The crawl ends."""
+        self._transfers.watch(False)
+
+    def added(self) -> None:
+        """There are more sitemaps in the spool."""
+        self._waiting = True
+        self._wake()
+
+    def some(self, *, everything: bool = False) -> bool:
+        """Ask for those whose turn it is. Return whether to go on with the next at once.
+
+        :param everything: whether to ask for more than are wanted at a time
+        """
+        if self._spool.waiting >= _PAGES_ENOUGH and not everything:
+            return False
+        # What another process may read is not counted as asked for: only time ends the step.
+        unlimited = everything or self._shared
+        most = _AT_ONCE if everything else _OF_HOST
+        asked: Counter[str] = Counter() if everything else Counter(self._asked.values())
+        slices = Slices()
+        left = False
+        for host in self._spool.sitemaps.hosts(self._host):
+            if len(self._asked) >= _ALL and not unlimited:
+                left = True
+                break
+            self._host = host
+            while asked[host] < most and (sitemap := self._spool.sitemaps.next(host)) is not None:
+                asked[host] += 1
+                self._hand_over(sitemap)
+            left = left or asked[host] >= most
+            if unlimited and slices.over:
+                left = True
+                break
+        self._waiting = left
+        return left and unlimited
+
+    def _hand_over(self, sitemap: Sitemap) -> None:
+        if not self._shared:  # else another process may have it, and it need not come here
+            self._asked[sitemap.url] = sitemap.host
+        try:
+            self.ask_for(sitemap)
+        except Exception:
+            # The scheduler's server is gone, say: it will be tried again.
+            self._asked.pop(sitemap.url, None)
+            self._spool.sitemaps.put_back(sitemap)
+            raise
+
+    def ask_for(self, sitemap: Sitemap, *, dont_filter: bool = False) -> None:
+        """Hand the request for *sitemap* to the scheduler."""
+        request = Request(
+            sitemap.url,
+            priority=self._settings.sitemap_priority,
+            dont_filter=dont_filter,
+            headers={"Accept-Encoding": ACCEPT_ENCODING},
+            meta={
+                SITEMAP_KEY: sitemap.origin,
+                SITEMAP: {
+                    "url": sitemap.url,
+                    "chain": list(sitemap.chain),
+                    "guessed": sitemap.guessed,
+                },
+                # A sitemap may be on any host; allowed_domains is about pages.
+                "allow_offsite": True,
+            },
+        )
+        self._transfers.watch(True)
+        self._engine.crawl(request)
+
+    @property
+    def asked(self) -> list[str]:
+        """The sitemaps that were asked for and have not come."""
+        return list(self._asked)
+
+    def came(self, url: str) -> None:
+        """A sitemap was read, or will not be."""
+        self._asked.pop(url, None)
+        self._transfers.watch(self._shared or bool(self._asked))
+        self._wake()

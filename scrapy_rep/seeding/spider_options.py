@@ -1,0 +1,129 @@
+"""What users of Scrapy's SitemapSpider know, on any spider: its attributes ``sitemap_rules``,
+``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``rep_sitemaps``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.exceptions import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scrapy import Spider
+
+    from scrapy_rep.protocol.sitemaps.kinds import Entry
+    from scrapy_rep.settings import RepSettings
+
+logger = get_logger(__name__)
+
+
+class Conventions:
+    """What the spider says about sitemaps, checked."""
+
+    def __init__(self, spider: Spider | None, settings: RepSettings) -> None:
+        """:raises SettingsError: names the attribute and what would be right"""
+        self._spider = spider
+        self._rules: list[tuple[re.Pattern[str], Any]] | None = None
+        self._follow: list[re.Pattern[str]] | None = None
+        self._filter: Callable[[Iterable[Entry]], Iterable[Entry]] | None = None
+        self.alternate_links = False
+        """Whether alternate URLs of a page are pages too."""
+        self._read()
+
+    def _read(self) -> None:
+        spider = self._spider
+        rules = getattr(spider, "sitemap_rules", None)
+        if rules is not None:
+            try:
+                self._rules = [(re.compile(regex), self._callback(name)) for regex, name in rules]
+            except (TypeError, ValueError, AttributeError, re.error) as error:
+                raise SettingsError(
+                    "The spider's attribute sitemap_rules must be a list of pairs of a regular "
+                    f"expression and a callback (the name of a method, or a callable): {error}."
+                ) from None
+        follow = getattr(spider, "sitemap_follow", None)
+        if follow is not None:
+            try:
+                if isinstance(follow, str):
+                    raise TypeError("it is a single string")
+                self._follow = [re.compile(regex) for regex in follow]
+            except (TypeError, re.error) as error:
+                raise SettingsError(
+                    "The spider's attribute sitemap_follow must be a list of regular "
+                    f"expressions: {error}."
+                ) from None
+        self._filter = getattr(spider, "sitemap_filter", None)
+        if self._filter is not None and not callable(self._filter):
+            raise SettingsError("The spider's attribute sitemap_filter must be a method.")
+        self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
+
+    def _callback(self, value: Any) -> Any:
+        callback = getattr(self._spider, value) if isinstance(value, str) else value
+        if not callable(callback):
+            raise TypeError(f"{value!r} can't be called")
+        return callback
+
+    def callback_for(self, url: str) -> tuple[bool, Any]:
+        """Return whether a page is wanted, and its callback; None for the spider's own
+        (``parse``, as a rule)."""
+        if self._rules is None:
+            return True, None
+        for regex, callback in self._rules:
+            if regex.search(url):
+                return True, callback
+        return False, None
+
+    def follows(self, url: str) -> bool:
+        """Whether a sitemap that an index lists is wanted."""
+        return self._follow is None or any(regex.search(url) for regex in self._follow)
+
+    def filtered(self, entries: list[Entry], *, log: bool) -> tuple[list[Entry], int]:
+        """Return what ``sitemap_filter`` leaves of *entries*, and how many it raised for.
+
+        :param log: whether to log what it raises
+        """
+        if self._filter is None:
+            return entries, 0
+        kept: list[Entry] = []
+        failed = 0
+        while entries:
+            seen = _Counted(entries)
+            try:
+                for entry in self._filter(seen) or ():
+                    if not isinstance(entry, dict):
+                        raise TypeError(f"it returned {entry!r}, which is no entry")
+                    # One by one: what comes before an exception is good.
+                    kept.append(entry)
+            except Exception:
+                if log:
+                    log = False
+                    logger.exception(
+                        "sitemap_filter() raised an exception: the entry that it was at is left "
+                        "out. Others of this sitemap are not reported.",
+                        extra={"spider": self._spider},
+                    )
+                failed += 1 if seen.count else len(entries)
+                # The generator is over. Those after that entry get another one.
+                entries = entries[seen.count :] if seen.count else []
+            else:
+                break
+        return kept, failed
+
+
+class _Counted:
+    """An iterator that knows how many were taken."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._rest = iter(entries)
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self
+
+    def __next__(self) -> Entry:
+        entry = next(self._rest)
+        self.count += 1
+        return entry

@@ -1,0 +1,97 @@
+"""The SQLite file of what sitemaps list and the crawl has not requested yet: what is in it, and what
+an earlier run left there."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
+
+from scrapy_rep.seeding import sitemap_table as sitemaptable
+from scrapy_rep.storages.sqlite_file import SqliteFile, transaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = "rep-sitemaps.sqlite"
+"""Of the file under JOBDIR."""
+
+_PAGES = """
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    site INTEGER NOT NULL,
+    sitemap INTEGER NOT NULL,
+    url TEXT NOT NULL,
+    lastmod TEXT,
+    alternate TEXT
+"""
+_SCHEMA = f"""
+{sitemaptable.SCHEMA}
+CREATE TABLE IF NOT EXISTS sites (
+    id INTEGER PRIMARY KEY, origin TEXT NOT NULL UNIQUE, cursor INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS pages ({_PAGES});
+CREATE INDEX IF NOT EXISTS pages_by_site ON pages (site);
+CREATE TABLE IF NOT EXISTS unproven ({_PAGES});
+CREATE INDEX IF NOT EXISTS unproven_by_site ON unproven (site);
+"""
+
+# Rows that nobody here has written, or a damaged disk has changed.
+_WRONG_PAGES = (
+    "site NOT IN (SELECT id FROM sites) OR sitemap NOT IN (SELECT id FROM sitemaps) "
+    "OR typeof(url) != 'text' OR typeof(lastmod) NOT IN ('text', 'null') "
+    "OR typeof(alternate) NOT IN ('text', 'null')"
+)
+_WRONG = {
+    "sites": "typeof(origin) != 'text' OR typeof(cursor) != 'integer'",
+    "origins": "typeof(origin) != 'text' OR typeof(files) != 'integer' OR typeof(urls) != 'integer'",
+    "sitemaps": "typeof(url) != 'text' OR typeof(host) != 'text' OR typeof(origin) != 'text' "
+    "OR typeof(chain) != 'text' OR typeof(guessed) != 'integer' OR typeof(state) != 'integer'",
+    "pages": _WRONG_PAGES,
+    "unproven": _WRONG_PAGES,
+}
+
+
+class SpoolFile(SqliteFile):
+    """A file of sitemaps and pages."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open the file, and see what an earlier run left. It takes a while."""
+        # Nothing here waits for the disk: written is what the operating system has, which outlives
+        # a kill of the process. (After a power cut Scrapy's own queues are no better.)
+        mode = "WAL" if path else "MEMORY"
+        super().__init__(path, _SCHEMA, f"PRAGMA journal_mode = {mode}; PRAGMA synchronous = OFF;")
+        try:
+            self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def _recover(self) -> None:
+        db = self.db
+        self.wrong = 0
+        """How many rows were deleted, because nothing can be made of them."""
+        with transaction(db):
+            for table, wrong in _WRONG.items():
+                query = f"DELETE FROM {table} WHERE {wrong}"  # noqa: S608 (both are ours)
+                self.wrong += db.execute(query).rowcount
+            # What an earlier run has asked for and not read is to be asked for again.
+            db.execute(
+                "UPDATE sitemaps SET state = ? WHERE state = ?",
+                (sitemaptable.WAITING, sitemaptable.ASKED),
+            )
+        self.waiting: dict[int, int] = dict(
+            db.execute("SELECT site, count(*) FROM pages GROUP BY site")
+        )
+        """How many pages of each site wait."""
+        self.again: defaultdict[int, deque[int]] = defaultdict(deque)
+        """Of these, the ones that went to the scheduler before."""
+        for site, page in db.execute(
+            "SELECT site, pages.id FROM sites JOIN pages ON site = sites.id "
+            "WHERE pages.id <= cursor ORDER BY pages.id"
+        ):
+            self.again[site].append(page)
+        (self.unproven,) = db.execute("SELECT count(*) FROM unproven").fetchone()
+        self.unproven_origins: list[tuple[str, str]] = db.execute(
+            "SELECT sites.origin, min(sitemaps.origin) FROM unproven "
+            "JOIN sites ON sites.id = site JOIN sitemaps ON sitemaps.id = sitemap GROUP BY site"
+        ).fetchall()
+        """Those whose entries wait for proof, and for each one that has led to these."""

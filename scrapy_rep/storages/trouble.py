@@ -1,0 +1,48 @@
+"""What is the matter with a file: one line in the log when it begins, one when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.engine.log import get_logger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy import Spider
+
+logger = get_logger(__name__)
+
+
+class Trouble:
+    """Whether a file can be used."""
+
+    def __init__(self, path: Path | str | None, meanwhile: str, spider: Spider | None) -> None:
+        """:param meanwhile: what happens until it can"""
+        self._path = path
+        self._meanwhile = meanwhile
+        self._spider = spider
+        self._told = False
+
+    def begins(self, error: Exception, meanwhile: str | None = None) -> None:
+        """The file can't be used.
+
+        :param meanwhile: if something else happens than usual
+        """
+        if not self._told:
+            self._told = True
+            logger.warning(
+                "Can't use %(path)s (%(error)s): %(meanwhile)s",
+                {"path": self._path, "error": error, "meanwhile": meanwhile or self._meanwhile},
+                extra={"spider": self._spider},
+            )
+
+    def ends(self) -> None:
+        """It can."""
+        if self._told:
+            self._told = False
+            logger.info(
+                "%(path)s can be used again",
+                {"path": self._path},
+                extra={"spider": self._spider},
+            )

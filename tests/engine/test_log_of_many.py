@@ -1,0 +1,245 @@
+"""What the log has of very many origins, and of a crawl that waits."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from scrapy.http import Response
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.words import counted, duration
+from scrapy_rep.holding import deferral
+from scrapy_rep.holding import queues as linetable
+from scrapy_rep.holding.queue import log_held
+from scrapy_rep.holding.queues import LineTable
+from scrapy_rep.protocol import Origin
+from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import DEFER, Gate, Record, silent_until_open, urls
+from tests.helpers.log import lines, summary
+from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import urlset
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+
+def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    sparse = Sparse(get_logger("scrapy_rep.test"), "sites so")
+    for number in range(12_000):
+        sparse.log("Site %(number)d", {"number": number}, None)
+    told = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
+    assert told == [
+        *(f"Site {number}" for number in range(10)),
+        "More lines like the last ten (sites so) are at DEBUG level",
+        "100 sites so so far",
+        "1,000 sites so so far",
+        "10,000 sites so so far",
+    ]
+    assert len(caplog.records) == 12_000 + 4
+
+
+def test_words_for_numbers_and_times() -> None:
+    assert [counted(n, "entry", "entries") for n in (0, 1, 2000)] == [
+        "0 entries", "1 entry", "2,000 entries",
+    ]  # fmt: skip
+    assert [duration(one) for one in (-3, 0.2, 40, 480, 9000)] == [
+        "0 s", "0 s", "40 s", "8 min", "2 h",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
+    forbidding = [sites.add(robots=RULES) for _ in range(30)]
+    down = [sites.add(robots=503) for _ in range(30)]
+    wanted = [site.url("/private") for site in (*forbidding, *down)]
+    result = await crawl(wanted, {**DEFER, "REP_DEFER_MAX_WAIT": 3})
+    assert len(lines(result, "forbids http")) == 10
+    assert len(lines(result, "is unreachable (")) == 10
+    assert len(lines(result, "are held")) == 10
+    assert len(lines(result, "given up after")) == 10
+    assert len(lines(result, "More lines like the last ten")) == 4
+    assert len(lines(result, "forbids http", level=None)) == 30
+    assert len(lines(result)) < 50
+    assert "30 given up" in summary(result)[1]
+
+
+async def test_first_answers_that_take_long_are_no_failures(sites: Sites) -> None:
+    gate = Gate(503, RULES)
+    slow, down = sites.add(robots=after(0.3, RULES)), sites.add(robots=gate)
+    record = Record()
+    record.on_resolved = gate.open  # the one that is down answers first
+    result = await crawl(
+        [*urls(slow, 8), *urls(down, 4)],
+        {**DEFER, "REP_DEFER_GRACE": 0.01},
+        signal_handlers=record.handlers,
+    )
+    assert len(result.responses) == 12
+    waited = result.stat("rep/deferred") - result.stat("rep/deferred/unreachable")
+    assert result.stat("rep/deferred/unreachable") >= 4
+    assert waited >= 8
+    assert re.search(rf"held, {waited} waited for a first answer \(", summary(result)[1])
+    assert not lines(result, f"Requests of {slow.url('')} are held")
+    assert len(lines(result, f"Requests of {down.url('')} are held")) == 1
+
+
+@contextmanager
+def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[str]]:
+    """Call *then* when the logger *name* says *words*.
+
+    :returns: the lines that did
+    """
+    seen: list[str] = []
+
+    def look(record: logging.LogRecord) -> bool:
+        if words in record.getMessage():
+            seen.append(record.getMessage())
+            then()
+        return True
+
+    logger = logging.getLogger(name)
+    logger.addFilter(look)
+    try:
+        yield seen
+    finally:
+        logger.removeFilter(look)
+
+
+async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    with at_line("scrapy_rep.holding", "Nothing is left", gate.open) as seen:
+        result = await crawl(urls(site, 12), DEFER)
+    assert len(result.responses) == 12
+    [line] = seen
+    assert re.fullmatch(
+        r"Nothing is left to do but to wait: 12 requests to 1 site held; (next attempt in 0 s|"
+        r"robots.txt is being asked for), given up in 10 min \(REP_DEFER_MAX_WAIT\)",
+        line,
+    )
+
+
+async def test_each_spell_of_waiting_is_told(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linetable, "_IDLE_SECONDS", 0.0)
+    gates = [Gate(503, RULES), Gate(503, RULES)]
+    first, second = (sites.add(robots=gate) for gate in gates)
+
+    class Follows(ListSpider):
+        def parse(self, response: Response, **_: Any) -> Iterator[Any]:
+            super().parse(response)
+            if response.url == first.url("/a"):
+                yield self.recorded(second.url("/b"))
+
+    with at_line("scrapy_rep.holding", "Nothing is left", lambda: gates.pop(0).open()) as seen:
+        result = await crawl(Follows, DEFER, requests=[first.url("/a")])
+    assert len(result.responses) == len(seen) == 2
+
+
+def test_waiting_is_not_told_at_every_turn(caplog: pytest.LogCaptureFixture) -> None:
+    crawler = get_crawler()
+    caplog.set_level("INFO", "scrapy_rep.holding")
+    caplog.clear()
+    now = 0
+    table = LineTable(crawler, lambda: now, 100, 600.0)
+    line = table.of(Origin.from_url("http://a.test/"))
+    table.join(line, 50, 0.0)
+    told = []
+    for now in range(21):
+        table.tell_idle()
+        table.leave(line, 1)
+        told.append(len(caplog.messages))
+    assert told == [1] * 10 + [2] * 10 + [3]
+
+
+def test_what_is_being_given_up_has_no_time_left(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    log_held(3, 1, math.inf, math.inf, spider=None)
+    [line] = caplog.messages
+    assert line.startswith("3 requests to 1 site held; robots.txt is being asked for, given up now")
+
+
+async def test_very_many_sitemaps_are_no_flood(sites: Sites) -> None:
+    site = sites.add()
+    names = [f"/s{number}.xml" for number in range(30)]
+    listed = "".join(f"Sitemap: {site.url(name)}\n" for name in names)
+    site.set("/robots.txt", f"User-agent: *\nDisallow: /s2\n{listed}")
+    for name in names:
+        site.set(name, urlset([]))
+    result = await crawl([site.url("/")], {"REP_SITEMAPS": True})
+    assert len(lines(result, "entries, 0 accepted")) == 10
+    assert len(lines(result, "entries, 0 accepted", level=None)) == 19
+    assert len(lines(result, "was not read: Forbidden")) == 10
+    assert len(lines(result, "was not read: Forbidden", level=None)) == 11
+    assert len(lines(result, "(sitemaps read) are at DEBUG level")) == 1
+
+
+async def test_a_line_a_minute_tells_what_is_held(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferral, "_TELL_SECONDS", 0.1)
+    silent = silent_until_open()
+    site, busy = sites.add(robots=silent), sites.add(robots=RULES, pages={"/x": after(0.8, "")})
+    record = Record()
+    result = await crawl(
+        [*urls(site, 3), busy.url("/x")],
+        {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DEFER_MAX_WAIT": 480, "REP_DOWNLOAD_TIMEOUT": 1.0},
+        signal_handlers={**record.handlers, **_opens_at_the_end(silent)},
+    )
+    told = lines(result, "3 requests to 1 site held; robots.txt is being asked for, given up in 8")
+    assert len(told) >= 3
+    assert len(result.responses) == 4
+
+
+def _opens_at_the_end(gate: Gate) -> dict[Any, Any]:
+    from scrapy import signals
+
+    return {signals.response_received: lambda request: gate.open() if "/x" in request.url else None}
+
+
+async def test_the_reason_counts_by_scrapys_name_for_it(sites: Sites) -> None:
+    result = await crawl(
+        ["http://unknown.test/a", "http://unknown.test/b"],
+        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1},
+    )
+    name = "downloader/exception_type_count/scrapy.exceptions.CannotResolveHostError"
+    robots = result.stat(
+        "robotstxt/exception_count/<class 'scrapy.exceptions.CannotResolveHostError'>"
+    )
+    assert result.stat(name) == 2 + robots
+
+
+async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
+    pytest.importorskip("redis", reason="needs redis, from PyPI")
+    site = sites.refused()
+    result = await crawl(
+        [f"{site}/a"],
+        {
+            **DEFER,
+            "REP_DEFER_DEAD_HOST_TRIES": 1,
+            "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+            "REP_CACHE_REDIS_URL": f"redis{site.removeprefix('http')}",
+        },
+    )
+    assert lines(result, "is unreachable (DownloadConnectionRefusedError: ")
+    assert lines(result, "Connection refused. The crawl goes on", level="WARNING")
+    ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+    assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
+
+
+async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites) -> None:
+    site = sites.add(robots=silence())
+    result = await crawl(
+        urls(site, 2),
+        {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DOWNLOAD_TIMEOUT": 0.2, "REP_DEFER_MAX_WAIT": 0.5},
+    )
+    assert len(lines(result, "wait for the first answer of its robots.txt")) == 1
+    assert len(lines(result, "are held until")) == 1
+    assert result.stat("rep/deferred/unreachable") == 2
+    assert "2 held (2 given up)" in summary(result)[1]

@@ -1,0 +1,46 @@
+"""What was met of late is remembered, and no more than that."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.engine import recent
+from scrapy_rep.engine.recent import Recent
+from scrapy_rep.protocol import Origin
+
+
+def test_a_million_take_some_megabytes() -> None:
+    some = Recent()
+    assert all(some.add(f"http://{number}.example") for number in range(1_000_000))
+    hashes = [*some._new, *some._old]
+    assert len(hashes) == len(set(hashes)) <= 200_000
+    sizes = map(sys.getsizeof, [some._new, some._old, *hashes])
+    assert sum(sizes) < 20_000_000
+    assert not any(some.add(f"http://{number}.example") for number in range(900_000, 1_000_000))
+    assert some.add("http://0.example")
+
+
+@given(st.lists(st.integers(0, 20)), st.integers(1, 5))
+def test_the_last_ones_are_remembered(values: list[int], most: int) -> None:
+    """So many different ones at least, and at most twice as many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recent, "_REMEMBERED", most)
+        some = Recent()
+        for at, value in enumerate(values):
+            before = list(dict.fromkeys(reversed(values[:at])))
+            latest, oldest = before[:most], before[2 * most :]
+            assert all(one in some for one in latest)
+            assert not any(one in some for one in oldest)
+            assert some.add(value) is (value not in latest) or value not in latest
+            assert value in some
+
+
+def test_equal_ones_are_one() -> None:
+    some = Recent()
+    assert some.add(Origin("http", "a.example", 80))
+    assert not some.add(Origin.from_url("HTTP://A.example:80/x"))
+    assert Origin("https", "a.example", 443) not in some

@@ -1,0 +1,316 @@
+"""Guards: names of Scrapy's that its documentation does not promise. When a test here fails with a
+new Scrapy, `scrapy_rep/engine.py` is the place to mend, and its docstrings say what for."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy import signals as scrapy_signals
+from scrapy.core.downloader import Downloader
+from scrapy.core.engine import ExecutionEngine
+from scrapy.core.scheduler import Scheduler
+from scrapy.core.scraper import Scraper
+from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
+from scrapy.http import Response, XmlResponse
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+
+import scrapy_rep
+from scrapy_rep.engine.access import EngineAccess
+from tests.helpers.behaviours import after
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.held import a_while, later, urls
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+# What `EngineAccess` reaches through.
+PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}
+
+
+async def in_a_crawl(
+    sites: Sites, look: Callable[[EngineAccess], object], settings: dict[str, Any] | None = None
+) -> CrawlResult:
+    """A crawl of a page, in whose callback *look* is called."""
+
+    class Looking(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            look(EngineAccess(self.crawler))
+
+    result = await crawl(Looking, settings, requests=[sites.add().url("/x")])
+    assert not [one for one in result.records if one.levelname == "ERROR"]
+    return result
+
+
+async def test_total_concurrency_is_a_number_on_the_downloader(sites: Sites) -> None:
+    seen: list[Any] = []
+
+    def look(engine: EngineAccess) -> None:
+        downloader = engine._engine.downloader
+        assert isinstance(downloader, Downloader)
+        seen.append(downloader.total_concurrency)
+        with engine.extra_slot():
+            seen.append(downloader.total_concurrency)
+        seen.append(downloader.total_concurrency)
+
+    await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5})
+    assert seen == [5, 6, 5]
+
+
+async def test_total_concurrency_is_what_limits(sites: Sites) -> None:
+    """Raised in the middle of a crawl, at once more pages are fetched at a time."""
+    site = sites.add(pages={f"/page{number}": after(0.3, "page") for number in range(12)})
+    active: list[int] = []
+
+    class Raising(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            self.crawler.engine.downloader.total_concurrency = 6  # type: ignore[union-attr]
+
+    def reached(request: Request, spider: Spider) -> None:
+        active.append(len(spider.crawler.engine.downloader.active))  # type: ignore[union-attr]
+
+    await crawl(
+        Raising,
+        {"CONCURRENT_REQUESTS": 2},
+        requests=[site.url("/first"), *urls(site, 12)],
+        signal_handlers={scrapy_signals.request_reached_downloader: reached},
+    )
+    assert max(active) == 6
+
+
+def test_a_downloader_without_a_total_concurrency_is_left_alone() -> None:
+    """A project may have one of its own."""
+
+    class Engine:
+        downloader = object()
+
+    class Crawler:
+        engine = Engine()
+
+    with EngineAccess(Crawler()).extra_slot():  # type: ignore[arg-type]
+        pass
+
+
+# The ways to close a spider, all of which have to pass `close_spider_async`
+
+
+def _callback(engine: Any) -> None:
+    raise CloseSpider("way")
+
+
+def _async(engine: Any) -> None:
+    deferred_from_coro(engine.close_spider_async(reason="way"))
+
+
+def _stop(engine: Any) -> None:
+    deferred_from_coro(engine.stop_async())
+
+
+def _crawler(engine: Any) -> None:
+    deferred_from_coro(engine.crawler.stop_async())
+
+
+def _idle(engine: Any) -> None:
+    """The usual end."""
+
+
+WAYS: dict[str, tuple[Callable[[Any], None], dict[str, Any], str]] = {
+    "callback": (_callback, {}, "way"),
+    "close_spider_async": (_async, {}, "way"),
+    "stop_async": (_stop, {}, "shutdown"),
+    "crawler": (_crawler, {}, "shutdown"),
+    "idle": (_idle, {}, "finished"),
+    "pagecount": (_idle, {"CLOSESPIDER_PAGECOUNT": 1}, "closespider_pagecount"),
+    "timeout": (_idle, {"CLOSESPIDER_TIMEOUT": 1.0}, "closespider_timeout"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
+    """`before_closing` is called once, before the scheduler is closed."""
+    act, settings, reason = WAYS[way]
+    events: list[str] = []
+
+    class WatchedScheduler(Scheduler):
+        def close(self, reason: str) -> Any:
+            events.append("scheduler closed")
+            return super().close(reason)
+
+    async def before() -> None:
+        events.append("before")
+
+    def opened(spider: Spider) -> None:
+        EngineAccess(spider.crawler).before_closing(before)
+
+    def idle() -> None:
+        if way == "timeout":
+            raise DontCloseSpider
+
+    class Closing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            act(self.crawler.engine)
+
+    result = await crawl(
+        Closing,
+        {**settings, "SCHEDULER": WatchedScheduler},
+        requests=[sites.add().url("/x")],
+        signal_handlers={scrapy_signals.spider_opened: opened, scrapy_signals.spider_idle: idle},
+    )
+    assert result.reason == reason
+    assert events == ["before", "scheduler closed"]
+
+
+async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
+    """Before the engine knows that it is closing, others may want to close the spider too. It is
+    paused, so it doesn't find meanwhile that there is nothing more to do."""
+    events: list[str] = []
+
+    async def before() -> None:
+        events.append("before")
+        await a_while(0.3)
+        events.append("done")
+
+    class Closing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            if response.url.endswith("/x"):
+                EngineAccess(self.crawler).before_closing(before)
+                _stop(self.crawler.engine)
+                later(0.1, lambda: _async(self.crawler.engine))
+
+    result = await crawl(
+        Closing,
+        requests=[
+            sites.add(pages={"/slow": after(0.2, "page")}).url(path) for path in ("/x", "/slow")
+        ],
+        signal_handlers={
+            scrapy_signals.spider_idle: lambda: events.append("idle"),
+            scrapy_signals.spider_closed: lambda reason: events.append(reason),
+        },
+    )
+    assert events == ["before", "done", "shutdown"]
+    assert result.reason == "shutdown"
+    assert not [one for one in result.records if one.levelname == "ERROR"]
+
+
+async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Sites) -> None:
+    """CLOSESPIDER_PAGECOUNT would be exceeded: as Scrapy's own test of it says."""
+    site = sites.add()
+
+    class Closing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            if response.url.endswith("/page1"):
+                EngineAccess(self.crawler).before_closing(lambda: a_while(0.3))
+                _async(self.crawler.engine)
+
+    settings = {"CONCURRENT_REQUESTS": 1}
+    result = await crawl(Closing, settings, requests=urls(site, 9))
+    assert result.reason == "way"
+    assert len(site.pages_asked) <= 3  # one was under way
+
+
+def test_the_slot_is_closed_in_one_place() -> None:
+    """No other method of the engine ends a crawl."""
+    closing = [
+        name
+        for name, function in inspect.getmembers(ExecutionEngine, inspect.isfunction)
+        if "_slot.close()" in inspect.getsource(function)
+    ]
+    assert closing == ["close_spider_async"]
+    [_, reason] = inspect.signature(ExecutionEngine.close_spider_async).parameters.values()
+    assert reason.name == "reason"
+    assert reason.kind is reason.KEYWORD_ONLY
+    assert inspect.iscoroutinefunction(ExecutionEngine.close_spider_async)
+
+
+# Failing a request
+
+
+def test_enqueue_scrape_takes_a_failure_and_its_request() -> None:
+    assert list(inspect.signature(Scraper.enqueue_scrape).parameters)[:3] == [
+        "self",
+        "result",
+        "request",
+    ]
+
+
+@pytest.mark.parametrize("closing", [False, True])
+async def test_failing_a_request(sites: Sites, closing: bool) -> None:
+    """Its errback is called, and what that yields is handled, also while the crawl is closed."""
+
+    class Failing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            engine = EngineAccess(self.crawler)
+            error, request = IgnoreRequest("why"), self.recorded("http://other.example/")
+
+            async def before() -> None:
+                await maybe_deferred_to_future(engine.fail(request, error))
+
+            if closing:
+                engine.before_closing(before)
+                _async(engine._engine)
+            else:
+                engine.fail(request, error)
+
+        def failed(self, failure: Any) -> Any:
+            super().failed(failure)
+            yield {"message": str(failure.value)}
+
+    result = await crawl(Failing, requests=[sites.add().url("/x")])
+    assert list(result.failures) == ["http://other.example/"]
+    assert result.spider.items == [{"message": "why"}]
+    assert result.reason == ("way" if closing else "finished")
+
+
+# The rest
+
+
+async def test_the_scheduler_and_the_pause(sites: Sites) -> None:
+    seen: list[Any] = []
+
+    def look(engine: EngineAccess) -> None:
+        seen.extend([type(engine.scheduler), engine.paused])
+        engine._engine.pause()
+        seen.append(engine.paused)
+        later(0.1, engine._engine.unpause)
+
+    await in_a_crawl(sites, look)
+    assert seen == [Scheduler, False, True]
+
+
+async def test_storage_and_policy_of_the_http_cache(sites: Sites, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def look(engine: EngineAccess) -> None:
+        seen.append(engine.http_cache and vars(engine.http_cache).keys() >= {"storage", "policy"})
+
+    await in_a_crawl(sites, look)
+    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    await in_a_crawl(sites, look, settings)
+    assert seen == [None, True]
+
+
+def test_no_other_module_reaches_into_the_engine() -> None:
+    package = Path(scrapy_rep.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert path.name == "access.py" or not used & PRIVATE, path
+
+
+def test_bodies_can_be_dropped() -> None:
+    """Sitemaps are read and then kept by an exception: their bodies are not."""
+    for kind in (Response, XmlResponse):
+        response = kind("http://a.test/", body=b"<urlset/>" * 1000)
+        EngineAccess.drop_body(response)
+        assert response.body == b""

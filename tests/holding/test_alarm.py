@@ -1,0 +1,212 @@
+"""One timer for any number of keys. Time stands still here, or goes where the test says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scrapy_rep.holding.alarm import Alarm
+from tests.helpers.crawling import captured_log
+
+pytestmark = pytest.mark.loop
+
+
+class Timer:
+    """What `call_later` returns."""
+
+    def __init__(self, at: float, function: Callable[[], Any]) -> None:
+        self.at, self.function, self.cancelled = at, function, False
+
+    def cancel(self) -> None:
+        assert not self.cancelled
+        self.cancelled = True
+
+
+class World:
+    """A clock, and timers that ring as it goes forward."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.paused = False
+        self.timers: list[Timer] = []
+        self.due: list[tuple[float, str]] = []
+        self.alarm = Alarm(lambda: self.now, self.ring, lambda: self.paused)
+        self.on_due: Callable[[str], object] = lambda key: None
+
+    def call_later(self, seconds: float, function: Callable[[], Any]) -> Timer:
+        assert seconds >= 0
+        self.timers.append(Timer(self.now + seconds, function))
+        return self.timers[-1]
+
+    def ring(self, key: str) -> None:
+        self.due.append((self.now, key))
+        self.on_due(key)
+
+    @property
+    def armed(self) -> list[Timer]:
+        self.timers = [timer for timer in self.timers if not timer.cancelled]
+        return self.timers
+
+    def go_to(self, time: float) -> None:
+        """Let the clock go on, and ring what is due meanwhile."""
+        while True:
+            ready = sorted(
+                (one for one in self.armed if one.at <= time), key=lambda timer: timer.at
+            )
+            if not ready:
+                break
+            self.timers.remove(ready[0])
+            self.now = max(self.now, ready[0].at)
+            ready[0].function()
+        self.now = time
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for _, key in self.due]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr("scrapy_rep.holding.alarm.call_later", world.call_later)
+    return world
+
+
+def test_rings_once_at_the_time(world: World) -> None:
+    world.alarm.set("a", 105.0)
+    world.go_to(104.9)
+    assert world.due == []
+    world.go_to(200.0)
+    assert world.due == [(105.0, "a")]
+    assert world.armed == []
+
+
+def test_what_is_over_already_rings_at_the_next_turn(world: World) -> None:
+    """Not at once: who sets it is in the middle of something."""
+    world.alarm.set("a", 1.0)
+    assert world.due == []
+    world.go_to(100.0)
+    assert world.keys == ["a"]
+
+
+def test_one_timer_for_a_thousand_keys(world: World) -> None:
+    for number in range(1000):
+        world.alarm.set(f"{number}", 200.0 - number % 100)
+        assert len(world.armed) == 1
+    world.go_to(300.0)
+    assert sorted(world.keys, key=int) == [f"{number}" for number in range(1000)]
+    assert [time for time, _ in world.due] == sorted(200.0 - number % 100 for number in range(1000))
+    assert world.armed == []
+
+
+def test_a_thousand_at_the_same_moment_take_turns(world: World) -> None:
+    """The event loop has its own between them."""
+    for number in range(1000):
+        world.alarm.set(f"{number}", 101.0)
+    world.now = 101.0
+    turns = 0
+    while world.armed:
+        world.armed[0].function(), world.timers.pop(0)
+        turns += 1
+        assert len(world.due) <= 200 * turns
+    assert len(world.due) == 1000
+
+
+@pytest.mark.parametrize(("first", "second"), [(105.0, 103.0), (105.0, 107.0), (105.0, 99.0)])
+def test_an_alarm_set_again_rings_once_at_the_new_time(
+    world: World, first: float, second: float
+) -> None:
+    """Earlier, later, in the past: the last word counts, once."""
+    world.alarm.set("a", first)
+    world.alarm.set("a", second)
+    world.go_to(200.0)
+    assert world.due == [(max(second, 100.0), "a")]
+
+
+def test_set_back_and_forth(world: World) -> None:
+    for time in (105.0, 103.0, 105.0, 103.0, 105.0):
+        world.alarm.set("a", time)
+    world.go_to(200.0)
+    assert world.due == [(105.0, "a")]
+
+
+def test_an_alarm_set_to_infinity_never_rings(world: World) -> None:
+    world.alarm.set("a", 105.0)
+    world.alarm.set("b", math.inf)
+    world.alarm.set("a", math.inf)
+    world.alarm.set("c", 106.0)
+    world.go_to(200.0)
+    assert world.keys == ["c"]
+
+
+def test_an_alarm_can_be_set_again_while_it_rings(world: World) -> None:
+    def again(key: str) -> None:
+        if len(world.due) < 5:
+            world.alarm.set(key, world.now + 10)
+
+    world.on_due = again
+    world.alarm.set("a", 110.0)
+    world.go_to(1000.0)
+    assert world.due == [(110.0, "a"), (120.0, "a"), (130.0, "a"), (140.0, "a"), (150.0, "a")]
+
+
+def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
+    world.alarm.set("a", 105.0)
+    world.alarm.set("b", 140.0)
+    world.paused = True
+    world.go_to(120.0)
+    assert world.due == []
+    assert len(world.armed) == 1
+    world.alarm.set("c", 121.0)
+    world.go_to(130.0)
+    assert world.due == []
+    world.paused = False
+    world.go_to(131.0)
+    assert world.keys == ["a", "c"]
+    world.go_to(141.0)
+    assert world.keys == ["a", "c", "b"]
+    assert world.armed == []
+
+
+@pytest.mark.parametrize("ringing", [False, True])
+def test_a_stopped_alarm_rings_no_more(world: World, ringing: bool) -> None:
+    """No more after that, even if it is stopped by what is due."""
+    world.alarm.set("a", 105.0)
+    world.alarm.set("b", 105.0)
+    if ringing:
+        world.on_due = lambda key: world.alarm.stop()
+        world.go_to(105.0)
+    else:
+        world.alarm.stop()
+    world.alarm.set("c", 106.0)
+    world.go_to(200.0)
+    assert world.keys == (["a"] if ringing else [])
+    assert world.armed == []
+
+
+def test_nothing_is_kept_of_what_rang(world: World) -> None:
+    for number in range(100):
+        world.alarm.set(f"{number}", 101.0)
+    world.go_to(102.0)
+    assert not world.alarm._times
+    assert not world.alarm._heap
+
+
+def test_one_that_fails_is_due_again(world: World) -> None:
+    """And those after it are due in their time."""
+    failures = iter([True, True])
+
+    def fail(key: str) -> None:
+        if key == "a" and next(failures, False):
+            raise ZeroDivisionError
+
+    world.on_due = fail
+    world.alarm.set("a", 105.0)
+    world.alarm.set("b", 105.5)
+    with captured_log() as records:
+        world.go_to(200.0)
+    assert world.due == [(105.0, "a"), (105.5, "b"), (106.0, "a"), (107.0, "a")]
+    assert [one.levelname for one in records] == ["ERROR"]

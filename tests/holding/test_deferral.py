@@ -1,0 +1,257 @@
+"""REP.md section 4, "deferred": requests of an unreachable origin are held, and come back when
+an answer comes. In real crawls."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from scrapy.signals import response_received
+
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from tests.helpers.behaviours import RULES, after, answer, in_turn
+from tests.helpers.crawling import crawl
+from tests.helpers.held import (
+    DEFER,
+    NEVER,
+    Gate,
+    Record,
+    assert_clean,
+    assert_nothing_dropped,
+    origin_of,
+    silent_until_open,
+    urls,
+)
+from tests.helpers.log import lines
+from tests.helpers.servers import Sites
+from tests.helpers.steps import Clock, StepSpider
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+
+@pytest.mark.slow
+async def test_unreachable_for_a_while(sites: Sites) -> None:
+    """All are held, none is lost, none is told anything; one robots.txt request a tick."""
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    wanted = urls(site, 300)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == 300 else None)
+    result = await crawl(wanted, DEFER, signal_handlers=record.handlers)
+    assert sorted(result.responses) == sorted(wanted)
+    assert [site.count(f"/page{number}") for number in range(300)] == [1] * 300
+    assert_nothing_dropped(result, record)
+    assert sorted(record.deferred) == sorted(wanted)
+    assert record.released == record.deferred
+    # Each of them was a tick of the origin's clock, and the last one was answered.
+    asked = site.count("/robots.txt")
+    assert asked == len(record.resolved) == result.stat("robotstxt/request_count")
+    assert [one["attempts"] for one in record.resolved] == [*range(1, asked), 0]
+    assert asked < 100
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("before", [429, 500, 503])
+async def test_gauges_and_counters(sites: Sites, before: int) -> None:
+    gate = Gate(before, RULES)
+    site = sites.add(robots=gate)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
+    result = await crawl(urls(site, 20), DEFER, signal_handlers=record.handlers)
+    assert result.stat("rep/deferred") == result.stat("rep/released") == 20
+    assert result.stat("rep/held/max") == 20
+    assert result.stats["rep/held"] == 0
+    assert record.origins == {origin_of(site)}
+    assert await record.concurrency() == [16, 16]
+    assert_clean(result)
+
+
+async def test_silent_at_first(sites: Sites) -> None:
+    """The one request for robots.txt, answered long after the grace, lets all of them go."""
+    robots = silent_until_open()
+    site = sites.add(robots=robots)
+    record = Record(on_deferred=lambda _, count: robots.open() if count == 50 else None)
+    result = await crawl(
+        urls(site, 50), {**DEFER, "REP_DEFER_GRACE": 0.1}, signal_handlers=record.handlers
+    )
+    assert len(result.responses) == 50
+    assert record.released == record.deferred
+    assert site.count("/robots.txt") == 1
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_answer_within_the_grace(sites: Sites) -> None:
+    """A request or two wait where they are, and nothing is said of it."""
+    site = sites.add(robots=after(0.1, RULES))
+    record = Record()
+    result = await crawl(
+        urls(site, 4), {**DEFER, "REP_DEFER_GRACE": NEVER}, signal_handlers=record.handlers
+    )
+    assert len(result.responses) == 4
+    assert record.deferred == record.released == []
+    assert "rep/held" not in result.stats
+    assert lines(result) == []
+    assert_clean(result)
+
+
+async def test_released_requests_are_decided_like_any_other(sites: Sites) -> None:
+    site = sites.add(robots=in_turn(503, 503, RULES))
+    result = await crawl([site.url("/private"), site.url("/x"), site.url("/private/x")], DEFER)
+    assert list(result.responses) == [site.url("/x")]
+    assert set(result.failures) == {site.url("/private"), site.url("/private/x")}
+    assert all(isinstance(error, RobotsDisallowed) for error in result.failures.values())
+    assert result.stat("robotstxt/forbidden") == 2
+    assert site.count("/private") == site.count("/private/x") == 0
+    assert_clean(result)
+
+
+async def test_healthy_sites_go_on_meanwhile(sites: Sites) -> None:
+    """The unreachable ones come back only after all pages of the healthy one were fetched."""
+    gate, healthy = Gate(503, RULES), sites.add(robots=RULES)
+    down = [sites.add(robots=gate) for _ in range(8)]
+    wanted = [url for many in zip(*(urls(site, 10) for site in down)) for url in many]
+
+    def page_arrived() -> None:
+        if sum(hit.path != "/robots.txt" for hit in list(healthy.requests)) == 40:
+            gate.open()
+
+    record = Record()
+    record.handlers[response_received] = page_arrived
+    result = await crawl([*wanted, *urls(healthy, 40)], DEFER, signal_handlers=record.handlers)
+    assert len(result.responses) == 8 * 10 + 40
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_each_origin_has_a_clock_of_its_own(sites: Sites) -> None:
+    """One is back at once, one a little later; of one host, but of two origins."""
+    first, back = sites.add(robots=in_turn(503, RULES)), Gate(503, RULES)
+    second = sites.add(robots=back, host=first.host)
+    record = Record()
+    record.handlers[response_received] = lambda: (
+        back.open() if len(first.requests) == 2 + 5 else None
+    )
+    wanted = [*urls(first, 5), *urls(second, 5)]
+    result = await crawl(wanted, DEFER, signal_handlers=record.handlers)
+    assert len(result.responses) == 10
+    assert first.count("/robots.txt") == 2
+    fetched = [
+        [hit.time for hit in site.requests if "page" in hit.path] for site in (first, second)
+    ]
+    assert max(fetched[0]) < min(fetched[1])
+    assert_clean(result)
+
+
+async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Sites) -> None:
+    silent = silent_until_open()
+    several = [sites.add(robots=in_turn(503, 503, silent)) for _ in range(3)]
+    several.append(sites.add(robots=silent))
+    begun: list[logging.LogRecord] = []
+
+    def look(*_: object) -> None:
+        """Answer when all that is to be said is said: who is answered sooner gets no lines."""
+        if len(begun) == len(several) and len(record.deferred) == 40:
+            silent.open()
+
+    def see(line: logging.LogRecord) -> bool:
+        if line.getMessage().startswith("Requests of"):
+            begun.append(line)
+            look()
+        return True
+
+    record = Record(on_deferred=look)
+    logger = logging.getLogger("scrapy_rep.holding")
+    logger.addFilter(see)
+    try:
+        result = await crawl(
+            [url for site in several for url in urls(site, 10)],
+            {**DEFER, "REP_DEFER_GRACE": 0.5},  # a status comes sooner, on slow machines too
+            signal_handlers=record.handlers,
+        )
+    finally:
+        logger.removeFilter(see)
+    for site in several:
+        ours = lines(result, f"equests of {origin_of(site)} ")
+        assert len(ours) == 2, ours
+        why = "are held until its robots.txt can be had"
+        if site is several[-1]:  # it has not failed
+            why = "wait for the first answer of its robots.txt"
+        assert ours[0] == f"Requests of {origin_of(site)} {why}"
+        assert ours[1].startswith(f"10 requests of {origin_of(site)} released")
+    assert not lines(result, level="WARNING")
+    # Beside these there is the news of the first failure, once an origin that failed.
+    idle = lines(result, "Nothing is left to do but to wait: ", "0 requests to ")
+    assert len(lines(result)) - len(idle) == 4 * 2 + 3
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("robots", [503, RULES])
+@pytest.mark.parametrize("choice", ["drop", "allow"])
+async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any) -> None:
+    """They too are held beyond the grace, but only until it is known what came of the request."""
+    site = sites.add(robots=after(0.4, robots))
+    record = Record()
+    result = await crawl(
+        urls(site, 30),
+        {"REP_UNREACHABLE": choice, "REP_DEFER_GRACE": 0.1, "REP_RETRY_DELAY": NEVER,
+         "REP_RETRY_MAX_DELAY": NEVER},
+        signal_handlers=record.handlers,
+    )  # fmt: skip
+    if robots == RULES or choice == "allow":
+        assert len(result.responses) == 30
+    else:
+        assert result.responses == {}
+        assert len(result.failures) == 30
+        assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    assert site.count("/robots.txt") == 1
+    assert record.released == record.deferred != []
+    assert not record.dropped
+    assert "rep/given_up" not in result.stats
+    assert_clean(result)
+
+
+async def test_retry_after_is_respected(sites: Sites) -> None:
+    site = sites.add(robots=in_turn(answer("", 503, [("Retry-After", "1")]), 503, RULES))
+    result = await crawl(urls(site, 3), {**DEFER, "REP_RETRY_MAX_DELAY": 2.0})
+    first, second, _ = site.hits("/robots.txt")
+    assert second.time - first.time > 0.9
+    assert len(result.responses) == 3
+    assert_clean(result)
+
+
+async def test_retry_after_is_respected_up_to_the_ceiling(sites: Sites) -> None:
+    site = sites.add(robots=in_turn(answer("", 503, [("Retry-After", "86400")]), RULES))
+    result = await crawl(urls(site, 3), DEFER)
+    assert len(result.responses) == 3
+    assert_clean(result)
+
+
+async def test_a_stale_copy_does_not_hold(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock().install(monkeypatch)
+    site, record = sites.add(robots=in_turn(RULES, 503)), Record()
+    result = await crawl(
+        StepSpider,
+        {**DEFER, "REP_DEFER_GRACE": NEVER},
+        steps=[site.url("/a"), 90000, site.url("/b"), site.url("/private"), site.url("/c")],
+        clock=clock,
+        signal_handlers=record.handlers,
+    )
+    assert result.spider.outcomes == ["ok", "ok", "RobotsDisallowed", "ok"]
+    assert record.deferred == []
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+async def test_held_again_and_again(sites: Sites, tmp_path: Any, jobdir: bool) -> None:
+    """What was released may be held again, if robots.txt is gone again by then."""
+    site = sites.add(robots=in_turn(*[503, 404] * 4, 404))
+    record = Record()
+    ask_always = {"REP_CACHE_TTL": 0, "REP_CACHE_MIN_TTL": 0}
+    settings = {**DEFER, **ask_always, **({"JOBDIR": str(tmp_path)} if jobdir else {})}
+    result = await crawl(urls(site, 30), settings, signal_handlers=record.handlers)
+    assert len(result.responses) == 30
+    assert all(site.count(f"/page{number}") == 1 for number in range(30))
+    assert len(record.deferred) == len(record.released) > 30
+    assert result.stats["rep/held"] == 0
+    assert_nothing_dropped(result, record)
+    assert_clean(result)

@@ -1,0 +1,234 @@
+"""Held requests under JOBDIR, over several runs; and the pausing of a crawl."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+
+from tests.helpers import crawling
+from tests.helpers.behaviours import RULES, silence
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import (
+    DEFER,
+    NEVER,
+    Gate,
+    Record,
+    assert_clean,
+    assert_no_errors,
+    assert_nothing_dropped,
+    later,
+    urls,
+)
+from tests.helpers.log import lines
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crawl that does not end fails sooner than others."""
+    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
+
+
+def rows(directory: Path) -> int:
+    """How many requests an ended run left on disk."""
+    db = sqlite3.connect(directory / "rep-held.sqlite")
+    (count,) = db.execute("SELECT count(*) FROM held").fetchone()
+    db.close()
+    return int(count)
+
+
+async def test_on_disk_from_the_moment_they_are_held(sites: Sites, tmp_path: Path) -> None:
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    counts = []
+
+    def look(_: Spider, count: int) -> None:
+        counts.append(rows(tmp_path))
+        if count == 20:
+            gate.open()
+
+    record = Record(on_deferred=look)
+    settings = {**DEFER, "JOBDIR": str(tmp_path)}
+    result = await crawl(urls(site, 20), settings, signal_handlers=record.handlers)
+    assert counts == list(range(1, 21))
+    assert len(result.responses) == 20
+    assert rows(tmp_path) == 0
+    assert_clean(result)
+
+
+class LambdaSpider(ListSpider):
+    """Every other request can't be written to disk."""
+
+    def recorded(self, request: str | Request) -> Request:
+        made = super().recorded(request)
+        if int(made.url[-1]) % 2:
+            made = made.replace(callback=lambda response: self.parse(response))
+        return made
+
+
+# Older Scrapy's disk queues leave a file open for each request that they can't write.
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_requests_that_cannot_be_serialised_are_held_in_memory(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """Held in memory, with one warning, and released in their places among the others."""
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    wanted = urls(site, 200)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == 200 else None)
+    result = await crawl(
+        LambdaSpider,
+        {**DEFER, "JOBDIR": str(tmp_path)},
+        requests=wanted,
+        signal_handlers=record.handlers,
+    )
+    assert set(result.responses) == set(wanted)
+    assert record.released == record.deferred
+    assert len(lines(result, "to disk", level="WARNING")) == 1
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
+    """REP_DEFER_MAX_WAIT ends the wait in this run; the next one waits anew."""
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.5}
+    for _ in range(2):
+        result = await crawl([] if _ else urls(site, 5), settings)
+        assert len(result.failures) == result.stat("rep/given_up") == 5
+        assert rows(tmp_path) == 5
+        assert_clean(result)
+    site.set("/robots.txt", RULES)
+    result = await crawl([], settings)
+    assert set(result.responses) == set(urls(site, 5))
+    assert rows(tmp_path) == 0
+    assert_clean(result)
+
+
+async def test_waiting_goes_on_in_the_next_run(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 60 seconds in the first run, it is more than 50 in the second already; what lies
+    between the runs does not count."""
+    passed = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
+    monkeypatch.setattr("scrapy_rep.holding.deferral.time", clock)
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
+    record = Record()
+
+    def wait_and_close() -> None:
+        nonlocal passed
+        passed += 60
+        later(0.5, record.close)
+
+    record.on_deferred = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
+    for limit, reason in ((1000, "enough"), (90, "enough"), (50, "finished")):
+        result = await crawl(
+            urls(site, 5) if limit == 1000 else [],
+            {**settings, "REP_DEFER_MAX_WAIT": limit},
+            signal_handlers=record.handlers,
+        )
+        assert result.reason == reason
+        assert len(result.failures) == (5 if limit == 50 else 0)
+        assert_no_errors(result)
+        passed += 1000
+        record = Record()
+        # Enough to tell that nothing was given up at once.
+        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 5 else None
+
+
+class RenamedSpider(ListSpider):
+    """Its callback has another name than in the run before."""
+
+    def parse_renamed(self, response: Any) -> None:
+        self.responses.append(response)
+
+    def recorded(self, request: str | Request) -> Request:
+        return super().recorded(request).replace(callback=self.parse_renamed)
+
+
+async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> None:
+    """The spider has changed: one warning counts those whose callback is gone, the others are
+    fetched."""
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path)}
+    record = Record(on_deferred=lambda _, count: record.close() if count % 80 == 0 else None)
+    for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
+        wanted = urls(site, 80, paths)
+        await crawl(spider, settings, requests=wanted, signal_handlers=record.handlers)
+    assert rows(tmp_path) == 160
+
+    site.set("/robots.txt", RULES)
+    result = await crawl([], settings)
+    assert set(result.responses) == set(urls(site, 80, "/there"))
+    [line] = lines(result, "parse_renamed", level="WARNING")
+    assert "80 held requests can't be read" in line
+    assert result.stats["rep/held"] == 0
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+async def test_no_robots_txt_is_asked_for_during_a_pause(
+    sites: Sites, tmp_path: Path, jobdir: bool
+) -> None:
+    """Nothing is forgotten either."""
+    gate = Gate(503, RULES)
+    busy, silent = sites.add(robots=gate), sites.add(robots=silence())
+    counts: list[int] = []
+
+    def asked() -> None:
+        counts.append(busy.count("/robots.txt") + silent.count("/robots.txt"))
+
+    def unpause() -> None:
+        asked()
+        gate.open()
+        silent.set("/robots.txt", RULES)
+        record.engine.unpause()
+
+    def pause(spider: Spider, count: int) -> None:
+        if count == 30:
+            record.engine.pause()
+            later(0.3, asked)
+            later(0.7, unpause)
+
+    record = Record(on_deferred=pause)
+    settings = {**DEFER, "REP_RETRY_MAX_DELAY": 0.1, "REP_DEFER_GRACE": 0.1}
+    if jobdir:
+        settings["JOBDIR"] = str(tmp_path)
+    result = await crawl(
+        [*urls(busy, 15), *urls(silent, 15)],
+        # It times out during the pause.
+        {**settings, "REP_DOWNLOAD_TIMEOUT": 0.25},
+        signal_handlers=record.handlers,
+    )
+    assert counts[0] == counts[1]
+    assert len(result.responses) == 30
+    assert result.failures == {}
+    assert record.dropped == []
+    assert_clean(result)
+
+
+async def test_closed_while_paused(sites: Sites) -> None:
+    site = sites.add(robots=503)
+
+    def pause(spider: Spider, count: int) -> None:
+        if count == 10:
+            record.engine.pause()
+            later(0.3, record.close)
+
+    record = Record(on_deferred=pause)
+    result = await crawl(
+        urls(site, 10), {**DEFER, "REP_DEFER_MAX_WAIT": NEVER}, signal_handlers=record.handlers
+    )
+    assert result.reason == "enough"
+    assert set(result.failures) == set(urls(site, 10))
+    assert_no_errors(result)

@@ -1,0 +1,242 @@
+"""What `scrapy_rep.inspection.lint` finds, and that it claims nothing that the parser doesn't do."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import scrapy_rep.inspection.lint
+from scrapy_rep.inspection.lint import lint
+from scrapy_rep.protocol import RobotsTxt
+from tests.protocol.make_golden_sample import SAMPLE
+from tests.protocol.strategies import questions
+
+README = Path(__file__).parents[2] / "README.md"
+
+GROUP = b"User-agent: *\n"
+
+
+def codes(body: bytes) -> list[tuple[int | None, str]]:
+    return [(one.line, one.code) for one in lint(body)]
+
+
+CLEAN = [
+    b"User-agent: *\nDisallow:\n",
+    b"User-agent: *\nAllow: /\n",
+    (
+        b"# hello\n\nuser-agent: a\nuser-agent: b-c_d\ndisallow: /x\nallow: /x/y$ # why\n\n"
+        b"User-Agent: *\nDISALLOW: *.pdf\nSitemap: https://example.com/s.xml\n"
+    ),
+    "User-agent: *\nDisallow: /café\n".encode(),
+    b"User-agent: *\r\nDisallow: /x\r\n",
+    # A rule of one group says nothing about another.
+    b"User-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /x\n",
+    # Longer, but not of the same paths.
+    b"User-agent: *\nDisallow: /x\nAllow: /x/y\nDisallow: /x$\n",
+    # The index page allows its directory, and nothing else does.
+    b"User-agent: *\nAllow: /d/index.html\nDisallow: /d/index.html*\n",
+]
+
+
+@pytest.mark.parametrize("body", CLEAN)
+def test_nothing_to_say(body: bytes) -> None:
+    assert lint(body) == []
+
+
+FOUND = {
+    "typo: disallow": (GROUP + b"Dissallow: /x\n", [(2, "typo")]),
+    "typo: beginning counts": (GROUP + b"Disallowed: /x\n", [(2, "typo")]),
+    "typo: agent": (b"useragent: *\nDisallow: /x\n", [(1, "typo")]),
+    "typo: sitemap": (
+        GROUP + b"Allow: /\nsite-map: https://a.b/c\n",
+        [(3, "typo")],
+    ),
+    "colon: two words": (GROUP + b"disallow /x\n", [(2, "missing-colon")]),
+    "colon: more words": (GROUP + b"Allow: /\ndisallow /x y\n", [(3, "missing-colon")]),
+    "colon: two words of a name": (GROUP + b"Allow: /\nuser agent b\n", [(3, "missing-colon")]),
+    "colon: that of the URL": (
+        GROUP + b"Allow: /\nSitemap https://a.b/s\n",
+        [(3, "missing-colon"), (3, "relative-sitemap")],
+    ),
+    "homeless": (b"Disallow: /x\n" + GROUP + b"Allow: /\n", [(1, "rule-before-group")]),
+    "no slash": (GROUP + b"Disallow: x\n", [(2, "never-matches")]),
+    "URL": (GROUP + b"Disallow: https://a.b/x\n", [(2, "never-matches")]),
+    "blank": (GROUP + b"Disallow: /a b\n", [(2, "blank-in-rule")]),
+    "comment": (GROUP + b"Disallow: /a#b\n", [(2, "comment-in-rule")]),
+    "agent: version": (b"User-agent: FooBot/2.1\nAllow: /\n", [(1, "agent-cut")]),
+    "agent: blank": (b"User-agent: Foo Bot\nAllow: /\n", [(1, "agent-cut")]),
+    "agent: star and more": (b"User-agent: * all\nAllow: /\n", [(1, "agent-cut")]),
+    "agent: digit": (b"User-agent: 360Spider\nAllow: /\n", [(1, "agent-never")]),
+    "agent: star in front": (b"User-agent: *bot\nAllow: /\n", [(1, "agent-never")]),
+    "agent: none": (b"User-agent:\nAllow: /\n", [(1, "agent-never")]),
+    "long line": (GROUP + b"Disallow: /" + b"a" * 17_000 + b"\n", [(2, "line-cut")]),
+    "BOM": (b"\xef\xbb\xbf" + GROUP + b"Disallow: /x\n", [(1, "bom")]),
+    "half a BOM": (b"\xef\xbb" + GROUP + b"Disallow: /x\n", [(1, "bom")]),
+    "Latin-1": (GROUP + b"Disallow: /caf\xe9\n", [(2, "not-utf8")]),
+    "Latin-1 in remarks": (
+        GROUP + b"# caf\xe9\nDisallow: /x\n# t\xe9\n",
+        [(2, "not-utf8")],
+    ),
+    "NUL": (GROUP + b"Disallow: /a\0b\n", [(2, "nul")]),
+    "crawl-delay": (GROUP + b"Disallow: /a\nCrawl-delay: 3\n", [(3, "other-field")]),
+    "host": (GROUP + b"Disallow: /a\nHost: example.com\n", [(3, "other-field")]),
+    "clean-param": (GROUP + b"Disallow: /a\nClean-param: s /\n", [(3, "other-field")]),
+    "noindex": (GROUP + b"Disallow: /a\nNoindex: /b\n", [(3, "other-field")]),
+    "unknown": (GROUP + b"Disallow: /a\nFoo: /b\n", [(3, "unknown-field")]),
+    "rubbish": (GROUP + b"Disallow: /a\nhello you there\n", [(3, "no-field")]),
+    "duplicate": (GROUP + b"Disallow: /a\nDisallow: /a\n", [(3, "duplicate")]),
+    "duplicate in another stretch": (
+        GROUP + b"Disallow: /a\nUser-agent: b\nAllow: /\n" + GROUP + b"Disallow: /a\n",
+        [(6, "duplicate")],
+    ),
+    "duplicate, written otherwise": (
+        GROUP + "Disallow: /%c3%a9\nDisallow: /é\n".encode(),
+        [(3, "duplicate")],
+    ),
+    "shadowed by an allow": (GROUP + b"Disallow: /a\nAllow: /a\n", [(2, "shadowed")]),
+    "shadowed by a longer one": (GROUP + b"Allow: /a\nDisallow: /a*\n", [(2, "shadowed")]),
+    "shadowed: everything": (GROUP + b"Disallow: /\nAllow: /*\n", [(2, "shadowed")]),
+    # Shadowed for b, but not for a.
+    "shadowed for some": (
+        b"User-agent: a\nUser-agent: b\nDisallow: /x\n\nUser-agent: b\nAllow: /x\n",
+        [],
+    ),
+    "relative sitemap": (GROUP + b"Allow: /\nSitemap: /s.xml\n", [(3, "relative-sitemap")]),
+    "no sitemap": (GROUP + b"Allow: /\nSitemap:\n", [(3, "bad-sitemap")]),
+    "sitemap by FTP": (GROUP + b"Allow: /\nSitemap: ftp://a.b/s\n", [(3, "bad-sitemap")]),
+    "forbidden sitemap": (
+        GROUP + b"Disallow: /s\nSitemap: https://a.b/s.xml\n",
+        [(3, "sitemap-disallowed")],
+    ),
+    "forbidden to one": (
+        GROUP + b"Allow: /\nUser-agent: b\nDisallow: /\nSitemap: https://a.b/s.xml\n",
+        [(5, "sitemap-disallowed")],
+    ),
+    "no rules": (
+        b"User-agent: a\nSitemap: https://a.b/s\n" + GROUP,
+        [(1, "no-rules"), (3, "no-rules")],
+    ),
+    "rules elsewhere": (b"User-agent: a\nDisallow:\n\nUser-agent: a\n", []),
+    "empty": (b"", [(None, "empty")]),
+    "blank lines": (b" \n\n", [(None, "empty")]),
+    "remarks alone": (b"# nothing\n", [(None, "empty")]),
+    "sitemaps alone": (b"Sitemap: https://a.b/s\n", [(None, "empty")]),
+    "HTML": (
+        b"<!DOCTYPE html>\n<title>Welcome</title>\n<p>hello",
+        [(None, "html"), (None, "empty")],
+    ),
+    "UTF-16": (
+        "User-agent: *\n".encode("utf-16"),
+        [(None, "empty"), (1, "utf-16")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_each_finding_is_reported_with_its_line(name: str) -> None:
+    body, expected = FOUND[name]
+    assert codes(body) == expected
+
+
+def test_every_code_is_tested_and_documented() -> None:
+    code = "".join(
+        path.read_text("utf-8")
+        for path in Path(scrapy_rep.inspection.lint.__file__).parent.glob("*.py")
+    )
+    tested = {code for _, found in FOUND.values() for _, code in found} | {"beyond-limit"}
+    assert set(re.findall(r'Finding\(\s*[\w.() +]+,\s*"([a-z0-9-]+)"', code)) == tested
+    _, _, table = README.read_text("utf-8").partition("| code | what was found |\n| --- | --- |\n")
+    first_cells = [row.split("|")[1] for row in table.partition("\n\n")[0].splitlines()]
+    documented = set(re.findall("`([a-z0-9-]+)`", " ".join(first_cells)))
+    assert documented == tested | {"no-file"}  # that one is the command's
+
+
+LONG = GROUP + b"Disallow: /a\n" + b"# %s\n" % (b"." * 97) * 5200 + b"Disallow: /b\n"
+
+
+def test_beyond_the_limit() -> None:
+    (found,) = lint(LONG)
+    assert found.code == "beyond-limit"
+    assert found.line is not None
+    beyond = LONG.split(b"\n")[found.line - 1 :]
+    assert sum(map(len, beyond)) + len(beyond) - 1 == int(
+        found.message.partition(" ")[0].replace(",", "")
+    )
+    # What counts is what stands before that line.
+    counts = b"\n".join(LONG.split(b"\n")[: found.line - 1])
+    assert 511_000 < len(counts) < 512_000
+
+
+def test_cut_while_it_was_fetched() -> None:
+    (found,) = lint(LONG[:512_001], complete=False)
+    assert found.code == "beyond-limit"
+    assert "it was fetched no further" in found.message
+
+
+def test_messages_name_the_other_line() -> None:
+    (one,) = lint(GROUP + b"Disallow: /a\nAllow: /a*\n")
+    assert one.message == (
+        "can never decide: line 3 (Allow: /a*) matches the same URLs and is longer"
+    )
+    assert one.text == "Disallow: /a"
+
+
+def test_a_sitemap_of_another_host_is_not_judged() -> None:
+    body = GROUP + b"Disallow: /\nSitemap: https://b.c/s.xml\n"
+    assert lint(body, robots_url="https://a.b/robots.txt") == []
+    (found,) = lint(body, robots_url="https://b.c/robots.txt")
+    assert found.message == "this file forbids the sitemap to * (line 2)"
+    # A file of which nobody says where it is from.
+    (found,) = lint(body)
+    assert found.message == "if it is on this host, this file forbids the sitemap to * (line 2)"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_lines_are_numbered_as_the_parser_numbers_them(end: bytes) -> None:
+    body = b"\n# one\n\nUser-agent: *\nDisallow: x\nAllow: /y\n".replace(b"\n", end)
+    (found,) = lint(body)
+    assert (found.line, found.text) == (5, "Disallow: x")
+    rule = RobotsTxt.parse(body).decide("https://a.b/y", "c").rule
+    assert rule is not None
+    assert rule.line == 6
+
+
+# Rules of which it says that they never decide.
+NEVER = {"duplicate", "shadowed", "never-matches", "rule-before-group", "beyond-limit"}
+
+
+def test_what_never_decides_never_did() -> None:
+    """By Google's own answers."""
+    said = 0
+    for line in SAMPLE.read_text(encoding="ascii").splitlines():
+        record = json.loads(line)
+        body = record["robots"].encode("latin-1")
+        never = {one.line for one in lint(body) if one.code in NEVER}
+        said += len(never)
+        assert not never & {line for _, _, line in record["cases"]}
+    assert said > 100
+
+
+@given(questions())
+def test_what_never_decides_does_not(question: tuple[bytes, list[str]]) -> None:
+    """Whatever the file."""
+    body, some = question
+    never = {one.line for one in lint(body) if one.code in NEVER}
+    robots = RobotsTxt.parse(body)
+    for url in some:
+        for agent in ("foo", "bar", "foo-bar", "*"):
+            rule = robots.decide(url, agent).rule
+            assert rule is None or rule.line not in never
+
+
+@given(st.binary())
+def test_arbitrary_bytes_can_be_linted(body: bytes) -> None:
+    for one in lint(body):
+        assert one.line is None or one.line >= 1
+        assert one.code
+        assert "\n" not in one.message

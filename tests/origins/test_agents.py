@@ -1,0 +1,263 @@
+"""DESIGN.md, "Agents, by precedence": which group of a robots.txt a request goes by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from scrapy import Request
+
+from scrapy_rep import RepMiddleware
+from scrapy_rep.exceptions import RobotsDisallowed
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Sites
+
+pytestmark = [
+    pytest.mark.scrapy_api,
+    pytest.mark.filterwarnings("ignore:The 'user_agent' spider attribute"),
+]
+
+# Each agent is kept from a path of its own, so that what is dropped tells who one went by.
+# fmt: off
+AGENTS = [
+    "MetaBot", "AttributeBot", "SettingBot", "ScrapysBot", "HeaderBot", "ProjectBot", "SpiderBot",
+    "scrapy-bot", "Acme",
+]
+# fmt: on
+RULES = "".join(f"User-agent: {name}\nDisallow: /{name}\n\n" for name in AGENTS)
+RULES += "User-agent: *\nDisallow: /all\n"
+PATHS = [*(f"/{name}" for name in AGENTS), "/all"]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How requests are sent, and the agent that they go by: a name of AGENTS, "all", or None."""
+
+    name: str | None
+    headers: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = None
+
+
+async def assert_went_by(
+    sites: Sites,
+    settings: dict[str, Any] | None,
+    *rows: Sent,
+    spider: type[ListSpider] = ListSpider,
+) -> CrawlResult:
+    """One crawl, with a site for each row."""
+    table = [(one, sites.add(robots=RULES)) for one in rows]
+    requests = [
+        Request(site.url(path), headers=one.headers, meta=one.meta)
+        for one, site in table
+        for path in PATHS
+    ]
+    result = await crawl(spider, settings, requests=requests)
+    result.assert_clean()
+    with every_row() as row:
+        for one, site in table:
+            with row(one):
+                errors = {path: result.failure(site.url(path)) for path in PATHS}
+                dropped = [path for path in PATHS if isinstance(errors[path], RobotsDisallowed)]
+                assert dropped == ([] if one.name is None else [f"/{one.name}"])
+                assert site.count("/robots.txt") == 1
+    return result
+
+
+def token_warnings(result: CrawlResult) -> list[str]:
+    records = [record for record in result.records if record.module == "agents"]
+    return [record.getMessage() for record in records if record.levelname == "WARNING"]
+
+
+class AttributeSpider(ListSpider):
+    robotstxt_user_agent: Any = "AttributeBot"
+
+
+class OldStyleSpider(ListSpider):
+    user_agent = "SpiderBot/1.0 (+https://example.com)"  # deprecated, and still there
+
+
+FULL = "Mozilla/5.0 (compatible; {}/1.2; +https://example.com/bot)"
+
+# Of each step down the ladder the one above is taken away.
+EVERYTHING = {
+    "REP_USER_AGENT": "SettingBot",
+    "ROBOTSTXT_USER_AGENT": "ScrapysBot",
+    "USER_AGENT": "ProjectBot/1.0",
+}
+WITHOUT_REP = {**EVERYTHING, "REP_USER_AGENT": None}
+USER_AGENT_ONLY = {"USER_AGENT": "ProjectBot/1.0"}
+HEADER = {"User-Agent": FULL.format("HeaderBot")}
+META = {"rep_user_agent": "MetaBot"}
+
+PRECEDENCE: list[tuple[dict[str, Any], type[ListSpider], list[Sent]]] = [
+    (
+        EVERYTHING,
+        AttributeSpider,
+        [Sent("MetaBot", HEADER, META), Sent("AttributeBot", HEADER)],
+    ),
+    (EVERYTHING, ListSpider, [Sent("SettingBot", HEADER)]),
+    (WITHOUT_REP, ListSpider, [Sent("ScrapysBot", HEADER)]),
+    (
+        USER_AGENT_ONLY,
+        ListSpider,
+        [
+            Sent("HeaderBot", HEADER),
+            Sent("ProjectBot"),
+            # Other headers and other meta change nothing.
+            Sent("ProjectBot", {"Accept": "*/*"}, {"x": 1}),
+        ],
+    ),
+    (USER_AGENT_ONLY, OldStyleSpider, [Sent("HeaderBot", HEADER), Sent("SpiderBot")]),
+]
+
+
+@pytest.mark.parametrize(("settings", "spider", "rows"), PRECEDENCE)
+async def test_the_first_that_is_there_takes_precedence(
+    sites: Sites, settings: dict[str, Any], spider: type[ListSpider], rows: list[Sent]
+) -> None:
+    await assert_went_by(sites, settings, *rows, spider=spider)
+
+
+VALUES: list[tuple[str, dict[str, Any], str]] = [
+    # Where Scrapy takes a full header (ROBOTSTXT_USER_AGENT), so do we.
+    ("a header for Scrapy", {"ROBOTSTXT_USER_AGENT": FULL.format("ScrapysBot")}, "ScrapysBot"),
+    ("a list for Scrapy", {"ROBOTSTXT_USER_AGENT": ["Unknown", "ScrapysBot"]}, "ScrapysBot"),
+    ("other case", {"REP_USER_AGENT": "sEtTiNgBoT"}, "SettingBot"),
+    ("with a hyphen", {"REP_USER_AGENT": "Scrapy-Bot"}, "scrapy-bot"),
+    ("a chain", {"REP_USER_AGENT": ["SettingBot", "MetaBot"]}, "SettingBot"),
+    (
+        "the first that is named",
+        {"REP_USER_AGENT": ["Unknown", "MetaBot", "SettingBot"]},
+        "MetaBot",
+    ),
+    ("a chain for a command line", {"REP_USER_AGENT": "Unknown, MetaBot"}, "MetaBot"),
+    ("a chain that nobody names", {"REP_USER_AGENT": ["Unknown", "Stranger"]}, "all"),
+    ("a part of a name", {"REP_USER_AGENT": "Set"}, "all"),
+    ("a longer name", {"REP_USER_AGENT": "SettingBot-Images"}, "all"),
+    # The form that DESIGN.md quotes, with a name that does not sound like a crawler's.
+    ("a name among browsers' names", {"USER_AGENT": FULL.format("Acme")}, "Acme"),
+    ("Scrapy's own default", {"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"}, "all"),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), [row[1:] for row in VALUES], ids=[r[0] for r in VALUES]
+)
+async def test_values_that_settings_take(sites: Sites, settings: dict[str, Any], name: str) -> None:
+    await assert_went_by(sites, settings, Sent(name))
+
+
+META_VALUES: list[tuple[Any, str]] = [
+    ("MetaBot", "MetaBot"),
+    (["Unknown", "MetaBot"], "MetaBot"),
+    (("MetaBot", "SettingBot"), "MetaBot"),
+    ("Unknown,MetaBot", "MetaBot"),
+    (FULL.format("MetaBot"), "MetaBot"),
+    # It says nothing: the next in the row applies, as with Scrapy's own meta keys.
+    (None, "SettingBot"),
+]
+
+
+async def test_values_that_meta_takes(sites: Sites) -> None:
+    rows = [Sent(name, meta={"rep_user_agent": value}) for value, name in META_VALUES]
+    result = await assert_went_by(sites, EVERYTHING, *rows)
+    assert token_warnings(result) == []
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"),
+    [(["Unknown", "MetaBot"], "MetaBot"), ("Unknown,MetaBot", "MetaBot"), (None, "SettingBot")],
+)
+async def test_values_that_the_spiders_attribute_takes(
+    sites: Sites, attribute: Any, name: str
+) -> None:
+    class SomeSpider(ListSpider):
+        robotstxt_user_agent = attribute
+
+    await assert_went_by(sites, EVERYTHING, Sent(name), spider=SomeSpider)
+
+
+async def test_attribute_set_in_the_constructor(sites: Sites) -> None:
+    class ArgumentSpider(ListSpider):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.robotstxt_user_agent = "AttributeBot"
+
+    await assert_went_by(sites, EVERYTHING, Sent("AttributeBot"), spider=ArgumentSpider)
+
+
+async def test_each_request_goes_by_its_own(sites: Sites) -> None:
+    """To one site, one robots.txt: the cached entry serves all agents."""
+    site = sites.add(robots=RULES)
+    requests = [
+        Request(site.url("/MetaBot#1"), meta={"rep_user_agent": "MetaBot"}),
+        Request(site.url("/MetaBot#2"), headers={"User-Agent": "HeaderBot/1.0"}),
+        Request(site.url("/MetaBot#3")),
+        Request(site.url("/HeaderBot#4"), headers={"User-Agent": "HeaderBot/1.0"}),
+    ]
+    result = await crawl(requests, USER_AGENT_ONLY)
+    agents = {url: error.decision.agent for url, error in result.failures.items()}  # type: ignore[attr-defined]
+    assert agents == {requests[0].url: "MetaBot", requests[3].url: "HeaderBot"}
+    assert site.count("/robots.txt") == 1
+    result.assert_clean()
+
+
+NO_TOKEN = [
+    ({"USER_AGENT": "12345"}, None, None),
+    ({"USER_AGENT": ""}, None, None),
+    # A browser's: nothing in it is a crawler's own name.
+    ({"USER_AGENT": "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101"}, None, None),
+    ({"ROBOTSTXT_USER_AGENT": "*"}, None, None),
+    ({}, {"User-Agent": "Mozilla/5.0"}, None),
+    ({}, {"User-Agent": b"\xff\xfe\x00"}, None),
+    ({}, None, {"rep_user_agent": "*"}),
+    ({}, None, {"rep_user_agent": ""}),
+    ({}, None, {"rep_user_agent": []}),
+    ({}, None, {"rep_user_agent": 12345}),
+    # Not the token "False" of its string.
+    ({}, None, {"rep_user_agent": False}),
+    ({}, None, {"rep_user_agent": ["*", ""]}),
+    ({}, None, {"rep_user_agent": "\ud800"}),
+]
+
+
+@pytest.mark.parametrize(("settings", "headers", "meta"), NO_TOKEN, ids=str)
+async def test_no_token_can_be_told(sites: Sites, settings: Any, headers: Any, meta: Any) -> None:
+    """`*` applies, with one warning (DESIGN.md), however many requests are sent so."""
+    result = await assert_went_by(sites, settings, Sent("all", headers, meta))
+    [message] = token_warnings(result)
+    assert message.startswith("No product token can be told from ")
+    assert message.endswith("Name yours in the setting REP_USER_AGENT.")
+
+
+async def test_warning_after_very_many_headers(sites: Sites) -> None:
+    """What is remembered of headers is bounded; one without a token is still warned of, once."""
+    site = sites.add(robots=RULES)
+
+    class ManySpider(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> None:
+            middleware: Any = self.crawler.get_downloader_middleware(RepMiddleware)
+            agents = [f"HeaderBot/{number}" for number in range(1500)]
+            for agent in [*agents, "Mozilla/5.0", "Mozilla/4.0", *agents, "Mozilla/3.0"]:
+                request = Request(site.url("/x"), headers={"User-Agent": agent})
+                assert middleware.process_request(request) is None
+
+    result = await crawl(ManySpider, requests=[site.url("/y")])
+    assert len(token_warnings(result)) == 1
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("SettingBot", "SettingBot"),
+        ("Unknown", None),
+        (["Unknown", "MetaBot"], "MetaBot"),
+        (None, "ProjectBot"),
+    ],
+)
+async def test_crawler_that_ignores_the_global_group(sites: Sites, agent: Any, name: Any) -> None:
+    settings = {**USER_AGENT_ONLY, "REP_USER_AGENT": agent, "REP_OBEY_GLOBAL_GROUP": False}
+    await assert_went_by(sites, settings, Sent(name))

@@ -1,0 +1,399 @@
+"""What is known in memory: parsed those in use, compressed the others, and the least recently used
+leave, as if it were one list."""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_rep.origins import table as module
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.table import Known, KnownOrigins
+from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages import Entry, MemoryStorage, memory
+from tests.helpers.storing import NOW, missing, rules
+
+ENOUGH = 1 << 30
+"""Bytes."""
+
+
+def origin(number: int) -> Origin:
+    return Origin("http", f"{number}.example", 80)
+
+
+def of(number: int, version: int = 0) -> Any:
+    """The entry of an origin; its body tells it from all others."""
+    return rules(str(origin(number)), b"Disallow: /%d/%d" % (number, version))
+
+
+class World:
+    """Known origins as the middleware uses them: through the cache, and by spelling."""
+
+    def __init__(self, max_origins: int, max_bytes: int = ENOUGH) -> None:
+        self.now = NOW
+        self.known = KnownOrigins(max_origins, max_bytes, self.clock)
+        unused: Any = None
+        self.cache = RobotsCache(RepSettings(), self.known, unused, self.clock)
+
+    def clock(self) -> float:
+        """A microsecond later each time."""
+        self.now += 1e-6
+        return self.now
+
+    def use(self, number: int) -> Known | None:
+        """As for a request. What is known has the spelling that stands for it."""
+        spelling = f"http://{number}.example/"
+        known = self.known.by_spelling.get(spelling)
+        if known is not None and (now := self.clock()) < known.usable_until:
+            known.used_at = now
+            return known
+        known = self.cache.get(origin(number))
+        if known is not None:
+            self.known.spell(known, spelling)
+        return known
+
+    def in_memory(self) -> set[int]:
+        """Those that are known, found without using them."""
+        parsed = [*self.known._parsed, *self.known._pinned]
+        packed = [one.origin for one in self.known._packed.entries()]  # type: ignore[union-attr]
+        names = [str(one) for one in parsed] + packed
+        assert len(names) == len(set(names)), "one is kept twice"
+        return {int(name.split("//")[1].split(".")[0]) for name in names}
+
+
+class Model:
+    """The same by the simplest means there are."""
+
+    def __init__(self, max_origins: int) -> None:
+        self.max = max_origins
+        self.used: OrderedDict[int, int] = OrderedDict()
+        self.pinned: dict[int, int] = {}
+
+    def use(self, number: int) -> int | None:
+        if number in self.pinned:
+            return self.pinned[number]
+        if number in self.used:
+            self.used.move_to_end(number)
+        return self.used.get(number)
+
+    def put(self, number: int, version: int) -> None:
+        if number in self.pinned:
+            self.pinned[number] = version
+            return
+        self.used[number] = version
+        self.used.move_to_end(number)
+        if len(self.used) > self.max:
+            self.used.popitem(last=False)
+
+    def pin(self, number: int) -> None:
+        if number in self.used:
+            self.pinned[number] = self.used.pop(number)
+
+    def unpin(self, number: int) -> None:
+        if number in self.pinned:
+            self.put(number, self.pinned.pop(number))
+
+
+numbers = st.integers(0, 11)
+steps = st.lists(
+    st.tuples(st.sampled_from(["use"] * 4 + ["put"] * 4 + ["pin", "unpin"]), numbers), max_size=60
+)
+
+
+@given(steps, st.integers(1, 8), st.integers(1, 8))
+@settings(deadline=None, max_examples=300)
+def test_exactly_the_least_recently_used_leave(
+    done: list[tuple[str, int]], max_origins: int, parsed: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PARSED", parsed)
+        world, model = World(max_origins), Model(max_origins)
+        for version, (step, number) in enumerate(done):
+            if step == "use":
+                found, expected = world.use(number), model.use(number)
+                assert (found is None) == (expected is None)
+                if found is not None and expected is not None:
+                    assert found.entry == of(number, expected)
+                    assert found.robots is not None
+                    assert found.standing is Standing.FRESH
+            elif step == "put":
+                put = world.cache._take(origin(number), of(number, version))
+                assert put.entry == of(number, version)
+                model.put(number, version)
+            elif step == "pin":
+                world.known.pin(origin(number))
+                model.pin(number)
+            else:
+                world.known.unpin(origin(number))
+                model.unpin(number)
+            assert world.in_memory() == {*model.used, *model.pinned}
+            assert len(world.known._parsed) <= min(parsed, max_origins)
+            for spelling, one in world.known.by_spelling.items():
+                assert spelling in one.spellings
+                assert one in [*world.known._parsed.values(), *world.known._pinned.values()]
+
+
+def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
+    known = KnownOrigins(10, ENOUGH)
+    one = known.put(origin(1), of(1))
+    old = one.robots
+    assert known.put(origin(1), of(1, 2)) is one
+    assert one.entry == of(1, 2)
+    assert one.robots is not None
+    assert one.robots is not old
+    known.put(origin(1), missing(str(origin(1))))
+    assert one.robots is None
+
+
+def test_the_same_robots_until_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in use is parsed once; what has left that is parsed again."""
+    monkeypatch.setattr(module, "_PARSED", 2)
+    world = World(10)
+    for number in range(3):
+        world.known.put(origin(number), of(number))
+    first = world.use(2)
+    assert first is not None
+    robots = first.robots
+    for _ in range(3):
+        again = world.use(2)
+        assert again is first
+        assert again.robots is robots
+    for number in (0, 1):
+        assert world.use(number) is not None
+    parsed_again = world.use(2)
+    assert parsed_again is not None
+    assert parsed_again is not first
+    assert parsed_again.entry == first.entry
+    # Who still has the old one is sent to ask for the new one.
+    assert first.usable_until == 0.0
+
+
+def test_spellings_are_few_and_leave_with_their_origin() -> None:
+    """A few for each origin, and as long as it is in use."""
+    world = World(2)
+    known = world.known.put(origin(1), of(1))
+    some = [f"HTTP://{number}/" for number in range(10)]
+    for spelling in [some[0], *some]:  # one that is known already, too
+        world.known.spell(known, spelling)
+    assert 1 <= len(world.known.by_spelling) < 10
+    assert all(one is known for one in world.known.by_spelling.values())
+    world.known.put(origin(2), of(2))
+    world.known.put(origin(3), of(3))
+    assert world.known.by_spelling == {}
+    world.known.spell(known, "http://too-late/")
+    assert world.known.by_spelling == {}
+
+
+def test_pins_outlast_everything() -> None:
+    """Something waits for them: they are beyond the limit, and back in it at the end."""
+    world = World(3)
+    for number in range(3):
+        world.known.put(origin(number), of(number))
+    world.known.pin(origin(0))
+    world.known.pin(origin(0))
+    world.known.pin(origin(99))  # nothing is known of it: nothing to keep
+    for number in range(10, 20):
+        world.known.put(origin(number), of(number))
+    assert world.in_memory() == {0, 17, 18, 19}
+    world.known.unpin(origin(0))
+    world.known.unpin(origin(0))
+    world.known.unpin(origin(99))
+    assert world.in_memory() == {0, 18, 19}
+    world.known.put(origin(20), of(20))
+    world.known.put(origin(21), of(21))
+    assert world.in_memory() == {0, 20, 21}, "just unpinned is just used"
+    world.known.put(origin(22), of(22))
+    assert world.in_memory() == {20, 21, 22}
+
+
+def test_an_origin_that_leaves_is_freed() -> None:
+    """No list, no cycle, no spelling keeps it."""
+    gc.collect()
+    before = counted()
+    world = World(5)
+    for number in range(50):
+        world.known.put(origin(number), of(number))
+        world.use(number)
+        if number % 7 == 0:
+            world.known.pin(origin(number))
+            world.known.unpin(origin(number))
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [5, 5]
+    assert len(world.known.by_spelling) == 5
+
+
+def counted() -> list[int]:
+    """How many there are, without a collection of garbage."""
+    objects = gc.get_objects()
+    return [sum(type(one) is kind for one in objects) for kind in (Known, RobotsTxt)]
+
+
+def test_compressed_beyond_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth as many parsed ones as there are origins: the rest are bytes."""
+    monkeypatch.setattr(module, "_PARSED", 5)
+    gc.collect()
+    before = counted()
+    world = World(50)
+    for number in range(200):
+        world.known.put(origin(number), of(number))
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [5, 5]
+    assert world.in_memory() == set(range(150, 200))
+    for number in range(150, 200):
+        known = world.use(number)
+        assert known is not None
+        assert known.entry == of(number)
+
+
+@pytest.mark.parametrize("max_origins", [1, 2, module._PARSED, module._PARSED + 1])
+def test_the_most_recent_origins_are_kept_within_the_limit(max_origins: int) -> None:
+    known = KnownOrigins(max_origins, ENOUGH)
+    for number in range(max_origins + 3):
+        known.put(origin(number), missing(str(origin(number))))
+    held = [number for number in range(max_origins + 3) if known.get(origin(number)) is not None]
+    # Of those in use a few leave together.
+    assert max_origins - max_origins // 50 <= len(held) <= max_origins
+    assert held == list(range(max_origins + 3 - len(held), max_origins + 3))
+
+
+def test_least_recently_used_leave_memory() -> None:
+    """What was looked at, or kept anew, is used."""
+    storage = MemoryStorage(3, ENOUGH)
+    for origin in ("a", "b", "c"):
+        storage.save(missing(origin))
+    assert storage.load("a") is not None
+    storage.save(missing("b"))
+    storage.save(missing("d"))
+    assert [one.origin for one in storage.entries() if isinstance(one, Entry)] == ["a", "b", "d"]
+    list(storage.entries())  # no use
+    storage.save(missing("e"))
+    assert [one.origin for one in storage.entries() if isinstance(one, Entry)] == ["b", "d", "e"]
+    assert storage.take("b") == missing("b")
+    assert storage.take("b") is None
+    assert len(storage) == 2
+
+
+# -- bytes -----------------------------------------------------------------------------------
+
+
+def noise(size: int) -> bytes:
+    return Random(size).randbytes(size)
+
+
+def check_bytes(known: KnownOrigins) -> None:
+    """What is counted is the sum of what is there."""
+    assert known._parsed_bytes == sum(one.size for one in known._parsed.values())
+    check_packed(known._packed)
+
+
+def check_packed(storage: MemoryStorage) -> None:
+    packed = storage._packed
+    assert storage._bytes == sum(memory._BYTES + len(one) for one in packed.values())
+    assert {*storage._large} <= {*packed}
+
+
+byte_steps = st.lists(
+    st.tuples(
+        st.sampled_from(["put"] * 5 + ["use", "read", "pin", "unpin"]),
+        numbers,
+        st.sampled_from([0, 500, 5_000, 60_000]),
+    ),
+    max_size=60,
+)
+
+
+@given(byte_steps, st.integers(1, 8), st.integers(1, 8), st.sampled_from([1, 20_000, 100_000]))
+@settings(deadline=None, max_examples=200)
+def test_no_more_bytes_than_the_limit(
+    done: list[tuple[str, int, int]], max_origins: int, parsed: int, max_bytes: int
+) -> None:
+    """And one more, at the most: the last, of those in use and of the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PARSED", parsed)
+        world = World(max_origins, max_bytes)
+        pinned: set[int] = set()
+        for step, number, size in done:
+            if step == "put":
+                entry = rules(str(origin(number)), noise(size))
+                assert world.cache._take(origin(number), entry).entry == entry
+            elif step == "use":
+                world.use(number)
+            elif step == "read" and (one := world.use(number)) and one.robots:
+                one.robots.preload(b"Sitemap: /x\n" * (size // 100), "bot")
+                world.known.weigh(one)
+            elif step == "pin" and world.use(number):
+                world.known.pin(origin(number))
+                pinned.add(number)
+            elif step == "unpin":
+                world.known.unpin(origin(number))
+                pinned.discard(number)
+            check_bytes(world.known)
+            in_use, packed = world.known._parsed, world.known._packed
+            if step in ("put", "use", "read") and number in world.in_memory() - pinned:
+                assert str(origin(number)) in in_use, "the last one is at hand"
+            assert world.known._parsed_bytes <= max_bytes // 2 or (
+                world.known._parsed_bytes - max(one.size for one in in_use.values())
+                <= max_bytes // 2
+            )
+            rest = max_bytes - min(world.known._parsed_bytes, max_bytes // 2)
+            assert packed._bytes <= rest or len(packed) == 1
+            assert pinned <= world.in_memory()
+
+
+def test_large_ones_leave_before_ordinary_ones() -> None:
+    """Though they were used later; and to be compressed is enough for what is large by its rules."""
+    world = World(100, 1_000_000)
+    for number in range(50):
+        world.known.put(origin(number), of(number))
+    for number in range(50, 60):
+        known = world.known.put(origin(number), of(number))
+        assert known.robots is not None
+        known.robots.preload(b"".join(b"Sitemap: /%x\n" % n for n in range(4000)), "bot")
+        world.known.weigh(known)
+    assert world.in_memory() == set(range(60))
+    assert set(world.known._parsed) >= {str(origin(number)) for number in range(50)}
+    assert 50 < len(world.known._parsed) < 60
+    for number in range(100, 130):
+        world.known.put(origin(number), rules(str(origin(number)), noise(100_000)))
+    assert world.in_memory() >= {*range(50), 129}
+    assert len(world.in_memory()) < 80
+    check_bytes(world.known)
+
+
+def test_large_ones_leave_a_storage_first() -> None:
+    storage = MemoryStorage(100, 1_000_000)
+    ordinary = [f"http://{number}.example" for number in range(50)]
+    noisy = [f"http://noise{number}.example" for number in range(30)]
+    for name in ordinary:
+        storage.save(rules(name))
+    for name in noisy:
+        storage.save(rules(name, noise(100_000)))
+        assert storage.load(noisy[0]) is not None  # in use
+        assert storage._bytes <= 1_000_000
+    names = [one.origin for one in storage.entries() if isinstance(one, Entry)]
+    assert names == [*ordinary, *noisy[-8:-1], noisy[0], noisy[-1]] or names[-1] == noisy[0]
+    assert {*ordinary, noisy[0], noisy[-1]} <= {*names}
+    storage.save(rules(noisy[-1]))  # ordinary now
+    storage.drop(noisy[0])
+    storage.purge(NOW + 1)
+    assert (len(storage), storage._bytes) == (0, 0)
+    check_packed(storage)
+
+
+def test_what_is_large_is_freed() -> None:
+    """Nothing keeps the body of one that has left: neither its place in the list, nor its name."""
+    world = World(100, 200_000)
+    gc.collect()
+    before = counted()
+    for number in range(50):
+        world.known.put(origin(number), rules(str(origin(number)), noise(50_000)))
+        world.use(number)
+    parsed = len(world.known._parsed)
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
+    assert len(world.known.by_spelling) == parsed <= 3

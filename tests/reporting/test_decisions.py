@@ -1,0 +1,252 @@
+"""What the log tells of decisions: the first refusal of an origin, start requests that were all
+refused, and a summary at the end. In real crawls."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from scrapy import Request
+
+from scrapy_rep.engine import recent
+from tests.helpers.behaviours import in_turn, silence
+from tests.helpers.crawling import AGENT, ListSpider, crawl
+from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
+from tests.helpers.log import lines, summary
+from tests.helpers.servers import Sites
+from tests.helpers.steps import StepSpider
+
+pytestmark = pytest.mark.slow
+
+RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
+
+
+# -- the first of an origin ------------------------------------------------------------------
+
+
+async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
+    some = [sites.add(robots=RULES) for _ in range(3)]
+    wanted = [site.url(f"{path}{n}") for site in some for n in range(20) for path in ("/x", "/y")]
+    result = await crawl(wanted)
+    told = lines(result, "forbids")
+    assert len(told) == 3
+    for site in some:
+        [line] = [one for one in told if origin_of(site) in one]
+        url = line.split(" forbids ")[1].split(" ")[0]
+        assert url in wanted
+        assert line == (
+            f"robots.txt of {origin_of(site)} forbids {url} (line 3: Disallow: /x, group *); more "
+            "of this origin at DEBUG level"
+        )
+    assert (
+        len(lines(result, "Forbidden by robots.txt (line 3: ", level="DEBUG")) == 57
+    )  # and no second line for the first
+    assert len(lines(result)) == 3
+    assert_clean(result)
+
+
+async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
+    site = sites.add(robots=503)
+    result = await crawl(urls(site, 20))  # REP_UNREACHABLE is "drop"
+    [line] = lines(result, "are dropped")
+    assert line == f"Requests of {origin_of(site)} are dropped: robots.txt unreachable: " + (
+        "HTTP status 503"
+    )
+    assert len(lines(result, "Dropped, ", level="DEBUG")) == 20
+    assert_clean(result)
+
+
+async def test_a_forgotten_origin_is_told_of_again(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then an origin is told of again: better than memory without end."""
+    monkeypatch.setattr(recent, "_REMEMBERED", 1)
+    first, second, third = (sites.add(robots=RULES) for _ in range(3))
+    steps = [
+        first.url("/x1"),
+        first.url("/x2"),
+        second.url("/x1"),
+        third.url("/x"),
+        first.url("/x3"),
+    ]
+    result = await crawl(StepSpider, steps=steps)
+    assert [line.split()[2] for line in lines(result, "forbids")] == [
+        origin_of(first),
+        origin_of(second),
+        origin_of(third),
+        origin_of(first),
+    ]
+
+
+# -- all start requests refused --------------------------------------------------------------
+
+
+async def test_every_start_request_is_forbidden(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    result = await crawl([site.url("/private/it's"), site.url("/x")], {"CONCURRENT_REQUESTS": 1})
+    url = f"{origin_of(site)}/private/it's"
+    quoted = shlex.quote(url)
+    assert quoted.startswith("'")
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line == (
+        "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
+        f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
+        "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain "
+        f"--agent {AGENT} {quoted}"
+    )
+    assert_clean(result)
+
+
+@pytest.mark.parametrize(
+    ("agent", "suggested"),
+    [("OtherBot", "OtherBot"), (["Other-Image", "Other"], "Other-Image,Other")],
+)
+async def test_the_suggested_command_names_the_agent_of_the_request(
+    sites: Sites, agent: Any, suggested: str
+) -> None:
+    """By another one, the answer would contradict the crawl."""
+    site = sites.add(robots=RULES)
+    request = Request(site.url("/private"), meta={"rep_user_agent": agent})
+    result = await crawl(request)
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line.endswith(f" --agent {suggested} {site.url('/private')}")
+
+
+async def test_the_suggested_command_without_an_agent_is_for_all(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    result = await crawl(site.url("/private"), {"USER_AGENT": "Mozilla/5.0"})
+    [line] = lines(result, "every start request", level="WARNING")
+    assert line.endswith(f" --agent '*' {site.url('/private')}")
+
+
+@pytest.mark.parametrize("settings", [{"REP_UNREACHABLE": "drop"}, {**DEFER}])
+async def test_every_start_request_has_no_robots(sites: Sites, settings: dict[str, Any]) -> None:
+    down = sites.refused()
+    result = await crawl([f"{down}/1", f"{down}/2"], settings)
+    [line] = lines(result, "every start request", level="WARNING")
+    assert "refused every start request (2)" in line
+    assert "robots.txt unreachable" in line
+    assert_clean(result)
+
+
+class ErrbackSpider(ListSpider):
+    """Goes elsewhere when a start request is refused."""
+
+    other = ""
+
+    def failed(self, failure: Any) -> Any:
+        super().failed(failure)
+        return Request(self.other, callback=self.parse)
+
+
+async def test_what_is_fetched_later_is_no_start_request(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url("/page"))
+    assert result.responses == {site.url("/page"): 200}
+    assert len(lines(result, "every start request", level="WARNING")) == 1
+
+
+@pytest.mark.parametrize("path", ["/page", "/404"])
+async def test_one_start_request_got_through(sites: Sites, path: str) -> None:
+    site = sites.add(robots=RULES, pages={"/404": 404})
+    result = await crawl([site.url("/x"), site.url(path), site.url("/private")])
+    assert lines(result, "every start request", level="WARNING") == []
+
+
+async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites) -> None:
+    site = sites.add(robots=RULES, pages={"/page": silence()})
+    result = await crawl(
+        [site.url("/x"), site.url("/page")], {"DOWNLOAD_TIMEOUT": 0.3, "RETRY_ENABLED": False}
+    )
+    assert len(result.failures) == 2
+    assert lines(result, "every start request", level="WARNING") == []
+
+
+async def test_a_start_request_was_held_and_released(sites: Sites) -> None:
+    site = sites.add(robots=in_turn(503, 503, RULES))
+    result = await crawl([site.url("/x"), site.url("/page")], DEFER)
+    assert result.stat("rep/released") >= 2
+    assert lines(result, "every start request", level="WARNING") == []
+    assert_clean(result)
+
+
+async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any) -> None:
+    """Not refused, but not fetched either; and the user has stopped the crawl."""
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path),
+                "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}  # fmt: skip
+    record = Record(on_deferred=lambda _, count: record.close() if count == 2 else None)
+    result = await crawl(urls(site, 2), settings, signal_handlers=record.handlers)
+    assert result.reason == "enough"
+    assert lines(result, "every start request", level="WARNING") == []
+    assert (
+        summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held (2 kept for the next run)"
+    )
+
+
+async def test_no_start_requests(sites: Sites) -> None:
+    result = await crawl([])
+    assert lines(result, "every start request", level="WARNING") == []
+    assert summary(result) == []
+    assert_clean(result)
+
+
+# -- the summary -----------------------------------------------------------------------------
+
+
+async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:
+    rules, other = sites.add(robots=RULES), sites.add(robots="User-agent: testbot\nDisallow: /")
+    missing, away = sites.add(robots=404), sites.add(robots=in_turn(503, RULES))
+    wanted = [
+        *urls(rules, 4, "/private/"), *urls(rules, 2, "/x"), *urls(rules, 7, "/page"),
+        *urls(other, 3), *urls(missing, 5), *urls(away, 6), f"{sites.refused()}/1",
+    ]  # fmt: skip
+    result = await crawl(StepSpider, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1}, steps=wanted)
+    assert summary(result) == [
+        "robots.txt of 5 origins: 3 with rules, 1 without restrictions, 1 unreachable",
+        "Requests: 18 allowed, 9 forbidden, 1 dropped without an answer, 1 held (1 released)",
+        "Lines that decided most often:",
+        f"  4 × {origin_of(rules)}, line 2: Disallow: /private (group *)",
+        f"  3 × {origin_of(other)}, line 2: Disallow: / (group testbot)",
+        f"  2 × {origin_of(rules)}, line 3: Disallow: /x (group *)",
+    ]
+    assert len(result.responses) == 18
+    assert_clean(result)
+
+
+async def test_summary_of_one(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    result = await crawl([site.url("/x1"), site.url("/page")])
+    assert summary(result) == [
+        "robots.txt of 1 origin: 1 with rules",
+        "Requests: 1 allowed, 1 forbidden",
+        "The line that decided:",
+        f"  1 × {origin_of(site)}, line 3: Disallow: /x (group *)",
+    ]
+
+
+async def test_summary_where_the_unreachable_may_pass(sites: Sites) -> None:
+    site = sites.add(robots=503)
+    result = await crawl(urls(site, 3), {"REP_UNREACHABLE": "allow"})
+    assert summary(result) == [
+        "robots.txt of 1 origin: 1 unreachable",
+        "Requests: 0 allowed, 3 let pass though their robots.txt is unreachable, 0 forbidden",
+    ]
+
+
+async def test_summary_of_what_was_given_up(sites: Sites) -> None:
+    down = sites.refused()
+    result = await crawl([f"{down}/{n}" for n in range(3)], DEFER)
+    [first, second] = summary(result)
+    assert first == "robots.txt of 1 origin: 1 unreachable"
+    assert second == "Requests: 0 allowed, 0 forbidden, 3 held (3 given up)"
+
+
+async def test_one_is_one_request(sites: Sites) -> None:
+    site = sites.add(robots=in_turn(503, RULES))
+    result = await crawl([site.url("/page"), f"{sites.refused()}/1"], DEFER)
+    assert len(lines(result, f"1 request of {origin_of(site)} released")) == 1
+    assert len(lines(result, "1 request of ", " given up")) == 1
+    assert "1 requests" not in result.log
+    assert "1 times" not in result.log
