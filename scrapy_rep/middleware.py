@@ -25,6 +25,7 @@ from scrapy_rep.holding.release import MARK as RELEASED
 from scrapy_rep.holding.waiting import Waiting
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.http_cache import HttpCache
@@ -74,6 +75,7 @@ class RepMiddleware:
         self._obey_global = settings.obey_global_group
         self._agents = Agents(crawler, settings)
         self._engine = EngineAccess(crawler)
+        context = CrawlContext(crawler, settings, self._engine, self.clock)
         self._hits = Tally(crawler, self._engine, "rep/cache/hit")
         self._known = KnownOrigins(settings.cache_max_origins, settings.cache_max_bytes, self.clock)
         self._by_spelling = self._known.by_spelling
