@@ -33,6 +33,8 @@ def set_up(config: pytest.Config) -> None:
         suppress_health_check=list(HealthCheck),
     )
     settings.load_profile("search" if minutes else "repeatable")
+    # Of an example that fails with a file of megabytes: it would take the failure's place.
+    config.addinivalue_line("filterwarnings", "ignore:Generating overly large repr")
     if minutes:
         config.pluginmanager.register(_Rounds(60 * minutes))
 
