@@ -105,6 +105,12 @@ class RobotsCommand(ScrapyCommand):
     def process_options(self, args: list[str], opts: Namespace) -> None:
         super().process_options(args, opts)
         assert self.settings is not None
+        # Below 3.13 Python takes the value off "--file=--", and leaves an empty list.
+        for name, value in vars(opts).items():
+            if name in ("file", "spider") and value == []:
+                setattr(opts, name, "--")
+            elif name in ("agent", "header"):
+                setattr(opts, name, ["--" if one == [] else one for one in value])
         # It would turn what is printed into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
         if opts.spider is None:

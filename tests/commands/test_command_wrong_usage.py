@@ -22,6 +22,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no URL": ([], "error: no URL given"),
     "no URL for a file": (["--file", "robots.txt"], "error: no URL given"),
     "no file": (["--file", "none", "/"], "scrapy robots: 'none': No such file or directory"),
+    "two dashes for a file": (["--file=--", "/"], "scrapy robots: '--': No such file or directory"),
     "folder": (["--file", ".", "/"], "scrapy robots: '.': Is a directory"),
     "NUL": (["--file", "a\nb", "/"], "scrapy robots: 'a\\x0ab': No such file or directory"),
     "agent": (

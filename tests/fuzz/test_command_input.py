@@ -118,6 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 @example(["--agent=\x1f", "http://a.example/"], b"", b"", Outcome.RULES, "")
 @example(["--z\x1b[31m"], b"", b"", Outcome.RULES, "")
+@example(["--agent=--", "--file=--", "http://a.example/"], b"", b"", Outcome.RULES, "")
 @example(["--lint", "http://a.example/", "--file", ""], b"", b"", Outcome.RULES, "")
 def test_input_of_any_kind(
     folder: Path, arguments: list[str], stdin: bytes, body: bytes, outcome: Outcome, error: str
