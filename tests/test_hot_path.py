@@ -212,7 +212,7 @@ async def test_unknown_and_stale_are_asked_for(
             clock.now += 86399
             seen.append(process(Request(site.url("/y"))))
             # Else it would leave memory as one that nobody asks about.
-            used_at.append(middleware._by_spelling[site.url("/")].used_at)
+            used_at.append(middleware._by_prefix[site.url("/")].used_at)
 
     result = await crawl(StaleProbe, requests=[site.url("/x")])
     assert seen == [None] * 4

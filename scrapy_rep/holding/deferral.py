@@ -19,6 +19,7 @@ from scrapy.utils.job import job_dir
 from scrapy_rep import signals
 from scrapy_rep.engine.upkeep import Upkeep
 from scrapy_rep.engine.urls import origin_of
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.alarm import Alarm
 from scrapy_rep.holding.hold import DiskHold, Held, MemoryHold, Opening
@@ -27,19 +28,19 @@ from scrapy_rep.holding.queue import Line
 from scrapy_rep.holding.queues import LineTable
 from scrapy_rep.holding.release import Job, Releases
 from scrapy_rep.holding.shutdown import Ending
+from scrapy_rep.origins.policy import Room
+from scrapy_rep.origins.resolver import ResolutionListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from scrapy import Request, Spider
-    from scrapy.crawler import Crawler
 
-    from scrapy_rep.engine.access import EngineAccess
-    from scrapy_rep.origins.cache import RobotsCache
-    from scrapy_rep.origins.flights import Flights
-    from scrapy_rep.origins.table import Known, KnownOrigins
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin
-    from scrapy_rep.settings import RepSettings
 
 
 # An answer that takes this many times REP_DEFER_GRACE is worth a word in the log.
@@ -48,29 +49,21 @@ _SLOW = 5
 _TELL, _TELL_SECONDS = "", 60.0
 
 
-class Deferral:
+class Deferral(ResolutionListener):
     """Holds requests and lets them go, each origin on its own clock."""
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        settings: RepSettings,
-        engine: EngineAccess,
-        cache: RobotsCache,
-        known: KnownOrigins,
-        flights: Flights,
-        clock: Callable[[], float],
-    ) -> None:
-        """:param clock: seconds since the epoch, as entries have them"""
-        assert crawler.stats is not None
-        self._crawler = crawler
-        self._stats = crawler.stats
-        self._settings = settings
-        self._engine = engine
-        self._cache = cache
-        self._known = known
-        self._flights = flights
-        self._clock = clock
+    part = "holding of requests"
+
+    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+        self._crawler = crawler = context.crawler
+        self._stats = context.stats
+        self._settings = settings = context.settings
+        self._engine = engine = context.engine
+        self._policy = origins.policy
+        self._cache = origins.cache
+        self._known = origins.table
+        self._flights = origins.flights
+        self._clock = context.clock
         self._hold: MemoryHold | DiskHold = MemoryHold()
         self._releases: Releases[Line] = Releases(
             crawler, engine, self._now, self._sent, self._finished
@@ -109,9 +102,11 @@ class Deferral:
         """Whether no more requests of *origin* may be held."""
         return self._lines.full_for(origin)
 
-    def is_greedy(self, origin: Origin) -> bool:
-        """Whether *origin* holds so much that its further requests must not take slots either."""
-        return self._lines.is_greedy(origin)
+    def room(self, origin: Origin) -> Room:
+        """Return how many more requests of *origin* may be held."""
+        if not self.full_for(origin):
+            return Room.FREE
+        return Room.GREEDY if self._lines.is_greedy(origin) else Room.FULL
 
     @property
     def holding(self) -> bool:
@@ -155,9 +150,7 @@ class Deferral:
 
     def worth_waiting(self, known: Known) -> bool:
         """Whether what is known of an origin may change soon, and the user wants to wait for it."""
-        tries = self._settings.defer_dead_host_tries
-        policy = self._settings.unreachable
-        return known.unreachable and policy == "defer" and known.entry.dead_attempts < tries
+        return self._policy.is_worth_waiting(known)
 
     def _caught_at_the_end(self, origin: Origin, held: Held) -> bool:
         if isinstance(self._hold, DiskHold):
@@ -197,8 +190,9 @@ class Deferral:
 
     # The origins' clocks
 
-    def resolved(self, known: Known) -> None:
+    async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was asked for: let go of those who waited for it, or ask again later."""
+        known = resolution.known
         line = self._lines.get(known.origin)
         if line is None:
             return
@@ -214,11 +208,11 @@ class Deferral:
             self._wait_for(line, known)
             self._set_alarm(line)
 
-    def cannot_ask(self, origin: Origin, reason: str) -> None:
-        """A robots.txt can't be asked for, for a reason that is the user's to mend."""
+    def failed(self, origin: Origin, error: BaseException) -> None:
+        """A robots.txt can't be asked for: misconfiguration, or a bug; retrying can't help."""
         line = self._lines.get(origin)
-        if line is not None:
-            self._let_go(line, (reason, 0))
+        if line is not None and isinstance(error, Exception):
+            self._let_go(line, (text_of(error), 0))
 
     def _is_unreachable(self, line: Line) -> None:
         """The requests of *line* wait for more than a first answer."""

@@ -16,7 +16,8 @@ from twisted.internet.defer import DeferredLock
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import pause
 from scrapy_rep.origins.failures import DEAD_HOST_ERRORS, ProjectError, ProxyError
-from scrapy_rep.origins.fetcher import Answer
+from scrapy_rep.origins.fetcher import Answer, Fetcher
+from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
@@ -28,6 +29,7 @@ from scrapy_rep.protocol.freshness import (
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
+from scrapy_rep.storages.access import open_storage
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import MAX_TIME, pack_body
 
@@ -36,8 +38,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from scrapy_rep.origins.fetcher import Fetcher
-    from scrapy_rep.origins.http_cache import HttpCache
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.table import Known, KnownOrigins
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
@@ -77,6 +78,25 @@ class RobotsCache:
         self._reading = DeferredLock()
         self._broken: dict[Origin, tuple[float, str]] = {}
         """What the project's own code has kept us from asking: until when we don't try, and why."""
+        self._http_cache: HttpCache | None = None
+
+    @classmethod
+    def of(cls, context: CrawlContext, known: KnownOrigins) -> RobotsCache:
+        """Return the cache of a crawl, with what fetches and what outlives the process.
+
+        :raises SettingsError: if there is no such storage as the settings name
+        """
+        crawler, settings, engine = context.crawler, context.settings, context.engine
+        fetcher = Fetcher(crawler, settings, engine)
+        http_cache = HttpCache(crawler, settings, engine, fetcher)
+        if http_cache.offline:  # what is old must not be taken for new by others
+            cache = cls(settings, known, http_cache, context.clock)
+        else:
+            storage = open_storage(crawler, settings, context.clock)
+            kept = storage or (http_cache if http_cache.enabled else None)
+            cache = cls(settings, known, fetcher, context.clock, kept)
+        cache._http_cache = http_cache
+        return cache
 
     def get(self, origin: Origin) -> Known | None:
         """Return what is known of *origin* and may be used now, None if it has to be asked."""
@@ -88,25 +108,24 @@ class RobotsCache:
             self._judge(known, now)
         return None if known.standing is Standing.ASK else known
 
-    def takes_long(self, known: Known, agent: tuple[str, ...], obey_global: bool) -> bool:
+    def replays(self, request: Request) -> bool:
+        """Whether Scrapy's HTTP cache will answer *request*, so that its site isn't asked."""
+        return self._http_cache is not None and self._http_cache.answers(request)
+
+    def takes_long(self, known: Known, agent: tuple[str, ...]) -> bool:
         """Whether the rules for *agent* have to be made ready by :meth:`read`."""
         robots = known.robots
-        if robots is None or robots.is_read(agent, obey_global):
+        if robots is None or robots.is_read(agent, self._settings.obey_global_group):
             return False
         return len(known.entry.body) > _LARGE
 
-    async def read(
-        self,
-        known: Known,
-        agent: tuple[str, ...],
-        obey_global: bool,
-        body: bytes | None = None,
-    ) -> None:
+    async def read(self, known: Known, agent: tuple[str, ...], body: bytes | None = None) -> None:
         """Have the rules for *agent* ready: a large file is read in a thread, since that takes
         longer than the event loop may be held.
 
         :param body: of the robots.txt, if the caller has it at hand
         """
+        obey_global = self._settings.obey_global_group
         if known.robots is None or known.robots.is_read(agent, obey_global):
             return
         await maybe_deferred_to_future(self._reading.acquire())
@@ -123,13 +142,9 @@ class RobotsCache:
                     known.robots = robots
             else:
                 robots.preload(body, agent, obey_global)
-            self.weigh(known)
+            self._known.weigh(known)
         finally:
             self._reading.release()
-
-    def weigh(self, known: Known) -> None:
-        """Count what *known* takes in memory, now that its file was read."""
-        self._known.weigh(known)
 
     async def ask(self, origin: Origin, like: Request | None = None) -> tuple[Known, Answer | None]:
         """Have *origin*'s robots.txt fetched, here or by another process, and take in what came

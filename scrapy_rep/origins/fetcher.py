@@ -261,7 +261,9 @@ def redirect_target(url: str, response: Response) -> str | None:
     if origin.scheme not in ("http", "https"):
         return None
     # User info would be sent to whoever is named there.
-    target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
+    parts = urlsplit(target)
+    path = parts.path or "/"
+    target = parts._replace(netloc=origin.authority, path=path, fragment="").geturl()
     return target if len(target) <= _MAX_URL else None
 
 

@@ -1,55 +1,79 @@
-"""What a robots.txt that was asked for sets in motion, before those who wait for it go on."""
+"""Asks for a robots.txt, takes in what comes of it, and tells all parts of the package that want to
+know, in order, before the requests that wait for it go on."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.words import text_of
-from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+from scrapy_rep.engine.isolation import Isolation
 from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
-    from scrapy_rep.engine.isolation import Isolation
-    from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.cache import RobotsCache
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.fetcher import Answer
     from scrapy_rep.origins.flights import Flight
     from scrapy_rep.origins.table import Known
-    from scrapy_rep.reporting.announcements import Announcer
-    from scrapy_rep.reporting.recorder import Decisions
-    from scrapy_rep.seeding.discovery import Discovery
-    from scrapy_rep.seeding.seeding import SitemapSeeding
+    from scrapy_rep.protocol import Origin, RobotsTxt
 
 
-class Answers:
-    """Asks, takes in what comes of it, and tells all who have to know."""
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """News of one origin."""
 
-    def __init__(
-        self,
-        cache: RobotsCache,
-        agents: Agents,
-        obey_global: bool,
-        announcer: Announcer,
-        decisions: Decisions,
-        deferral: Deferral,
-        discovery: Discovery,
-        seeding: SitemapSeeding | None,
-        isolated: Isolation,
-    ) -> None:
-        """:param obey_global: whether the group ``*`` applies where no other does"""
-        self._cache = cache
+    known: Known
+    answer: Answer | None
+    """What the fetch brought. None: it was found in the storage."""
+    request: Request
+    """The first request that wanted to know."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the answer means; what is known, if nothing was fetched."""
+        return self.known.entry.outcome if self.answer is None else self.answer.outcome
+
+    @property
+    def robots(self) -> RobotsTxt | None:
+        """The rules that it brought."""
+        return self.known.robots if self.outcome is Outcome.RULES else None
+
+    @property
+    def robots_url(self) -> str:
+        """Where the file came from, for relative URLs in it."""
+        return self.known.entry.url or self.known.origin.robots_url
+
+
+class ResolutionListener:
+    """What wants to know of answers. A bug in one of them keeps it from no other."""
+
+    part = "part"
+    """What the log calls it when it fails."""
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """There is an answer, or news from the storage. Requests are decided by it already."""
+
+    def failed(self, origin: Origin, error: BaseException) -> None:
+        """There will be none.
+
+        :param error: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`, a bug, or
+            ``CancelledError``: nothing waits for it any more
+        """
+
+
+class Resolver:
+    """Has robots.txt files asked for, and announces what came of it."""
+
+    def __init__(self, context: CrawlContext, agents: Agents, cache: RobotsCache) -> None:
         self._agents = agents
-        self._obey_global = obey_global
-        self._announcer = announcer
-        self._decisions = decisions
-        self._deferral = deferral
-        self._discovery = discovery
-        self._seeding = seeding
-        self._isolated = isolated
+        self._cache = cache
+        self._isolated = Isolation(context.crawler)
+        self.listeners: list[ResolutionListener] = []
+        """In the order in which they are told."""
 
     async def ask(self, flight: Flight) -> Known:
         """Have a flight's robots.txt fetched, or found in the storage.
@@ -58,45 +82,32 @@ class Answers:
         """
         try:
             known, answer = await self._cache.ask(flight.origin, flight.request)
-        except CONFIGURATION_ERRORS as error:
-            with self._isolated("announcement of robots.txt"):
-                self._announcer.cannot_ask(flight.origin, error)
-            self._deferral.cannot_ask(flight.origin, text_of(error))
-            raise
-        except CancelledError:
-            self._decisions.broken_off(flight.origin)
-            raise
-        except Exception as error:
-            # A bug, which Flights logs. What is held must not wait for an answer for ever.
-            self._deferral.cannot_ask(flight.origin, text_of(error))
+        except (Exception, CancelledError) as error:
+            for listener in self.listeners:
+                with self._isolated(listener.part):
+                    listener.failed(flight.origin, error)
             raise
         flight.landing = True
-        await self._resolved(known, answer, flight.request or Request(flight.origin.robots_url))
+        request = flight.request or Request(flight.origin.robots_url)
+        resolution = Resolution(known, answer, request)
+        for listener in self.listeners:
+            with self._isolated(listener.part):
+                await listener.resolved(resolution)
         return known
 
-    async def _resolved(self, known: Known, answer: Answer | None, request: Request) -> None:
-        """There is news of an origin: an answer, or (None) what the storage has."""
-        origin = known.origin
-        self._decisions.answered(known, answer)
-        outcome = known.entry.outcome if answer is None else answer.outcome
-        # At once: requests are decided by it from now on, and the crawl may end with them.
-        robots = known.robots if outcome is Outcome.RULES else None
-        if robots is not None and answer is not None:
-            # While the body is at hand: else it would be unpacked and read twice.
-            with self._isolated("reading of robots.txt"):
-                chain = self._agents.chain_of(request)
-                await self._cache.read(known, chain, self._obey_global, answer.body)
-                robots = known.robots
-        url = known.entry.url or origin.robots_url
-        if robots is not None:
-            with self._isolated("search for sitemaps"):
-                await self._discovery.discovered(origin, url, robots)
-        if self._seeding is not None and (robots is not None or outcome is Outcome.MISSING):
-            with self._isolated("seeding from sitemaps"):
-                self._seeding.discovered(origin, url, robots)
-        with self._isolated("announcement of robots.txt"):
-            if answer is None:
-                await self._announcer.recalled(known, request)
-            else:
-                await self._announcer.resolved(known, answer, request)
-        self._deferral.resolved(known)
+
+class RulesReader(ResolutionListener):
+    """Has the rules of a new file read while its body is at hand: else it would be unpacked for
+    that once more. Listeners after this one find the sitemaps read too."""
+
+    part = "reading of robots.txt"
+
+    def __init__(self, agents: Agents, cache: RobotsCache) -> None:
+        self._agents = agents
+        self._cache = cache
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """Read them for the agent that asked first."""
+        if resolution.answer is not None and resolution.robots is not None:
+            chain = self._agents.chain_of(resolution.request)
+            await self._cache.read(resolution.known, chain, resolution.answer.body)

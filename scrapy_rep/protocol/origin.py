@@ -9,6 +9,9 @@ from typing import NamedTuple
 DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
 """The schemes that the protocol covers, and their default ports."""
 
+ROBOTS_PATH = "/robots.txt"
+"""Always allowed (RFC 9309, 2.2.2)."""
+
 MAX_HOST = 255
 """Characters. Names have 253 bytes at most; to encode what is not ASCII takes up to 0.1 ms each."""
 
@@ -73,7 +76,7 @@ class Origin(NamedTuple):
     @property
     def robots_url(self) -> str:
         """Where the origin's robots.txt is."""
-        return f"{self}/robots.txt"
+        return f"{self}{ROBOTS_PATH}"
 
     @property
     def authority(self) -> str:

@@ -11,16 +11,17 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy_rep import signals
 from scrapy_rep.engine.isolation import Isolation
 from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.robotparser import RobotParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.fetcher import Answer
+    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin, RobotsTxt
 
@@ -30,30 +31,32 @@ logger = get_logger(__name__)
 _MAX_LOGGED = 1000
 
 
-class Announcer:
+class Announcer(ResolutionListener):
     """Tells the world about answers."""
 
-    def __init__(self, crawler: Crawler, clock: Callable[[], float]) -> None:
-        """:param clock: seconds since the epoch"""
-        assert crawler.stats is not None
-        self._crawler = crawler
-        self._stats = crawler.stats
-        self._clock = clock
+    part = "announcement of robots.txt"
+
+    def __init__(self, context: CrawlContext) -> None:
+        self._crawler = crawler = context.crawler
+        self._stats = context.stats
+        self._clock = context.clock
         self._logged: set[str] = set()
         self._unreachable = Sparse(logger, "failures to fetch the robots.txt of an origin")
         self._isolated = Isolation(crawler)
 
-    async def resolved(self, known: Known, answer: Answer, request: Request) -> None:
-        """A robots.txt was asked for.
-
-        :param request: the request that was the first to want to know
-        """
+    async def resolved(self, resolution: Resolution) -> None:
+        """A robots.txt was asked for, or found in the storage."""
+        known, answer = resolution.known, resolution.answer
+        robots, request = resolution.robots, resolution.request
+        if answer is None:  # nothing was asked for in this crawl
+            self._stats.inc_value("rep/cache/recalled")
+            await self._parsed(known.robots, request)
+            return
         with self._isolated("count of answers"):
             self._count(answer)
         if answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(known, answer)
-        robots = known.robots if answer.outcome is Outcome.RULES else None
         await self._parsed(robots, request)
         send = self._crawler.signals.send_catch_log_async
         await send(
@@ -69,14 +72,6 @@ class Announcer:
             spider=self._crawler.spider,
         )
 
-    async def recalled(self, known: Known, request: Request) -> None:
-        """An answer came from the storage: nothing was asked for in this crawl.
-
-        :param request: the request that was the first to want to know
-        """
-        self._stats.inc_value("rep/cache/recalled")
-        await self._parsed(known.robots, request)
-
     async def _parsed(self, robots: RobotsTxt | None, request: Request) -> None:
         # Scrapy has it since 2.18.
         robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
@@ -85,8 +80,10 @@ class Announcer:
                 robots_parsed, robotparser=RobotParser(robots), request=request
             )
 
-    def cannot_ask(self, origin: Origin, error: Exception) -> None:
-        """A robots.txt can't be asked for, for a reason that is the user's to mend."""
+    def failed(self, origin: Origin, error: BaseException) -> None:
+        """Log a misconfiguration, once for each kind."""
+        if not isinstance(error, CONFIGURATION_ERRORS):
+            return  # a bug, which Flights logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
         key = f"{origin.scheme} {error}"
         if key not in self._logged and len(self._logged) < _MAX_LOGGED:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import exceptions
 from scrapy import signals as scrapy_signals
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
 from scrapy_rep.engine.interactive import is_interactive
@@ -18,6 +19,7 @@ from scrapy_rep.engine.isolation import Isolation
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.audit_trail import Trail
 from scrapy_rep.reporting.ledger import ASKED, Ledger
@@ -26,16 +28,13 @@ from scrapy_rep.reporting.summary import Figures, log_summary
 from scrapy_rep.reporting.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
-    from scrapy_rep.origins.agents import Agents
-    from scrapy_rep.origins.fetcher import Answer
-    from scrapy_rep.origins.table import Known, KnownOrigins
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Decision, Origin
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
@@ -48,26 +47,19 @@ _DOWNLOAD_ERRORS = frozenset(
 _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
 
 
-class Decisions:
+class Decisions(ResolutionListener):
     """Is told of each decision that was not a plain allow."""
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        settings: RepSettings,
-        agents: Agents,
-        known: KnownOrigins,
-        clock: Callable[[], float],
-    ) -> None:
-        """:param clock: seconds since the epoch
-        :raises SettingsError: if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written
-        """
-        assert crawler.stats is not None
-        self._crawler = crawler
-        self._stats = crawler.stats
-        self._settings = settings
-        self._known = known
-        self._clock = clock
+    part = "record of decisions"
+
+    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+        """:raises SettingsError: if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written"""
+        self._crawler = crawler = context.crawler
+        self._stats = context.stats
+        self._settings = settings = context.settings
+        self._known = origins.table
+        self._clock = clock = context.clock
+        agents = origins.agents
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
         self._trail = None
@@ -101,8 +93,9 @@ class Decisions:
 
     # What the middleware tells
 
-    def answered(self, known: Known, answer: Answer | None) -> None:
-        """A robots.txt was asked for, or (None) found in the storage."""
+    async def resolved(self, resolution: Resolution) -> None:
+        """A robots.txt was asked for, or found in the storage."""
+        known, answer = resolution.known, resolution.answer
         entry = known.entry
         failed = entry.unreachable_since is not None
         outcome = Outcome.UNREACHABLE if failed else entry.outcome
@@ -118,9 +111,10 @@ class Decisions:
                 now=self._clock(),
             )
 
-    def broken_off(self, origin: Origin) -> None:
-        """A robots.txt was asked for, and nobody waits for the answer any more."""
-        self._count(origin, ASKED)
+    def failed(self, origin: Origin, error: BaseException) -> None:
+        """A fetch that was broken off counts as asked."""
+        if isinstance(error, CancelledError):
+            self._count(origin, ASKED)
 
     def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
         """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""

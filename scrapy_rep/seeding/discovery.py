@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep import signals
+from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Few, get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.urls import as_it_stands, encoded
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.settings import RepSettings
 
@@ -51,37 +54,37 @@ MAX_URL = 2048
 each letter."""
 
 
-def seeding_mode(spider: Spider | None, settings: RepSettings) -> str | bool:
+def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
     """Return which origins may seed the crawl: False, ``"start"`` or ``"all"``.
 
     :raises SettingsError: if the spider's attribute is none of what it may be
     """
-    value = getattr(spider, SPIDER_ATTRIBUTE, None)
-    if value is None:
-        return settings.sitemaps
+    value = getattr(crawler.spider, SPIDER_ATTRIBUTE, None)
     try:
-        return sitemaps(value)
+        mode = settings.sitemaps if value is None else sitemaps(value)
+        return mode and not is_interactive(crawler) and mode
     except ValueError:
         raise SettingsError(
             f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {SITEMAPS_HINT}."
         ) from None
 
 
-class Discovery:
+class Discovery(ResolutionListener):
     """Announces each sitemap once; a second time if very many others came between."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        assert crawler.stats is not None
-        self._crawler = crawler
-        self._stats = crawler.stats
+    part = "search for sitemaps"
+
+    def __init__(self, context: CrawlContext) -> None:
+        self._crawler = context.crawler
+        self._stats = context.stats
         self._seen = Recent()
 
-    async def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> None:
-        """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
-
-        :param robots_url: where the file came from, for relative URLs
-        """
-        steps = self._announce(origin, robots_url, robots)
+    async def resolved(self, resolution: Resolution) -> None:
+        """Take the sitemaps that a new robots.txt lists."""
+        robots = resolution.robots
+        if robots is None:
+            return
+        steps = self._announce(resolution.known.origin, resolution.robots_url, robots)
         while not work(steps):
             await pause()
 

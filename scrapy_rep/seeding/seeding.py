@@ -22,9 +22,11 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.upkeep import Upkeep
-from scrapy_rep.engine.urls import origin_of
+from scrapy_rep.engine.urls import USUAL, origin_of
 from scrapy_rep.engine.words import counted
+from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.seeding.discovery import FED, SITEMAP
 from scrapy_rep.seeding.feeder import Feeder
 from scrapy_rep.seeding.intake import Reading
@@ -36,15 +38,12 @@ from scrapy_rep.seeding.spool import Spool
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from scrapy.crawler import Crawler
-
-    from scrapy_rep.engine.access import EngineAccess
     from scrapy_rep.holding.deferral import Deferral
-    from scrapy_rep.origins.cache import RobotsCache
-    from scrapy_rep.origins.flights import Flights
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.seeding.discovery import Discovery
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
@@ -52,16 +51,15 @@ logger = get_logger(__name__)
 _SPELLINGS = 20_000
 
 
-class SitemapSeeding:
+class SitemapSeeding(ResolutionListener):
     """Has sitemaps and their pages requested."""
+
+    part = "seeding from sitemaps"
 
     def __init__(
         self,
-        crawler: Crawler,
-        settings: RepSettings,
-        engine: EngineAccess,
-        cache: RobotsCache,
-        flights: Flights,
+        context: CrawlContext,
+        origins: Origins,
         deferral: Deferral,
         discovery: Discovery,
         mode: str | bool,
@@ -69,12 +67,12 @@ class SitemapSeeding:
         """:param mode: which origins may seed, ``"start"`` or ``"all"``
         :raises SettingsError: if one of the spider's attributes is wrong
         """
-        assert crawler.stats is not None
-        self._crawler = crawler
-        self._stats = crawler.stats
-        self._settings = settings
-        self._engine = engine
-        self._cache = cache
+        self._crawler = crawler = context.crawler
+        self._stats = context.stats
+        self._settings = settings = context.settings
+        self._engine = engine = context.engine
+        self._cache = cache = origins.cache
+        flights = origins.flights
         self._deferral = deferral
         self._discovery = discovery
         self._start_only = mode == "start"
@@ -113,6 +111,26 @@ class SitemapSeeding:
 
     # What robots.txt files list
 
+    def look_at(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """Take note of a request that is about to be sent. Return a check to be awaited first, if a
+        site's sitemaps have led to it: may they lead there?"""
+        usual = USUAL.match(request.url)
+        spelling = usual[1] + "/" if usual else None
+        if spelling not in self.spellings:
+            self.meet(request, spelling)
+        if (FED in request.meta and self.arrive(request)) or SITEMAP in request.meta:
+            return self.reading.check(request)
+        return None
+
+    async def meet_again(
+        self, request: Request, decided: Coroutine[Any, Any, Request | None]
+    ) -> Request | None:
+        """Await what is decided about *request*: its origin may be forgotten meanwhile."""
+        try:
+            return await decided
+        finally:
+            self.meet(request, None)
+
     def meet(self, request: Request, spelling: str | None) -> None:
         """The crawl asks for a page: its origin may seed, if it is one of those that may.
 
@@ -136,14 +154,12 @@ class SitemapSeeding:
         if known is not None and not known.unreachable:
             self._seed(origin, known.entry.url or origin.robots_url, known.robots)
 
-    def discovered(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
-        """Take the sitemaps that *robots*, the robots.txt of *origin*, lists.
-
-        :param robots_url: where the file came from, for relative URLs
-        :param robots: None: there is none
-        """
-        if origin in self._met:
-            self._seed(origin, robots_url, robots)
+    async def resolved(self, resolution: Resolution) -> None:
+        """Take the sitemaps that a new robots.txt lists, or the guess where there is none."""
+        origin, robots = resolution.known.origin, resolution.robots
+        there = robots is not None or resolution.outcome is Outcome.MISSING
+        if there and origin in self._met:
+            self._seed(origin, resolution.robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
         """Have what *origin* lists read."""

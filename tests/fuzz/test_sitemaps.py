@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
-from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.sitemaps import SitemapReader
@@ -22,6 +21,7 @@ from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.seeding.listing import Listing
 from scrapy_rep.seeding.selection import proper
 from tests.fuzz.strategies import damaged, split
+from tests.helpers.contexts import context_of
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.slices import in_a_slice, in_slices
 
@@ -141,7 +141,7 @@ def test_entries_of_any_kind(loc: bytes, date: bytes) -> None:
 
 @functools.cache
 def discovery_of_nobody() -> Discovery:
-    return Discovery(get_crawler())
+    return Discovery(context_of())
 
 
 @given(st.lists(LOCS, max_size=5))

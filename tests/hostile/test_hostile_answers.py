@@ -8,7 +8,6 @@ import zlib
 from typing import Any
 
 import pytest
-from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine import pause
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
@@ -18,6 +17,7 @@ from scrapy_rep.seeding.discovery import MAX_SITEMAPS, MAX_URL, Discovery
 from scrapy_rep.seeding.listing import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
+from tests.helpers.contexts import context_of
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -215,7 +215,7 @@ def test_a_sitemap_line_has_a_limit() -> None:
     """A host of foreign letters takes microseconds for each of them."""
     origin = Origin.from_url("http://a.test/")
     body = "".join(f"Sitemap: {start}{'ä.' * 1_500}\n" for start in ("http://", "/", "http://a/"))
-    found = Discovery(get_crawler()).listed(
+    found = Discovery(context_of()).listed(
         origin, origin.robots_url, RobotsTxt.parse(body.encode()), warn=False
     )
     assert list(found) == [None] * 3

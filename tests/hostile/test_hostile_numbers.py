@@ -232,7 +232,7 @@ PARTS: list[tuple[type, str]] = [
     (Announcer, "_count"),
     (Announcer, "_log_failure"),
     (Announcer, "resolved"),
-    (Discovery, "discovered"),
+    (Discovery, "resolved"),
 ]
 
 

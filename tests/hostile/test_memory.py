@@ -20,6 +20,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
 from tests.helpers.behaviours import answer, in_turn, redirect
+from tests.helpers.contexts import context_of
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER
 from tests.helpers.servers import Site, Sites
@@ -308,7 +309,7 @@ def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> Non
     """With seeding off, too. What was counted of late is not counted again."""
     monkeypatch.setattr(recent, "_REMEMBERED", 1000)
     crawler = get_crawler()
-    discovery = Discovery(crawler)
+    discovery = Discovery(context_of(crawler))
     assert crawler.stats is not None
     for number in range(20):
         origin = Origin("http", f"{number}.example", 80)

@@ -15,6 +15,7 @@ from scrapy_rep.engine.urls import as_it_stands
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.seeding.discovery import Discovery
+from tests.helpers.contexts import context_of
 
 pytestmark = pytest.mark.scrapy_api
 
@@ -79,16 +80,14 @@ def test_a_url_that_stands_as_it_is(url: str) -> None:
 def test_sitemaps_that_a_file_lists(value: str) -> None:
     if not re.match("[a-z]+:", value):
         return  # relative to the file: for the tests of seeding
-    crawler: Any = SimpleNamespace(stats=SimpleNamespace(), spider=None)
     robots: Any = SimpleNamespace(sitemaps=(value,))
-    (listed,) = Discovery(crawler).listed(HOST, HOST.robots_url, robots, warn=False)
+    (listed,) = Discovery(context_of()).listed(HOST, HOST.robots_url, robots, warn=False)
     assert listed == long_way(value)
 
 
 def test_a_robots_txt_can_list_the_same_sitemap_twice() -> None:
     body = b"Sitemap: https://example.com/s.xml\n" * 2 + b"Sitemap: https://example.com:443/s.xml"
-    crawler: Any = SimpleNamespace(stats=SimpleNamespace(), spider=None)
-    listed = Discovery(crawler).listed(HOST, "", RobotsTxt.parse(body), warn=False)
+    listed = Discovery(context_of()).listed(HOST, "", RobotsTxt.parse(body), warn=False)
     assert list(listed) == [
         ("https://example.com/s.xml", "https://example.com"),
         ("https://example.com:443/s.xml", "https://example.com"),

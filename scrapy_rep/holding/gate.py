@@ -1,0 +1,216 @@
+"""Asks what is known of a request's origin, takes the policy's advice, and acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from scrapy import Request
+
+from scrapy_rep.engine.interactive import in_shell
+from scrapy_rep.engine.tally import Tally
+from scrapy_rep.engine.urls import FOREIGN
+from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.policy import Decide, Drop, Hold, Pass, Situation, Wait
+from scrapy_rep.origins.table import Known
+from scrapy_rep.origins.waiting import Waiting
+from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_rep.holding.deferral import Deferral
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.protocol import Decision
+    from scrapy_rep.reporting.recorder import Decisions
+
+Decided: TypeAlias = "Coroutine[Any, Any, Request | None] | Request | None"
+"""What ``process_request`` returns."""
+
+
+async def settled(decided: Decided) -> Request | None:
+    """Await *decided* if it takes time."""
+    return await decided if isinstance(decided, Coroutine) else decided
+
+
+class Gate:
+    """Where every request stops that known, fresh rules don't plainly allow."""
+
+    def __init__(
+        self,
+        context: CrawlContext,
+        origins: Origins,
+        recorder: Decisions,
+        deferral: Deferral,
+        overrules: Callable[[Request, Decision], bool],
+    ) -> None:
+        """:param overrules: whether a request passes though a decision forbids it"""
+        self._crawler = context.crawler
+        self._clock = context.clock
+        self._stats = context.stats
+        self.hits = Tally(context.crawler, context.engine, "rep/cache/hit")
+        self._in_shell = in_shell(context.crawler)
+        self._origins = origins
+        self._policy = origins.policy
+        self._chain_of = origins.agents.chain_of
+        self._recorder = recorder
+        self._deferral = deferral
+        self._overrules = overrules
+        self._waiting = Waiting(context, origins)
+
+    def ask(self, request: Request, direct: bool) -> Decided:
+        """Ask what is known of the request's origin. Return what ``process_request`` is to return.
+
+        :param direct: a direct download, which can't be held
+        :raises RobotsDisallowed, RobotsUnreachable: if it must not be fetched
+        """
+        if FOREIGN.match(request.url):
+            return None
+        try:
+            found, path = self._origins.find(request)
+        except ValueError as error:
+            # Nothing can be fetched from there, and nothing says that it may.
+            self._stats.inc_value("rep/invalid_url")
+            self._refuse(request, RobotsUnreachable(None, f"the URL has no origin: {error}"))
+            return None
+        if isinstance(found, Origin):
+            return None if path == ROBOTS_PATH else self._wait(request, found, path, direct)
+        if found.standing is Standing.STALE:
+            self._stats.inc_value("rep/cache/stale")
+        else:
+            self.hits.add(found.used_at)
+        return self._act(request, found, path, direct)
+
+    async def _wait(
+        self, request: Request, origin: Origin, path: str, direct: bool
+    ) -> Request | None:
+        """Nothing is known of *origin*: have its robots.txt fetched, and go by what comes."""
+        asked_before = self._origins.table.get(origin) is not None
+        self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+        answer = await self._waiting.first(request, origin, self._situation(origin, direct))
+        if isinstance(answer, Known):
+            return await settled(self._act(request, answer, path, direct))
+        if self._replays(request, origin):
+            return None
+        return self._set_aside(request, origin, answer, direct=direct)
+
+    def _situation(self, origin: Origin, direct: bool) -> Situation:
+        room, durable = self._deferral.room(origin), self._deferral.outlives
+        return Situation(direct, room, self._waiting.slot_free, durable)
+
+    def _act(self, request: Request, known: Known, path: str, direct: bool) -> Decided:
+        """Act as the policy advises, given what is known."""
+        if path == ROBOTS_PATH:
+            return None
+        origin = known.origin
+        situation = self._situation(origin, direct) if known.unreachable else Situation()
+        advice = self._policy.advise(known, self._clock(), situation)
+        if isinstance(advice, Decide):
+            if self._origins.cache.takes_long(known, self._chain_of(request)):
+                return self._read_then_decide(request, known, path)
+            self._decide(request, known, path)
+            return None
+        if isinstance(advice, Pass):
+            self._stats.inc_value("rep/unreachable/allowed")
+            self._recorder.passed(request, known)
+            return None
+        if self._replays(request, origin):
+            return None
+        if isinstance(advice, Wait):
+            return self._wait_again(request, known, path, advice.seconds)
+        return self._set_aside(request, origin, advice, known, direct=direct)
+
+    async def _read_then_decide(self, request: Request, known: Known, path: str) -> None:
+        """The file is large: have its rules read in a thread."""
+        await self._origins.cache.read(known, self._chain_of(request))
+        self._decide(request, known, path)
+
+    def _decide(self, request: Request, known: Known, path: str) -> None:
+        """Let the rules at hand decide.
+
+        :raises RobotsDisallowed: if they forbid it
+        """
+        everything = self._recorder.everything
+        decision = self._origins.decide(known, self._chain_of(request), path, always=everything)
+        if decision is None or decision.allowed:
+            if everything or known.standing is Standing.UNRESTRICTED:
+                self._recorder.allowed(request, known, decision)
+        elif self._overrules(request, decision):
+            self._recorder.overruled(request, known, decision)
+        else:
+            self._stats.inc_value("robotstxt/forbidden")
+            self._refuse(request, RobotsDisallowed(known.origin, decision), known)
+
+    async def _wait_again(
+        self, request: Request, known: Known, path: str, seconds: float
+    ) -> Request | None:
+        """A direct download can't be held: it waits for the next answer, which is near."""
+        answer = await self._waiting.again(request, known, seconds)
+        if isinstance(answer, Known):
+            return await settled(self._act(request, answer, path, direct=True))
+        return self._set_aside(request, known.origin, answer, known, direct=True)
+
+    def _replays(self, request: Request, origin: Origin) -> bool:
+        """Whether *request* passes because Scrapy's HTTP cache answers it: its site isn't asked."""
+        if not self._origins.cache.replays(request):
+            return False
+        self._stats.inc_value("rep/unreachable/replayed")
+        self._recorder.replayed(request, origin)
+        return True
+
+    def _set_aside(
+        self,
+        request: Request,
+        origin: Origin,
+        advice: Hold | Drop,
+        known: Known | None = None,
+        *,
+        direct: bool,
+    ) -> Request | None:
+        """Have *request* held, or drop it."""
+        if isinstance(advice, Hold):
+            self._recorder.handed_over(request, origin)
+            return None if self._recorder.dry_run else self._deferral.catcher.hand_over(request)
+        if advice.for_room:
+            self._deferral.warn_full(origin)
+        if advice.for_room or known is not None:
+            self._stats.inc_value("rep/unreachable/dropped")
+        error = RobotsUnreachable(origin, advice.reason, advice.attempts)
+        self._refuse(request, error, known, direct=direct)
+        return None
+
+    def _refuse(
+        self,
+        request: Request,
+        error: RobotsDisallowed | RobotsUnreachable,
+        known: Known | None = None,
+        *,
+        direct: bool = False,
+    ) -> None:
+        """Fail *request* with *error*, unless this is a dry run."""
+        self._recorder.dropped(request, error, known, direct=direct)
+        if self._recorder.dry_run:
+            return
+        # Without a spider it is a middleware by itself, in somebody's test.
+        if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
+            raise NotFetched(str(error)) from None
+        raise error from None
+
+    async def may_fetch(self, url: str) -> bool:
+        """See :func:`scrapy_rep.middleware.may_fetch`."""
+        if FOREIGN.match(url) or self._recorder.dry_run:
+            return True
+        try:
+            request = Request(url)
+            found, path = self._origins.find(request)
+        except ValueError:
+            return False
+        if path == ROBOTS_PATH:
+            return True
+        known = found if isinstance(found, Known) else await self._waiting.alone(request, found)
+        if known is None or known.unreachable:
+            return self._policy.unreachable == "allow"
+        decision = self._origins.decide(known, self._chain_of(request), path, always=True)
+        return decision is None or decision.allowed or self._overrules(request, decision)

@@ -1,0 +1,116 @@
+"""Requests that wait in the downloader for a robots.txt: briefly, and only a share of them
+(docs/DESIGN.md, "Nothing waits while holding a download slot"). Whether and how long is for
+:mod:`scrapy_rep.origins.policy` to say."""
+
+from __future__ import annotations
+
+import math
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeAlias
+
+from twisted.internet.defer import CancelledError
+
+from scrapy_rep.engine.words import text_of
+from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
+from scrapy_rep.origins.policy import Drop, Hold, Room, Situation, Wait
+
+if TYPE_CHECKING:
+    from scrapy import Request
+
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.origins.table import Known
+    from scrapy_rep.protocol import Origin
+
+# One in this many of the download slots may be taken by requests that wait.
+_SHARE = 2
+
+# Where CONCURRENT_REQUESTS is 0, for no limit: as many silent origins would be many all the same.
+_UNLIMITED = 100
+
+_Answer: TypeAlias = "Known | Hold | Drop"
+
+
+class Waiting:
+    """Counts and times the requests that wait in place."""
+
+    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+        self._context = context
+        self._policy = origins.policy
+        self._cache = origins.cache
+        self._flights = origins.flights
+        self._count = 0
+        concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
+        self._most = max(1, concurrency // _SHARE)
+        if context.settings.dry_run:
+            self._most = sys.maxsize  # a dry run holds nothing, so every request waits in place
+
+    @property
+    def slot_free(self) -> bool:
+        """Whether one more request may wait."""
+        return self._count < self._most
+
+    async def first(self, request: Request, origin: Origin, situation: Situation) -> _Answer:
+        """Have the robots.txt of *origin*, of which nothing is known, fetched, and wait as long as
+        the policy advises. Return what is known then, or what to do with *request* instead."""
+        flight = self._flights.to(origin, request)
+        advice = self._policy.advise(None, self._context.clock(), situation)
+        if not isinstance(advice, Wait):
+            assert isinstance(advice, Hold | Drop)
+            return advice
+        try:
+            with ExitStack() as slot:
+                if situation.direct:  # it may wait long
+                    slot.enter_context(self._context.engine.extra_slot())
+                elif situation.room is not Room.FULL:
+                    self._count += 1
+                    slot.callback(self._leave)
+                seconds = advice.seconds
+                return await flight.wait(None if seconds == math.inf else flight.left_of(seconds))
+        except StillWaiting:
+            return Hold()
+        except CrawlEnding:
+            return self._policy.at_the_end(situation)
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
+            return Drop(text_of(error))
+
+    async def alone(self, request: Request, origin: Origin) -> Known | None:
+        """Have the robots.txt of *origin* fetched, and wait for it however long it takes, for a
+        caller outside the downloader. None: there will be none."""
+        try:
+            return await self._flights.to(origin, request).wait()
+        except CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 (as above)
+            return None
+
+    def _leave(self) -> None:
+        self._count -= 1
+
+    async def again(self, request: Request, state: Known, seconds: float) -> Known | Drop:
+        """Wait until the robots.txt of an unreachable origin was asked for once more, at most
+        ``REP_DOWNLOAD_TIMEOUT``. For direct downloads, which can't be held.
+
+        :param seconds: until it may be asked for
+        """
+        origin = state.origin
+        try:
+            with self._context.engine.extra_slot():
+                await self._flights.rest(origin, seconds)
+                known = self._cache.get(origin)
+                if known is None:
+                    left = self._context.settings.download_timeout - seconds
+                    known = await self._flights.to(origin, request, again=True).wait(left)
+        except StillWaiting:
+            known = state
+        except CrawlEnding:
+            return Drop("the crawl is ending")
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (as above)
+            return Drop(text_of(error))
+        return Drop.of(known) if known.unreachable else known
