@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.interactive import is_interactive, one_attempt
+from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.startup import StopAtStart
 from scrapy_rep.engine.urls import SCHEME
 from scrapy_rep.exceptions import SettingsError
@@ -30,7 +30,7 @@ from scrapy_rep.reporting.announcements import Announcer
 from scrapy_rep.reporting.recorder import Decisions
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.seeding.middleware import with_seeding
-from scrapy_rep.settings import RepSettings, warn_of_unknown
+from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,9 @@ _PREFIX = "REP_"
 
 # From this ratio of letters in common on, a name is taken to be meant for another: 1 is the same.
 _SIMILAR = 0.75
+
+# Seconds: longer than any fetch of a robots.txt takes.
+_PATIENCE = 86400.0
 
 UNREACHABLE_CHOICES = ("defer", "drop", "allow")
 CROSS_HOST_CHOICES = ("strict", "any")
@@ -246,6 +249,16 @@ class RepSettings:
                     f"than {setting_name(high)}, which is {getattr(checked, high)!r}."
                 )
         return checked
+
+
+def one_attempt(settings: RepSettings) -> RepSettings:
+    """Return *settings* for a command that somebody waits for: an unreachable robots.txt is asked
+    for once, and its answer waited for."""
+    return replace(
+        settings,
+        unreachable="drop" if settings.unreachable == "defer" else settings.unreachable,
+        defer_grace=_PATIENCE,
+    )
 
 
 def set_defaults(settings: BaseSettings) -> None:

@@ -1,0 +1,97 @@
+"""Imports go one way, those for type checking too (docs/DESIGN.md has the picture)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# What is at the top of the package. Each imports from the rows above its own alone; a folder also
+# from itself.
+LAYERS = [
+    {"protocol"},
+    {"engine"},
+    {"robotparser", "exceptions", "signals", "inspection"},
+    {"settings"},
+    {"storages"},
+    {"origins"},
+    {"reporting"},
+    {"holding"},
+    {"seeding"},
+    {"middleware"},
+    {"pages"},
+    {"commands", "addon"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def modules(folder: str) -> dict[str, Path]:
+    found = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        # Scripts of benchmarks/ import each other by their names alone.
+        found[name.removeprefix("benchmarks.")] = path
+    return found
+
+
+def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterator[str]:
+    """Yield the modules of *known* that a file imports.
+
+    :param top: only those that it imports while it is imported itself
+    """
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                within = f"{node.module}.{alias.name}"
+                yield from (name for name in (within, node.module) if name in known)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        )
+        if not (top and later):
+            nodes += ast.iter_child_nodes(node)
+
+
+def test_the_top_is_ten_folders_and_seven_files() -> None:
+    top = {path.stem for path in (ROOT / "scrapy_rep").iterdir() if path.name[0] != "_"}
+    assert top - {"py"} == set(LEVEL)  # py.typed
+    folders = [name for name in LEVEL if (ROOT / "scrapy_rep" / name).is_dir()]
+    assert (len(folders), len(LEVEL) - len(folders)) == (10, 6)  # and __init__.py
+
+
+def test_imports_go_one_way() -> None:
+    """Those for type checking, and within functions, too."""
+    package = modules("scrapy_rep")
+    against = [
+        f"{name} imports {other}"
+        for name, path in package.items()
+        for other in imports(path, package)
+        if "." in name and "." in other
+        if (here := name.split(".")[1]) != (there := other.split(".")[1])
+        and LEVEL[there] >= LEVEL[here]
+    ]
+    assert against == []
+
+
+@pytest.mark.parametrize("folder", ["scrapy_rep", "tests", "benchmarks"])
+def test_nothing_imports_in_circles(folder: str) -> None:
+    found = modules(folder)
+    graph = {
+        name: {other for other in imports(path, found, top=True) if other != name}
+        # A package and what is in it: the one names the other.
+        - {name.rpartition(".")[0]}
+        for name, path in found.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
