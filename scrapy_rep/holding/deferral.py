@@ -1,5 +1,5 @@
 """Requests whose robots.txt can't be had are held, and come back when an answer does
-(REP.md section 4; DESIGN.md, "Why it is cut so").
+(REP.md section 4; docs/DESIGN.md, "Why it is cut so").
 
 `holding/intercept.py` takes them out of the downloader, `holding/hold.py` keeps them, `holding/alarm.py` tells when an origin
 is to be asked again, `holding/release.py` hands them back to the scheduler. Here these meet.

@@ -1,7 +1,7 @@
 """Held requests on disk, under JOBDIR.
 
 From the moment that they are held: Scrapy's own disk queues write their index only when the crawl
-is closed in order, so a kill would lose them (DESIGN.md). Who stands where in which line is in
+is closed in order, so a kill would lose them (docs/DESIGN.md). Who stands where in which line is in
 memory, so that a disk that fails does not stop the lines.
 """
 

@@ -1,4 +1,4 @@
-"""Which tokens a request goes by (DESIGN.md, "Agents, by precedence")."""
+"""Which tokens a request goes by (docs/DESIGN.md, "Agents, by precedence")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Who asks for which robots.txt, and when: one flight an origin, some at a time
-(DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
+(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
 
 from __future__ import annotations
 

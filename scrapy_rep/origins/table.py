@@ -1,5 +1,5 @@
 """What is known of the origins in memory: those in use parsed, those that were in use compressed
-(DESIGN.md, "Bodies compressed, rules on demand")."""
+(docs/DESIGN.md, "Bodies compressed, rules on demand")."""
 
 from __future__ import annotations
 
