@@ -20,7 +20,8 @@ from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import BOLD, DIM, Output, complain
-from scrapy_rep.engine.urls import encoded, path_in
+from scrapy_rep.engine.encoding import encoded
+from scrapy_rep.engine.urls import path_in
 from scrapy_rep.engine.words import clean
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.flights import CrawlEnding

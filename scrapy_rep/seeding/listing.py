@@ -1,12 +1,12 @@
-"""Which sitemaps a robots.txt lists, as URLs: a file may list so many, and such strange ones, that
-it takes a second to tell."""
+"""Which sitemaps a robots.txt lists, for :mod:`~scrapy_rep.seeding.proof` to look up. Hostile files
+take a second to resolve, so that is done in slices, and the results are kept."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.pause import work
-from scrapy_rep.seeding.discovery import MAX_SITEMAPS, resolved
+from scrapy_rep.seeding.discovery import listed_sitemaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,18 +18,16 @@ _KEPT = 100
 
 
 class Listing:
-    """The sitemaps of one robots.txt, as the sitemaps of a crawl have them."""
+    """The sitemaps of one robots.txt."""
 
     def __init__(self, robots_url: str, values: Iterable[str]) -> None:
         self._hashes: set[int] = set()  # URLs can be long
-        self._steps = self._resolve(robots_url, list(dict.fromkeys(values))[:MAX_SITEMAPS])
+        self._steps = self._resolve(robots_url, values)
 
-    def _resolve(self, robots_url: str, values: list[str]) -> Iterator[None]:
-        for value in values:
-            try:
-                self._hashes.add(hash(resolved(robots_url, value).partition("#")[0]))
-            except ValueError:
-                pass  # it is no URL
+    def _resolve(self, robots_url: str, values: Iterable[str]) -> Iterator[None]:
+        for _, found in listed_sitemaps(robots_url, values):
+            if found is not None:
+                self._hashes.add(hash(found.url.partition("#")[0]))
             yield
 
     def complete(self) -> bool:
@@ -48,7 +46,7 @@ class Listings:
         self._kept: dict[str, tuple[tuple[str, str | None], Listing]] = {}
 
     def of(self, known: Known) -> Listing:
-        """The listing of an origin's robots.txt."""
+        """Return the listing of an origin's robots.txt."""
         kept = self._kept.pop(known.name, None)
         url = known.entry.url or known.origin.robots_url
         file = url, known.entry.sha256  # not the entry, which holds the body

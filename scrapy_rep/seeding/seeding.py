@@ -1,8 +1,9 @@
 """Sitemaps that robots.txt files list seed the crawl (REP.md section 9).
 
-Here the parts of `scrapy_rep.protocol.sitemaps` meet: what is discovered goes into the spool (`seeding/spool.py`), is
-asked for (`seeding/asking.py`) and read (`seeding/intake.py`), and the pages go from the spool to the scheduler
-(`seeding/feeder.py`), those of other hosts when it is known that they may (`seeding/proof.py`).
+The middleware makes a :class:`SitemapSeeding` if they do. Here the parts of this folder meet: what is
+discovered goes into the spool (`spool.py`), is requested (`requester.py`) and read (`intake.py`), and
+the pages go from the spool to the scheduler (`feeder.py`), those of other hosts once it is known that
+they may (`proof.py`).
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from scrapy_rep.engine.words import counted
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.seeding.context import SeedingContext
 from scrapy_rep.seeding.discovery import FED, SITEMAP
 from scrapy_rep.seeding.feeder import Feeder
-from scrapy_rep.seeding.intake import Reading
-from scrapy_rep.seeding.outcome import Report
+from scrapy_rep.seeding.intake import Intake
 from scrapy_rep.seeding.proof import Proofs
-from scrapy_rep.seeding.spider_options import Conventions
+from scrapy_rep.seeding.sitemap_log import SitemapLog
+from scrapy_rep.seeding.spider_options import SpiderOptions
 from scrapy_rep.seeding.spool import Spool
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# So many spellings of origins are remembered as met.
-_SPELLINGS = 20_000
+# Prefixes of URLs that are remembered as met.
+_PREFIXES = 20_000
 
 
 class SitemapSeeding(ResolutionListener):
@@ -67,19 +69,16 @@ class SitemapSeeding(ResolutionListener):
         """:param mode: which origins may seed, ``"start"`` or ``"all"``
         :raises SettingsError: if one of the spider's attributes is wrong
         """
-        self._crawler = crawler = context.crawler
-        self._stats = context.stats
-        self._settings = settings = context.settings
-        self._engine = engine = context.engine
-        self._cache = cache = origins.cache
-        flights = origins.flights
+        crawler, settings = context.crawler, context.settings
+        self._context = context
+        self._settings = settings
+        self._cache = origins.cache
         self._deferral = deferral
         self._discovery = discovery
         self._start_only = mode == "start"
-        self._conventions = Conventions(crawler.spider, settings)
         # An origin that is forgotten and met again adds what the spool has already.
         self._met = Recent()
-        self.spellings: set[str] = set()
+        self.met_prefixes: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""
         self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
         self._upkeep = Upkeep(self._look)
@@ -87,19 +86,11 @@ class SitemapSeeding(ResolutionListener):
         """The robots.txt files of whose sitemaps some are not in the spool yet."""
         self._steps: Iterator[None] | None = None
         """Those of the first, while they are being written."""
-        self._feeder = Feeder(crawler, settings, engine, self._conventions, deferral, self._spool)
-        self._proofs = Proofs(
-            crawler, settings, cache, flights, deferral.worth_waiting, self._feeder
-        )
-        self.reading = Reading(
-            crawler,
-            settings,
-            engine,
-            self._conventions,
-            self._feeder,
-            self._proofs,
-            discovery.count,
-        )
+        parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
+        self._log = SitemapLog(context)
+        self._feeder = Feeder(parts, deferral)
+        self._proofs = Proofs(parts, origins, deferral, self._feeder)
+        self.intake = Intake(parts, self._feeder, self._proofs, self._log, discovery)
         """What becomes of requests for sitemaps."""
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
@@ -115,12 +106,14 @@ class SitemapSeeding(ResolutionListener):
         """Take note of a request that is about to be sent. Return a check to be awaited first, if a
         site's sitemaps have led to it: may they lead there?"""
         usual = USUAL.match(request.url)
-        spelling = usual[1] + "/" if usual else None
-        if spelling not in self.spellings:
-            self.meet(request, spelling)
-        if (FED in request.meta and self.arrive(request)) or SITEMAP in request.meta:
-            return self.reading.check(request)
-        return None
+        prefix = usual[1] + "/" if usual else None
+        if prefix not in self.met_prefixes:
+            self._meet(request, prefix)
+        to_check = SITEMAP in request.meta
+        if FED in request.meta:
+            self._feeder.outstanding.arrive(request)
+            to_check = to_check or self._settings.sitemap_cross_host == "any"
+        return self.intake.check(request) if to_check else None
 
     async def meet_again(
         self, request: Request, decided: Coroutine[Any, Any, Request | None]
@@ -129,25 +122,25 @@ class SitemapSeeding(ResolutionListener):
         try:
             return await decided
         finally:
-            self.meet(request, None)
+            self._meet(request, None)
 
-    def meet(self, request: Request, spelling: str | None) -> None:
+    def _meet(self, request: Request, prefix: str | None) -> None:
         """The crawl asks for a page: its origin may seed, if it is one of those that may.
 
-        :param spelling: how its URL begins, if that is worth remembering
+        :param prefix: how its URL begins, if that is worth remembering
         """
         if SITEMAP in request.meta:
-            return  # not a page: who serves sitemaps for others does not seed
+            return  # hosting a sitemap doesn't make a host a seed
         if self._start_only and not request.meta.get("is_start_request"):
             return
         try:
-            origin = Origin.from_url(spelling) if spelling else origin_of(request)
+            origin = Origin.from_url(prefix) if prefix else origin_of(request)
         except ValueError:
             return
-        if spelling:
-            if len(self.spellings) >= _SPELLINGS:
-                self.spellings.clear()
-            self.spellings.add(spelling)
+        if prefix:
+            if len(self.met_prefixes) >= _PREFIXES:
+                self.met_prefixes.clear()
+            self.met_prefixes.add(prefix)
         if not self._met.add(origin):
             return
         known = self._cache.get(origin)
@@ -176,7 +169,7 @@ class SitemapSeeding(ResolutionListener):
         try:
             while self._found:
                 if self._steps is None:
-                    self._steps = self._add(spool, *self._found[0])
+                    self._steps = self._add(*self._found[0])
                 if not work(self._steps):
                     call_later(0, self._write_found)
                     return
@@ -189,63 +182,49 @@ class SitemapSeeding(ResolutionListener):
             if seconds is not None:
                 call_later(seconds, self._write_found)
 
-    def _add(
-        self, spool: Spool, origin: Origin, robots_url: str, robots: RobotsTxt | None
-    ) -> Iterator[None]:
-        files, _ = spool.sitemaps.counts(str(origin))
+    def _add(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> Iterator[None]:
+        files, _ = self._spool.sitemaps.counts(str(origin))
         listed = self._discovery.listed(origin, robots_url, robots, warn=False) if robots else ()
         any_listed = False
         for one in listed:
             if one is not None:
                 any_listed = True
-                files += self._add_one(spool, origin, files, *one)
+                files += self._add_one(origin, files, *one)
             yield
         if not any_listed and self._settings.sitemap_guess:
             url = f"{origin}/sitemap.xml"
-            if self._add_one(spool, origin, files, url, str(origin), guessed=True):
+            if self._add_one(origin, files, url, str(origin), guessed=True):
                 self._discovery.count(url)
 
     def _add_one(
-        self,
-        spool: Spool,
-        origin: Origin,
-        files: int,
-        url: str,
-        place: str,
-        *,
-        guessed: bool = False,
+        self, origin: Origin, files: int, url: str, host: str, *, guessed: bool = False
     ) -> bool:
         """Take a sitemap, if *origin* may have more than these *files*. Return whether it is new."""
         if files >= self._settings.sitemap_max_files:
-            Report(self._crawler, url, str(origin)).too_many()
+            self._log.too_many(url, str(origin))
             return False
-        if not spool.sitemaps.add(url, place, str(origin), (), guessed=guessed):
+        if not self._spool.sitemaps.add(url, host, str(origin), (), guessed=guessed):
             return False
-        self._feeder.asking.added()
+        self._feeder.sitemaps.added()
         return True
 
     # Requests on their way
 
-    def arrive(self, request: Request) -> bool:
-        """Take a page that was fed from the scheduler. Return whether it may be on any host."""
-        self._feeder.arrive(request)
-        return self._settings.sitemap_cross_host == "any"
-
     def _request_dropped(self, request: Request, **_: Any) -> None:
         """The dupe filter has dropped a request of ours."""
         if FED in request.meta:
-            self._feeder.dropped(request)
+            self._feeder.outstanding.dropped(request)
         elif SITEMAP in request.meta and not self._feeder.stopped:
-            self.reading.dropped(request)
+            self.intake.dropped(request)
 
     def _request_deferred(self, request: Request, **_: Any) -> None:
-        self._feeder.held(request)
+        self._feeder.outstanding.held(request)
 
     # The crawl's beginning and end
 
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
-        self._engine.before_closing(self._before_closing)
-        self._feeder.asking.open()
+        self._context.engine.before_closing(self._before_closing)
+        self._feeder.sitemaps.open()
         return self._upkeep.begin()
 
     async def _look(self) -> None:
@@ -255,22 +234,22 @@ class SitemapSeeding(ResolutionListener):
         opened = await self._spool.look()
         if opened is None:
             return
-        self._feeder.asking.added()
+        self._feeder.sitemaps.added()
         self._proofs.recover(opened.unproven_origins)
         left = self._spool.waiting + self._spool.unproven
         if left:
             logger.info(
                 "Left from an earlier run: %(pages)s that sitemaps list",
                 {"pages": counted(left, "page")},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
 
     def _spider_idle(self) -> None:
         if self._feeder.stopped:
             return
-        asked = self._feeder.asking.asked
+        asked = self._feeder.sitemaps.outstanding
         if asked and asked == self._idle_with and not self._deferral.holding:
-            self.reading.lost(asked)
+            self.intake.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
         if self._feeder or self._proofs or self._found or not self._spool.opened:
@@ -283,16 +262,16 @@ class SitemapSeeding(ResolutionListener):
         while self._steps is not None and not self._feeder.stopped:
             await pause()
         self._found.clear()
-        if self._engine.scheduler_outlives and not spool.durable:
+        if self._context.engine.scheduler_outlives and not spool.durable:
             await self._flush()
         self._feeder.stop()
-        left = spool.waiting + spool.unproven + self._feeder.outstanding
+        left = spool.waiting + spool.unproven + self._feeder.outstanding.total
         if left and not spool.durable:
             logger.info(
                 "Not requested: %(pages)s that sitemaps list; the crawl ends, and without JOBDIR "
                 "what waits ends with it",
                 {"pages": counted(left, "page")},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
 
     async def _flush(self) -> None:
@@ -302,7 +281,7 @@ class SitemapSeeding(ResolutionListener):
         except Exception:
             logger.exception(
                 "What sitemaps list can't be handed to the scheduler",
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
 
     async def _spider_closed(self) -> None:

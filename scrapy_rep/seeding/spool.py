@@ -63,7 +63,6 @@ class Spool:
         self.durable = directory is not None
         self.patience = Patience(self._path, seconds, spider)
         self.sitemaps = SitemapTable(lambda: self._db)
-        self._sites: dict[str, int] = {}
         self._waiting: dict[int, int] = {}
         self.waiting = 0
         """How many pages are still to be requested."""
@@ -143,17 +142,9 @@ class Spool:
 
     def site(self, origin: str) -> int:
         """Return the number of a site."""
-        number = self._sites.get(origin)
-        if number is None:
-            self._db.execute(
-                "INSERT OR IGNORE INTO sites (origin, cursor) VALUES (?, 0)", (origin,)
-            )
-            (number,) = self._db.execute(
-                "SELECT id FROM sites WHERE origin = ?", (origin,)
-            ).fetchone()
-            if len(self._sites) >= 10_000:
-                self._sites.clear()
-            self._sites[origin] = number
+        self._db.execute("INSERT OR IGNORE INTO sites (origin, cursor) VALUES (?, 0)", (origin,))
+        query = "SELECT id FROM sites WHERE origin = ?"
+        (number,) = self._db.execute(query, (origin,)).fetchone()
         return int(number)
 
     def origin_of(self, site: int) -> str:

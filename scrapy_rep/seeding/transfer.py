@@ -1,6 +1,6 @@
 """The transfer of sitemaps: no more is received than counts, and gzip stays as it is, to be unpacked
-piece by piece (`protocol/sitemaps/gunzip.py`). Other encodings, which nobody asked for, are unpacked by Scrapy's
-HttpCompressionMiddleware, in one go: up to a limit."""
+piece by piece (`protocol/sitemaps/gunzip.py`). Other encodings, which nobody asked for, are unpacked
+by Scrapy's HttpCompressionMiddleware, in one go: up to a limit. Used by `requester.py`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from scrapy_rep.seeding.discovery import SITEMAP
 
 if TYPE_CHECKING:
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+    from scrapy_rep.origins.context import CrawlContext
 
 ACCEPT_ENCODING = "gzip"
 """All that can be unpacked here. HttpCompressionMiddleware would unpack a file in one go."""
 
 MAXSIZE = "download_maxsize"
 """Scrapy's meta key, by which HttpCompressionMiddleware is told how much it may unpack. It holds
-for one response alone: :meth:`Reading.check` takes it off a request that is sent again."""
+for one response alone: :meth:`Intake.check` takes it off a request that is sent again."""
 
 _GZIP = ("gzip", "x-gzip")
 
@@ -33,7 +34,8 @@ _GZIP = ("gzip", "x-gzip")
 class Transfers:
     """Watches the transfers of sitemaps, while there are any."""
 
-    def __init__(self, crawler: Crawler, max_bytes: int) -> None:
+    def __init__(self, context: CrawlContext) -> None:
+        crawler = context.crawler
         self._listener = Listener(
             crawler,
             {
@@ -41,7 +43,7 @@ class Transfers:
                 signals.response_downloaded: self._response_downloaded,
             },
         )
-        self._max_bytes = max_bytes
+        self._max_bytes = context.settings.sitemap_max_bytes
         maxsize = crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
         self._other_encodings_max = min(maxsize, OTHER_ENCODINGS_MAX)
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()

@@ -1,4 +1,5 @@
-"""From the spool to the scheduler: sitemaps, some at a time, since their bodies are in memory."""
+"""From the spool to the scheduler: requests for sitemaps, only some at a time, since their bodies are
+in memory. The :class:`~scrapy_rep.seeding.feeder.Feeder` calls it."""
 
 from __future__ import annotations
 
@@ -14,48 +15,38 @@ from scrapy_rep.seeding.transfer import ACCEPT_ENCODING, Transfers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy.crawler import Crawler
-
-    from scrapy_rep.engine.access import EngineAccess
-    from scrapy_rep.seeding.sitemap_table import Sitemap
-    from scrapy_rep.seeding.spool import Spool
-    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.seeding.context import SeedingContext
+    from scrapy_rep.seeding.sitemap_table import SitemapRow
 
 SITEMAP_KEY = "rep_sitemap_of"
 
-# So many sitemaps are asked for at a time: of one host, of all.
+# The most sitemaps that are outstanding: of one host, of all.
 _OF_HOST, _ALL = 2, 32
-# When the crawl ends, and the scheduler is to have all: so many of each host in one step.
+# When the crawl ends, and the scheduler is to have all: of each host in one step.
 _AT_ONCE = 50
-# No more sitemaps are read while so many pages wait.
+# No more sitemaps are read while as many pages wait.
 _PAGES_ENOUGH = 1_000_000
 
 
-class Asking:
+class SitemapRequester:
     """Hands requests for sitemaps to the scheduler."""
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        settings: RepSettings,
-        engine: EngineAccess,
-        spool: Spool,
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, context: SeedingContext, wake: Callable[[], None]) -> None:
         """:param wake: has :meth:`some` called soon"""
-        self._settings = settings
-        self._engine = engine
-        self._spool = spool
+        self._settings = context.settings
+        self._engine = context.engine
+        self._spool = context.spool
         self._wake = wake
-        self._transfers = Transfers(crawler, settings.sitemap_max_bytes)
+        self._transfers = Transfers(context.crawl)
         self._waiting = False
         self._host = ""  # whose turn was the last
-        self._asked: dict[str, str] = {}
+        self._outstanding: dict[str, str] = {}
+        """URLs and their hosts."""
         self._shared = False
 
     def __bool__(self) -> bool:
-        """Whether any sitemaps are to be asked for, or to come."""
-        return self._waiting or bool(self._asked)
+        """Whether any sitemaps are to be requested, or to come."""
+        return self._waiting or bool(self._outstanding)
 
     def open(self) -> None:
         """Begin."""
@@ -73,45 +64,47 @@ class Asking:
         self._wake()
 
     def some(self, *, everything: bool = False) -> bool:
-        """Ask for those whose turn it is. Return whether to go on with the next at once.
+        """Request those whose turn it is. Return whether to go on with the next at once.
 
-        :param everything: whether to ask for more than are wanted at a time
+        :param everything: whether to request more than are wanted at a time
         """
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
-        # What another process may read is not counted as asked for: only time ends the step.
+        # What another process may read does not count as outstanding: only time ends the step.
         unlimited = everything or self._shared
         most = _AT_ONCE if everything else _OF_HOST
-        asked: Counter[str] = Counter() if everything else Counter(self._asked.values())
+        requested = Counter(() if everything else self._outstanding.values())
         slices = Slices()
         left = False
         for host in self._spool.sitemaps.hosts(self._host):
-            if len(self._asked) >= _ALL and not unlimited:
+            if len(self._outstanding) >= _ALL and not unlimited:
                 left = True
                 break
             self._host = host
-            while asked[host] < most and (sitemap := self._spool.sitemaps.next(host)) is not None:
-                asked[host] += 1
+            while (
+                requested[host] < most and (sitemap := self._spool.sitemaps.next(host)) is not None
+            ):
+                requested[host] += 1
                 self._hand_over(sitemap)
-            left = left or asked[host] >= most
+            left = left or requested[host] >= most
             if unlimited and slices.over:
                 left = True
                 break
         self._waiting = left
         return left and unlimited
 
-    def _hand_over(self, sitemap: Sitemap) -> None:
+    def _hand_over(self, sitemap: SitemapRow) -> None:
         if not self._shared:  # else another process may have it, and it need not come here
-            self._asked[sitemap.url] = sitemap.host
+            self._outstanding[sitemap.url] = sitemap.host
         try:
-            self.ask_for(sitemap)
+            self.request(sitemap)
         except Exception:
             # The scheduler's server is gone, say: it will be tried again.
-            self._asked.pop(sitemap.url, None)
+            self._outstanding.pop(sitemap.url, None)
             self._spool.sitemaps.put_back(sitemap)
             raise
 
-    def ask_for(self, sitemap: Sitemap, *, dont_filter: bool = False) -> None:
+    def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
         """Hand the request for *sitemap* to the scheduler."""
         request = Request(
             sitemap.url,
@@ -133,12 +126,12 @@ class Asking:
         self._engine.crawl(request)
 
     @property
-    def asked(self) -> list[str]:
-        """The sitemaps that were asked for and have not come."""
-        return list(self._asked)
+    def outstanding(self) -> list[str]:
+        """The sitemaps that were requested and have not come."""
+        return list(self._outstanding)
 
     def came(self, url: str) -> None:
-        """A sitemap was read, or will not be."""
-        self._asked.pop(url, None)
-        self._transfers.watch(self._shared or bool(self._asked))
+        """Take note that a sitemap was read, or will not be."""
+        self._outstanding.pop(url, None)
+        self._transfers.watch(self._shared or bool(self._outstanding))
         self._wake()
