@@ -46,7 +46,7 @@ class Feeder:
     def __init__(self, context: SeedingContext, deferral: Deferral) -> None:
         self._context = context
         self._signals = context.crawl.crawler.signals
-        self._engine = context.engine
+        self._engine = context.crawl.engine
         self._deferral = deferral
         self._spool = context.spool
         self.sitemaps = SitemapRequester(context, self.wake)
@@ -124,7 +124,7 @@ class Feeder:
                 extra=extra,
                 exc_info=not isinstance(error, OSError),
             )
-        if now - self._failing_since < self._context.settings.defer_max_wait:
+        if now - self._failing_since < self._context.crawl.settings.defer_max_wait:
             return _RETRY_SECONDS
         self.stop()
         logger.error(
@@ -192,7 +192,7 @@ class Feeder:
         request = self._request(page, callback) if wanted else None
         if request is None:
             # The spider's rules, or Scrapy's, have changed since the last run.
-            self._context.stats.inc_value(Reason.NO_RULE.value)
+            self._context.crawl.stats.inc_value(Reason.NO_RULE.value)
             self.outstanding.gone.append(page.id)
             return
         if self._engine.scheduler_is_foreign:
@@ -205,7 +205,7 @@ class Feeder:
             except Exception:
                 self.outstanding.take_back(page.id)
                 raise
-        self._context.stats.inc_value("rep/sitemaps/emitted")
+        self._context.crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def _let_pass(self, request: Request, **_: object) -> None:
         """It passed the dupe filter in the run before."""
@@ -218,7 +218,7 @@ class Feeder:
             return Request(
                 page.url,
                 callback=callback,  # type: ignore[arg-type]
-                priority=self._context.settings.sitemap_page_priority,
+                priority=self._context.crawl.settings.sitemap_page_priority,
                 meta={PAGE_KEY: meta},
             )
         except ValueError:
@@ -245,6 +245,6 @@ class Feeder:
 
     def gauge(self) -> None:
         """Tell how many pages wait."""
-        self._context.stats.set_value(
+        self._context.crawl.stats.set_value(
             "rep/sitemaps/waiting", self._spool.waiting + self._spool.unproven
         )

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import call_later
@@ -34,8 +34,6 @@ from scrapy_rep.seeding.sitemap_table import ASKED, MAX_HOSTS
 from scrapy_rep.seeding.transfer import MAXSIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy import Request
     from scrapy.http import Response
 
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.sitemap_table import SitemapRow
 
 logger = get_logger(__name__)
-
-T = TypeVar("T")
 
 
 class Intake:
@@ -63,13 +59,13 @@ class Intake:
         discovery: Discovery,
     ) -> None:
         self._context = context
-        self._engine = context.engine
+        self._engine = context.crawl.engine
         self._spool = context.spool
         self._feeder = feeder
         self._proofs = proofs
         self._log = log
         self._discovery = discovery
-        self._targets = Targets(context.crawl.crawler, context.settings.private_hosts)
+        self._targets = Targets(context.crawl.crawler, context.crawl.settings.private_hosts)
         self._lock = DeferredLock()
 
     async def check(self, request: Request) -> None:
@@ -80,7 +76,7 @@ class Intake:
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
             if await self._targets.refuses(origin_of(request), by):
-                self._context.stats.inc_value(Reason.PRIVATE.value)
+                self._context.crawl.stats.inc_value(Reason.PRIVATE.value)
                 raise IgnoreRequest(f"a sitemap lists it, and it is {Reason.PRIVATE.text}")
             return
         origin, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
@@ -114,24 +110,6 @@ class Intake:
             found = sitemaps.get(url)
         return found
 
-    async def _patiently(self, step: Callable[[], T]) -> T:
-        """Do *step*, again and again while the disk fails and patience lasts.
-
-        :raises sqlite3.Error: if that is over
-        """
-        patience = self._spool.patience
-        while True:
-            try:
-                result = step()
-            except sqlite3.Error as error:
-                seconds = patience.failed("reading", error)
-                if seconds is None or self._feeder.stopped:
-                    raise
-                await pause(seconds)
-            else:
-                patience.worked("reading")
-                return result
-
     def _known(self, request: Request) -> SitemapRow | None:
         """As :meth:`_of`.
 
@@ -152,7 +130,7 @@ class Intake:
             return
         if self._engine.scheduler_is_foreign:
             # Another process has asked for it. It may come here all the same.
-            self._context.stats.inc_value(Reason.KNOWN.value)
+            self._context.crawl.stats.inc_value(Reason.KNOWN.value)
         elif not request.dont_filter:
             # One of the spider's own, or ours in an earlier run: neither has read it for us.
             call_later(0, lambda: self._feeder.sitemaps.request(sitemap, dont_filter=True))
@@ -203,7 +181,7 @@ class Intake:
         await maybe_deferred_to_future(self._lock.acquire())
         try:
             if not self._feeder.stopped:
-                sitemap = await self._patiently(partial(self._of, request))
+                sitemap = await self._spool.patiently("reading", partial(self._of, request))
                 if sitemap is not None:
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
@@ -214,7 +192,7 @@ class Intake:
                     {"url": request.url, "error": text_of(error)},
                     extra=self._context.crawl.extra,
                 )
-            self._context.stats.inc_value("rep/sitemaps/failed")
+            self._context.crawl.stats.inc_value("rep/sitemaps/failed")
             self._feeder.sitemaps.came(request.meta[SITEMAP]["url"])
         finally:
             self._engine.drop_body(response)
@@ -225,17 +203,18 @@ class Intake:
         if not 200 <= response.status < 300:
             self._end(sitemap, f"HTTP status {response.status}")
             return
-        settings, spool = self._context.settings, self._spool
+        settings, spool = self._context.crawl.settings, self._spool
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
-        selection = await self._patiently(
-            lambda: Selection(self._context, sitemap, reader, self._proofs.verdict, self._found)
+        verdict, found = self._proofs.verdict, self._found
+        selection = await spool.patiently(
+            "reading", partial(Selection, self._context, sitemap, reader, verdict, found)
         )
         until = time.perf_counter() + SLICE_SECONDS
         for entries in reader.read([response.body]):
             selection.add(entries)
-            await self._patiently(selection.write)
+            await spool.patiently("reading", selection.write)
             if time.perf_counter() > until:
                 self._feeder.wake()
                 await pause()
@@ -245,7 +224,7 @@ class Intake:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is no sitemap")
             return
-        await self._patiently(partial(spool.sitemaps.done, sitemap))
+        await spool.patiently("reading", partial(spool.sitemaps.done, sitemap))
         self._log.read(sitemap, reader, selection)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()

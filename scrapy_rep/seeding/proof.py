@@ -8,49 +8,91 @@ import sqlite3
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.pause import pause, work
+from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
-from scrapy_rep.seeding.listing import Listings
+from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.selection import Reason, host_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.table import Known
     from scrapy_rep.seeding.context import SeedingContext
     from scrapy_rep.seeding.feeder import Feeder
     from scrapy_rep.seeding.selection import Verdict
-    from scrapy_rep.seeding.spool import Row
 
 logger = get_logger(__name__)
 
 # The most robots.txt files that are asked for at a time for this alone.
 _AT_A_TIME = 16
-# Seconds until another look whether an answer has come.
-_LOOK = 0.1
-# Origins that are looked at, or entries settled, before the event loop has its turn.
+# Seconds until another look at an origin that can't be reached.
+_LOOK, _LONGEST_LOOK = 0.05, 0.5
+# Entries that are judged before the event loop has its turn.
 _SLICE = 200
+# Listings that are kept, of the origins that entries were seen of last.
+_KEPT = 100
 
 
-@dataclass(slots=True)
-class _Pending:
+class Listing:
+    """The sitemaps of one robots.txt. Hostile files take a second to resolve."""
+
+    def __init__(self, robots_url: str, values: Iterable[str]) -> None:
+        self._hashes: set[int] = set()  # URLs can be long
+        self._steps = self._resolve(robots_url, values)
+
+    def _resolve(self, robots_url: str, values: Iterable[str]) -> Iterator[None]:
+        for _, found in listed_sitemaps(robots_url, values):
+            if found is not None:
+                self._hashes.add(hash(found.url.partition("#")[0]))
+            yield
+
+    def complete(self) -> bool:
+        """Work on it, for one slice of time. Return whether it is complete."""
+        return work(self._steps)
+
+    def has_any(self, urls: Iterable[str]) -> bool:
+        """Whether it lists one of these, once it is complete."""
+        return not self._hashes.isdisjoint(map(hash, urls))
+
+
+class Listings:
+    """Makes listings, and keeps some."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[tuple[str, str | None], Listing]] = {}
+
+    def of(self, known: Known) -> Listing:
+        """Return the listing of an origin's robots.txt."""
+        kept = self._kept.pop(known.name, None)
+        url = known.entry.url or known.origin.robots_url
+        file = url, known.entry.sha256  # not the entry, which holds the body
+        if kept is None or kept[0] != file:
+            values = known.robots.sitemaps if known.robots is not None else ()
+            kept = file, Listing(url, values)
+        self._kept[known.name] = kept  # the last one again
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return kept[1]
+
+
+class _Pending(NamedTuple):
     """An origin whose entries wait."""
 
     origin: Origin
-    by: str
-    """The origin whose sitemaps have named it."""
+    by: Origin
+    """The one whose sitemaps have named it."""
     deadline: float
-    looking_up: bool = False
-    """Whether its address is being looked up."""
-    refused: bool = False
-    """Whether it has a private address, and must not be asked."""
 
 
 class Proofs:
@@ -66,13 +108,10 @@ class Proofs:
         self._deferral = deferral
         self._feeder = feeder
         self._listings = Listings()
-        self._targets = Targets(context.crawl.crawler, context.settings.private_hosts)
-        self._pending: dict[Origin, _Pending] = {}
+        self._targets = Targets(context.crawl.crawler, context.crawl.settings.private_hosts)
+        self._pending: set[Origin] = set()
         self._queue: deque[_Pending] = deque()
-        """The same, in the order in which they are looked at."""
-        self._asked: dict[Origin, _Pending] = {}
-        """Those whose robots.txt was asked for and has not come."""
-        self._running = False
+        self._active = 0
 
     def __bool__(self) -> bool:
         """Whether entries wait."""
@@ -100,106 +139,86 @@ class Proofs:
         self._wait_for(origin, by)
         return None
 
-    def _wait_for(self, origin: Origin, by: str) -> None:
-        if origin not in self._pending:
-            deadline = time.monotonic() + self._context.settings.defer_max_wait
-            self._pending[origin] = pending = _Pending(origin, by, deadline)
-            self._queue.append(pending)
-            self._go_on_in(0)
-
     def stop(self) -> None:
         """The crawl ends: what waits is for the next run."""
         self._pending.clear()
         self._queue.clear()
 
-    # One step at a time
+    def _wait_for(self, origin: Origin, by: str) -> None:
+        if origin not in self._pending:
+            self._pending.add(origin)
+            deadline = time.monotonic() + self._context.crawl.settings.defer_max_wait
+            self._put(_Pending(origin, Origin.from_text(by), deadline))
 
-    def _go_on_in(self, seconds: float) -> None:
-        if not self._running:
-            self._running = True
-            call_later(seconds, self._go_on)
+    def _put(self, pending: _Pending) -> None:
+        if pending.origin in self._pending:
+            self._queue.append(pending)
+            self._begin()
 
-    def _go_on(self) -> None:
-        self._running = False
+    def _begin(self) -> None:
+        while self._queue and self._active < _AT_A_TIME:
+            self._active += 1
+            deferred_from_coro(self._look(self._queue.popleft()))
+
+    async def _look(self, pending: _Pending) -> None:
+        """Find out what an origin lists, and judge its entries; if that is too early, later."""
+        again = None
         try:
-            worked = self._some()
-            self._spool.patience.worked("proofs")
-        except sqlite3.Error as error:
-            seconds = self._spool.patience.failed("proofs", error)
-            if seconds is None:
-                self.stop()
-            else:
-                self._go_on_in(seconds)
-            return
-        if self._queue:
-            # A round through the queue takes as long, whatever its length.
-            self._go_on_in(0 if worked else _LOOK * _SLICE / max(_SLICE, len(self._queue)))
-
-    def _some(self) -> bool:
-        """Look at some. Return whether there was anything to be done."""
-        for origin, asked in list(self._asked.items()):
-            if not asked.looking_up and origin not in self._flights:
-                del self._asked[origin]
-        for _ in range(min(_SLICE, len(self._queue))):
-            pending = self._queue[0]
-            if self._look(pending):
-                # One that is begun goes on first: only some listings are kept.
-                if pending.origin not in self._pending:
-                    self._queue.popleft()
-                return True
-            self._queue.rotate(-1)
-        return False
-
-    def _look(self, pending: _Pending) -> bool:
-        """See whether the robots.txt of an origin has come. Return whether entries were settled."""
-        origin = pending.origin
-        known = None if origin in self._flights else self._cache.get(origin)
-        if known is not None and not known.unreachable:
-            return not self._listings.of(known).complete() or self._settle(pending, known)
-        if pending.refused:
-            return self._settle(pending, None, Reason.PRIVATE)
-        hopeless = known is not None and not self._deferral.worth_waiting(known)
-        if hopeless or time.monotonic() >= pending.deadline:
-            return self._settle(pending, None)
-        if known is None and origin not in self._asked and len(self._asked) < _AT_A_TIME:
-            self._asked[origin] = pending
-            pending.looking_up = True
-            deferred_from_coro(self._ask(pending))
-        return False
-
-    async def _ask(self, pending: _Pending) -> None:
-        by = Origin.from_text(pending.by)
-        try:
-            pending.refused = await self._targets.refuses(pending.origin, by)
+            await pause()  # until the entries are in the spool
+            again = await self._try(pending)
+        except sqlite3.Error:
+            self.stop()
         finally:
-            pending.looking_up = False
-        if pending.origin in self._pending and not pending.refused:  # else the crawl has ended
-            self._flights.to(pending.origin)
+            self._active -= 1
+            if again is None:
+                self._pending.discard(pending.origin)
+            else:
+                call_later(again, self._put, pending)
+            self._begin()
 
-    def _settle(
-        self, pending: _Pending, known: Known | None, reason: Reason = Reason.UNPROVEN
-    ) -> bool:
-        """Judge some entries of an origin.
+    async def _try(self, pending: _Pending) -> float | None:
+        """Return after how many seconds to try again; None: not at all."""
+        origin, reason = pending.origin, Reason.UNPROVEN
+        known = self._cache.get(origin)
+        left = pending.deadline - time.monotonic()
+        if known is None and left > 0:
+            if await self._targets.refuses(origin, pending.by):
+                reason = Reason.PRIVATE
+            elif origin in self._pending:
+                try:
+                    known = await self._flights.to(origin).wait(left)
+                except StillWaiting:
+                    pass
+                except Exception:  # noqa: BLE001
+                    return _LONGEST_LOOK  # a misconfiguration, say, which is logged elsewhere
+        if known is not None and known.unreachable:
+            if self._deferral.worth_waiting(known) and time.monotonic() < pending.deadline:
+                seconds = known.usable_until - self._context.crawl.clock()
+                return min(max(seconds, _LOOK), _LONGEST_LOOK)
+            known = None
+        await self._settle(origin, known, reason if known is None else Reason.CROSS_HOST)
+        return None
+
+    async def _settle(self, origin: Origin, known: Known | None, reason: Reason) -> None:
+        """Judge the entries of an origin.
 
         :param known: what is known of it; None if it has no robots.txt to go by
-        :param reason: why it has none
+        :param reason: why those are rejected that are not accepted
         """
-        origin = pending.origin
-        rows = self._spool.unproven_of(str(origin), _SLICE)
-        if not rows:
-            del self._pending[origin]
-            if known is None:
-                self._flights.abandon(origin)  # no waiters left: don't keep the crawl open
-        else:
-            self._judge(rows, str(origin), known, reason if known is None else Reason.CROSS_HOST)
-        self._feeder.wake()
-        return True
-
-    def _judge(
-        self, rows: list[tuple[int, Row]], origin: str, known: Known | None, reason: Reason
-    ) -> None:
-        """:param reason: why those are rejected that are not accepted"""
         listing = self._listings.of(known) if known is not None else None
+        while listing is not None and not listing.complete():
+            await pause()
+        judge = partial(self._judge, str(origin), listing, reason)
+        while origin in self._pending and await self._spool.patiently("proofs", judge):
+            self._feeder.wake()
+            await pause()
+        if known is None:
+            self._flights.abandon(origin)  # no waiters left: don't keep the crawl open
+        self._feeder.wake()
+
+    def _judge(self, origin: str, listing: Listing | None, reason: Reason) -> bool:
+        """Judge some. Return False if there are none."""
+        rows = self._spool.unproven_of(origin, _SLICE)
         verdicts: dict[int, bool] = {}
         for sitemap in {row[1] for _, row in rows}:
             chain = self._spool.sitemaps.chain_of(sitemap)
@@ -208,14 +227,16 @@ class Proofs:
         self._spool.settle([number for number, _ in rows], accepted)
         rejected = len(rows) - len(accepted)
         if rejected:
-            self._context.stats.inc_value(reason.value, rejected)
-        logger.debug(
-            "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d not%(why)s",
-            {
-                "origin": origin,
-                "accepted": len(accepted),
-                "rejected": rejected,
-                "why": f": {reason.text}" if rejected else "",
-            },
-            extra=self._context.crawl.extra,
-        )
+            self._context.crawl.stats.inc_value(reason.value, rejected)
+        if rows:
+            logger.debug(
+                "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d not%(why)s",
+                {
+                    "origin": origin,
+                    "accepted": len(accepted),
+                    "rejected": rejected,
+                    "why": f": {reason.text}" if rejected else "",
+                },
+                extra=self._context.crawl.extra,
+            )
+        return bool(rows)

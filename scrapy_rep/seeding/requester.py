@@ -33,8 +33,8 @@ class SitemapRequester:
 
     def __init__(self, context: SeedingContext, wake: Callable[[], None]) -> None:
         """:param wake: has :meth:`some` called soon"""
-        self._settings = context.settings
-        self._engine = context.engine
+        self._settings = context.crawl.settings
+        self._engine = context.crawl.engine
         self._spool = context.spool
         self._wake = wake
         self._transfers = Transfers(context.crawl)

@@ -9,18 +9,19 @@ they may (`proof.py`).
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
-from scrapy.utils.asyncio import call_later, run_in_thread
+from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import pause, work
+from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.upkeep import Upkeep
 from scrapy_rep.engine.urls import USUAL, origin_of
@@ -38,7 +39,7 @@ from scrapy_rep.seeding.spider_options import SpiderOptions
 from scrapy_rep.seeding.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine, Iterable
 
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.context import CrawlContext
@@ -82,10 +83,8 @@ class SitemapSeeding(ResolutionListener):
         """How URLs begin whose origins were met: nothing more is to be done about these."""
         self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
         self._upkeep = Upkeep(self._look)
-        self._found: deque[tuple[Origin, str, RobotsTxt | None]] = deque()
-        """The robots.txt files of whose sitemaps some are not in the spool yet."""
-        self._steps: Iterator[None] | None = None
-        """Those of the first, while they are being written."""
+        self._adding = 0
+        """The number of robots.txt files whose sitemaps are being written into the spool."""
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
         self._log = SitemapLog(context)
         self._feeder = Feeder(parts, deferral)
@@ -156,54 +155,38 @@ class SitemapSeeding(ResolutionListener):
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
         """Have what *origin* lists read."""
-        self._found.append((origin, robots_url, robots))
-        if len(self._found) == 1:  # else those before it are being written yet
-            self._write_found()
-
-    def _write_found(self) -> None:
-        """Write what was found into the spool: some now, the rest when the event loop has had its
-        turn; later, if that does not work now."""
-        spool = self._spool
-        if self._feeder.stopped:
-            return
-        try:
-            while self._found:
-                if self._steps is None:
-                    self._steps = self._add(*self._found[0])
-                if not work(self._steps):
-                    call_later(0, self._write_found)
-                    return
-                self._steps = None
-                spool.patience.worked("seeding")
-                self._found.popleft()
-        except sqlite3.Error as error:
-            self._steps = None  # from its beginning: the spool knows what it has
-            seconds = spool.patience.failed("seeding", error)
-            if seconds is not None:
-                call_later(seconds, self._write_found)
-
-    def _add(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> Iterator[None]:
-        files, _ = self._spool.sitemaps.counts(str(origin))
+        self._adding += 1
         listed = self._discovery.listed(origin, robots_url, robots, warn=False) if robots else ()
-        any_listed = False
-        for one in listed:
-            if one is not None:
-                any_listed = True
-                files += self._add_one(origin, files, *one)
-            yield
-        if not any_listed and self._settings.sitemap_guess:
-            url = f"{origin}/sitemap.xml"
-            if self._add_one(origin, files, url, str(origin), guessed=True):
-                self._discovery.count(url)
+        deferred_from_coro(self._add(str(origin), listed))
 
-    def _add_one(
-        self, origin: Origin, files: int, url: str, host: str, *, guessed: bool = False
-    ) -> bool:
-        """Take a sitemap, if *origin* may have more than these *files*. Return whether it is new."""
-        if files >= self._settings.sitemap_max_files:
-            self._log.too_many(url, str(origin))
+    async def _add(self, origin: str, listed: Iterable[tuple[str, str] | None]) -> None:
+        """Write sitemaps into the spool, in slices; later, if that doesn't work now."""
+        add = partial(self._spool.patiently, "seeding")
+        any_listed = False
+        slices = Slices()
+        try:
+            for one in listed:
+                if one is not None:
+                    any_listed = True
+                    await add(partial(self._add_one, origin, *one))
+                if slices.over:
+                    await pause()
+            if not any_listed and self._settings.sitemap_guess:
+                url = f"{origin}/sitemap.xml"
+                if await add(partial(self._add_one, origin, url, origin, guessed=True)):
+                    self._discovery.count(url)
+        except sqlite3.Error:
+            pass  # patience is over, and the log has a line
+        finally:
+            self._adding -= 1
+
+    def _add_one(self, origin: str, url: str, host: str, *, guessed: bool = False) -> bool:
+        """Take a sitemap, if *origin* may have one more. Return whether it is new."""
+        sitemaps = self._spool.sitemaps
+        if sitemaps.counts(origin)[0] >= self._settings.sitemap_max_files:
+            self._log.too_many(url, origin)
             return False
-        if not self._spool.sitemaps.add(url, host, str(origin), (), guessed=guessed):
+        if not sitemaps.add(url, host, origin, (), guessed=guessed):
             return False
         self._feeder.sitemaps.added()
         return True
@@ -252,16 +235,15 @@ class SitemapSeeding(ResolutionListener):
             self.intake.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
-        if self._feeder or self._proofs or self._found or not self._spool.opened:
+        if self._feeder or self._proofs or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         spool = self._spool
         self._proofs.stop()
-        self._write_found()
-        while self._steps is not None and not self._feeder.stopped:
+        spool.ending = True
+        while self._adding and not self._feeder.stopped:
             await pause()
-        self._found.clear()
         if self._context.engine.scheduler_outlives and not spool.durable:
             await self._flush()
         self._feeder.stop()

@@ -110,7 +110,7 @@ class Selection:
         self._sitemap = sitemap
         self._reader = reader
         self._spool = context.spool
-        self._settings = context.settings
+        self._settings = context.crawl.settings
         self._options = context.options
         self._verdict = verdict
         self._found = found
@@ -197,7 +197,8 @@ class Selection:
         if self._settings.sitemap_cross_host == "strict" and host_of(origin) != self._host:
             verdict = self._verdict(origin, self._sitemap.origin, self._chain)
         site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
-        if len(self._by_prefix) < _PREFIXES:
+        # What is undecided may be decided before the sitemap is read to its end.
+        if verdict is not None and len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = site, verdict
         return site, verdict
 

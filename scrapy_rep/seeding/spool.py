@@ -14,11 +14,12 @@ from collections import defaultdict, deque
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.pause import pause
 from scrapy_rep.engine.words import counted
 from scrapy_rep.seeding.patience import Patience
 from scrapy_rep.seeding.sitemap_table import SitemapTable, texts
@@ -26,11 +27,13 @@ from scrapy_rep.seeding.spool_file import FILE_NAME, SpoolFile
 from scrapy_rep.storages.sqlite_file import open_or_set_aside, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy import Spider
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod, alternate URLs (JSON)."""
@@ -61,6 +64,8 @@ class Spool:
         self._file: SpoolFile | None = None
         self._usable = False
         self.durable = directory is not None
+        self.ending = False
+        """Whether the crawl ends: what fails is not tried again."""
         self.patience = Patience(self._path, seconds, spider)
         self.sitemaps = SitemapTable(lambda: self._db)
         self._waiting: dict[int, int] = {}
@@ -131,6 +136,23 @@ class Spool:
         with transaction(self._db):
             yield
         self.patience.took(time.perf_counter() - began)
+
+    async def patiently(self, user: str, step: Callable[[], T]) -> T:
+        """Do *step*, again and again while the disk fails and patience lasts.
+
+        :raises sqlite3.Error: if that is over, or the crawl ends
+        """
+        while True:
+            try:
+                result = step()
+            except sqlite3.Error as error:
+                seconds = self.patience.failed(user, error)
+                if seconds is None or self.ending:
+                    raise
+                await pause(seconds)
+            else:
+                self.patience.worked(user)
+                return result
 
     def close(self) -> None:
         """Close the file. What is in it is for the next run, if it has a name."""

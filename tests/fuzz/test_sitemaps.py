@@ -18,7 +18,7 @@ from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.xml import _MAX_TEXT
 from scrapy_rep.seeding.discovery import Discovery
-from scrapy_rep.seeding.listing import Listing
+from scrapy_rep.seeding.proof import Listing
 from scrapy_rep.seeding.selection import page_url
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.contexts import context_of

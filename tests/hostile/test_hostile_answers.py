@@ -13,9 +13,9 @@ from scrapy_rep.engine import pause
 from scrapy_rep.engine.encoding import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.seeding import discovery, listing, seeding
+from scrapy_rep.seeding import discovery, proof, seeding
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
-from scrapy_rep.seeding.listing import Listing, Listings
+from scrapy_rep.seeding.proof import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
 from tests.helpers.contexts import context_of
@@ -140,9 +140,14 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         turns.append(1)
         return really(steps)
 
+    async def paused(seconds: float = 0) -> None:
+        turns.append(1)
+        await pause.pause(seconds)
+
     monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
-    for module in (discovery, seeding, listing):
+    for module in (discovery, proof):
         monkeypatch.setattr(module, "work", work)
+    monkeypatch.setattr(seeding, "pause", paused)
     return turns
 
 
