@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from scrapy_rep.origins.fetcher import Answer
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin
 

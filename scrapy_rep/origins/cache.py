@@ -15,8 +15,9 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import pause
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.failures import DEAD_HOST_ERRORS, ProjectError, ProxyError
-from scrapy_rep.origins.fetcher import Answer, Fetcher
+from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
@@ -28,10 +29,9 @@ from scrapy_rep.protocol.freshness import (
     standing,
     unreachable_seconds,
 )
-from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.access import open_storage
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import MAX_TIME, pack_body
+from scrapy_rep.storages.entry import MAX_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,21 +230,8 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        packed, sha256 = b"", None
-        if answer.outcome is Outcome.RULES:
-            packed, sha256 = pack_body(cut(answer.body))
-        return Entry(
-            str(origin),
-            updated_at=now,
-            outcome=answer.outcome,
-            status=answer.status,
-            url=answer.url,
-            hops=answer.hops,
-            packed=packed,
-            sha256=sha256,
-            fetched_at=now,
-            fresh_until=_in_range(now + lifetime),
-        )
+        fresh_until = _in_range(now + lifetime)
+        return answer.entry(str(origin), updated_at=now, fetched_at=now, fresh_until=fresh_until)
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
         settings = self._settings

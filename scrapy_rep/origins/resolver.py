@@ -14,9 +14,9 @@ from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
     from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.cache import RobotsCache
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.fetcher import Answer
     from scrapy_rep.origins.flights import Flight
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin, RobotsTxt

@@ -19,7 +19,7 @@ from scrapy_rep.commands import explaining, linting, sitemaps
 from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.commands.lookup import CannotRun, Job
 from scrapy_rep.origins.agents import Agents
-from scrapy_rep.origins.fetcher import Answer
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings

@@ -15,8 +15,8 @@ from scrapy.http import Headers
 from scrapy.settings import Settings
 
 from scrapy_rep.commands.explain import moment
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.fetcher import Answer
 from scrapy_rep.origins.table import KnownOrigins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, outcome_of
