@@ -49,8 +49,8 @@ _POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
 
 
-# Bytes of a robots.txt that may take more than some milliseconds to read.
-_LARGE = 65_536
+LARGE = 65_536
+"""Bytes. To read a larger robots.txt takes longer than the event loop may be held: a thread does it."""
 
 # Of this many origins it is remembered that the project keeps us from asking them.
 _MAX_BROKEN = 10_000
@@ -117,7 +117,7 @@ class RobotsCache:
         robots = known.robots
         if robots is None or robots.is_read(agent, self._settings.obey_global_group):
             return False
-        return len(known.entry.body) > _LARGE
+        return len(known.entry.body) > LARGE
 
     async def read(self, known: Known, agent: tuple[str, ...], body: bytes | None = None) -> None:
         """Have the rules for *agent* ready: a large file is read in a thread, since that takes
@@ -134,7 +134,7 @@ class RobotsCache:
             if robots is None or robots.is_read(agent, obey_global):
                 return  # another request has had it read meanwhile
             body = entry.body if body is None else body
-            if len(body) > _LARGE:
+            if len(body) > LARGE:
                 # Nobody sees it before it is ready.
                 robots = RobotsTxt(entry)
                 await run_in_thread(robots.preload, body, agent, obey_global)
