@@ -11,6 +11,8 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
 
+from scrapy_rep.commands.status import Status
+from scrapy_rep.commands.terminal import complain
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean
 from scrapy_rep.exceptions import SettingsError
@@ -151,6 +153,24 @@ def request_for(url: str) -> tuple[Request, Origin]:
         if _HOST.match(url):
             message += f"; perhaps https://{url.lstrip('/')}"
     raise InputError(_shortened(message))
+
+
+def requests(arguments: Sequence[str], statuses: set[Status]) -> list[tuple[str, Request, Origin]]:
+    """Return the URLs that are given, each with its request and origin. What is no URL is told and
+    counted among *statuses*.
+
+    :raises UsageError: if nothing is given
+    """
+    found = []
+    for url, where in urls(arguments):
+        try:
+            found.append((url, *request_for(url)))
+        except InputError as error:
+            complain(f"{where}{error}")
+            statuses.add(Status.USAGE)
+    if not found and not statuses:
+        raise UsageError("no URL given", print_help=False)
+    return found
 
 
 def _quoted(text: str) -> str:

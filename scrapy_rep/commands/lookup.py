@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
@@ -33,9 +34,9 @@ from scrapy_rep.storages.access import open_storage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from scrapy.crawler import Crawler, CrawlerProcessBase
+    from scrapy.crawler import CrawlerProcessBase
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
+    from scrapy.settings import BaseSettings, Settings
 
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.table import Known
@@ -141,6 +142,11 @@ def run(process: CrawlerProcessBase, job: Job) -> None:
 def usual_chain(agents: Agents) -> tuple[str, ...]:
     """Return the tokens that the project's crawls go by."""
     return agents.chain_of(Request("http://agent.invalid/"))
+
+
+def chain_of_project(settings: Settings, ours: RepSettings) -> tuple[str, ...]:
+    """Return the same without a crawl."""
+    return usual_chain(Agents(Crawler(Spider, settings), ours))
 
 
 class Lookup:

@@ -15,11 +15,11 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import CancelledError
 
+from scrapy_rep.commands.counts import Judges, Tally
 from scrapy_rep.commands.inputs import InputError, chains, request_for, settings_of
 from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
-from scrapy_rep.commands.tally import Judges, Tally
 from scrapy_rep.commands.terminal import Output, Progress, complain
 from scrapy_rep.commands.tree import JsonTree, TextTree
 from scrapy_rep.engine.urls import encoded, origin_of, path_in

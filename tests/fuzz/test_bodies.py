@@ -16,7 +16,7 @@ from scrapy.exceptions import IgnoreRequest, ResponseDataLossError
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.commands.explain import Facts, RobotsFile
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.origins.body import META_KEY, READ_BYTES, Transfer, TransferWatch
 from scrapy_rep.origins.cache import LARGE

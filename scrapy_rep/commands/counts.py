@@ -15,8 +15,8 @@ from scrapy_rep.protocol.matching import Rules, allows, comparable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy_rep.commands.explain import RobotsFile
     from scrapy_rep.commands.lookup import Lookup
+    from scrapy_rep.inspection.explanation import RobotsFile
 
 # Sitemaps may be on any host, and list URLs of any. This many are asked for anything (SECURITY.md).
 _MAX_ORIGINS = 100
