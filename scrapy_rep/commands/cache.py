@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
-# So many rows of the list are aligned with each other: there may be a million.
+# This many rows of the list are aligned with each other: there may be a million.
 _AT_A_TIME = 1000
 
-# Of a name that is none, so many characters are shown.
+# Characters of an invalid name that are shown.
 _SHOWN = 80
 
 _COLOURS = {

@@ -50,7 +50,7 @@ class Tally:
         self.urls = 0
         self.forbidden = 0
         self.unjudged = 0
-        """URLs of hosts whose robots.txt can't be had, or that were not asked any more."""
+        """URLs of hosts whose robots.txt is unreachable, or beyond the limit of hosts."""
         self.invalid = 0
         """What is listed and no absolute http(s) URL; not among :attr:`urls`."""
         self.by_rule: Counter[Forbidding] = Counter()

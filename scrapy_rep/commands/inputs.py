@@ -1,4 +1,4 @@
-"""What commands are given: URLs, files, agents. What is wrong with it is one sentence."""
+"""What commands are given: URLs, files, agents. Wrong input is answered with one sentence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def use_spider(settings: Settings, name: str) -> None:
     except KeyError:
         raise UsageError(f"no such spider: {_quoted(name)}", print_help=False) from None
     spider.update_settings(settings)
-    # Its attributes go before settings, whoever has set those.
+    # Its attributes go before settings, wherever those were set.
     for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
         value = getattr(spider, attribute, None)
         if value is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
 
-# Of a line that was found something on, so many characters are shown.
+# Characters of a line that are shown beside a finding.
 _SHOWN = 100
 
 

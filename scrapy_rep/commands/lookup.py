@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin
 
-# So many origins are asked ahead of the one whose turn it is: one that is slow shall not hold
-# the others up, and what they answer has to be kept meanwhile.
+# This many origins are asked ahead of the one whose turn it is: a slow one must not hold up the
+# others, whose answers are kept meanwhile.
 _AHEAD = 256
 
-# Nothing is crawled, so nothing shall be scheduled, resumed, seeded, stored or closed early.
+# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
 _OVERRIDES: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
@@ -174,7 +174,7 @@ class Lookup:
         self._files: dict[Origin, RobotsFile] = {}
 
     def end(self) -> None:
-        """Wait for no answer any more: who does gets ``CrawlEnding``."""
+        """Wait for no answer any more: callers that do get ``CrawlEnding``."""
         self._flights.end()
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
@@ -191,7 +191,7 @@ class Lookup:
             yield origin, await self._landed(origin, flight)
 
     async def get(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*, and keep it for whoever asks again."""
+        """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
             if origin not in self._asked:
                 self._asked[origin] = self._flights.to(origin)

@@ -50,7 +50,7 @@ _VALUES = ("max_snippet", "max_image_preview", "max_video_preview")
 
 
 class _NoPage(Exception):
-    """It can't be had, or must not be asked for. The message says why."""
+    """It can't or must not be fetched. The message says why."""
 
     def __init__(self, message: str, status: Status) -> None:
         super().__init__(message)
@@ -121,7 +121,7 @@ async def _fetch(lookup: Lookup, url: str, chain: Chain, pages: dict[str, Respon
     """Return the page, redirects followed.
 
     :param pages: those that were fetched for another agent
-    :raises _NoPage: if it can't be had
+    :raises _NoPage: if it can't or must not be fetched
     """
     for _ in range(MAX_HOPS + 1):
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.counts import Tally
     from scrapy_rep.commands.sitemaps import Sitemap
 
-# So many of the rules that forbid something are named.
+# This many of the rules that forbid something are named.
 _RULES = 10
 
 _WIDTHS = (10, 10)

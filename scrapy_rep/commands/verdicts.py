@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.terminal import Output
 
-# A block shows so many of the rules that lost; `--explain` shows all.
+# A block shows this many of the rules that lost; `--explain` shows all.
 _SHOWN = 5
 
 
@@ -160,7 +160,7 @@ def _cell(one: Explanation) -> str:
 
 
 def _files(output: Output, all_of_them: Sequence[Explanation]) -> None:
-    """Say of each robots.txt how it was come by."""
+    """Say of each robots.txt where it came from."""
     output.line()
     for robots in {id(one.robots): one.robots for one in all_of_them}.values():
         output.line(output.paint(clean(facts_line(robots)), DIM))

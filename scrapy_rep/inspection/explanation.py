@@ -1,4 +1,4 @@
-"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock here.
+"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock.
 
 A :class:`RobotsFile` is what is known of a robots.txt, and explains URLs.
 """
@@ -32,7 +32,7 @@ class Matched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """How a robots.txt was come by. Times are in seconds since the epoch."""
+    """Where a robots.txt came from. Times are in seconds since the epoch."""
 
     origin: str | None = None
     """None for a file that was given."""

@@ -1,7 +1,7 @@
-"""What was decided is told: to the log, to the audit trail, to the figures for the end.
+"""Records what is decided: in the log, the audit trail, and the figures for the summary and report.
 
 A plain allow comes by here only if ``REP_DECISIONS_ALL`` asks for it: it is what happens to most
-requests, and shall cost nothing.
+requests, and must cost nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of st
 
 
 class Decisions(ResolutionListener):
-    """Is told of each decision that was not a plain allow."""
+    """Records each decision that was not a plain allow. The gate and the resolver call it."""
 
     part = "record of decisions"
 
