@@ -80,7 +80,7 @@ class Announcer(ResolutionListener):
                 robots_parsed, robotparser=RobotParser(robots), request=request
             )
 
-    def failed(self, origin: Origin, error: BaseException) -> None:
+    def failed(self, origin: Origin, error: Exception) -> None:
         """Log a misconfiguration, once for each kind."""
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # a bug, which Flights logs

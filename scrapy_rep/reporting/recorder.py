@@ -102,7 +102,7 @@ class Decisions(ResolutionListener):
                 now=self._clock(),
             )
 
-    def failed(self, origin: Origin, error: BaseException) -> None:
+    def failed(self, origin: Origin, error: Exception) -> None:
         """A fetch that was broken off counts as asked."""
         if isinstance(error, CancelledError):
             self._count(origin, ASKED)
