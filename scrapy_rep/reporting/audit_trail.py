@@ -45,7 +45,7 @@ _REASONS = {
 }
 
 
-class Trail:
+class AuditTrail:
     """Writes one line a decision."""
 
     def __init__(

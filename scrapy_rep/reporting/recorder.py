@@ -17,10 +17,10 @@ from scrapy_rep.engine.isolation import Isolation
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.audit_trail import Trail
+from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.decision_log import DecisionLog
 from scrapy_rep.reporting.ledger import ASKED, Ledger
-from scrapy_rep.reporting.start_requests import Starts
+from scrapy_rep.reporting.start_requests import StartRequests
 from scrapy_rep.reporting.summary import Figures, log_summary
 from scrapy_rep.reporting.timeline import Timeline
 
@@ -42,7 +42,7 @@ _DOWNLOAD_ERRORS = frozenset(
 _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
 
 
-class Decisions(ResolutionListener):
+class Recorder(ResolutionListener):
     """Records each decision that was not a plain allow. The gate and the resolver call it."""
 
     part = "record of decisions"
@@ -59,7 +59,7 @@ class Decisions(ResolutionListener):
         """Whether nothing is dropped or held."""
         self._trail = None
         if settings.decisions:
-            self._trail = Trail(crawler, settings.decisions, agents, clock)
+            self._trail = AuditTrail(crawler, settings.decisions, agents, clock)
         self.everything = self._trail is not None and settings.decisions_all
         """Whether a plain allow is to be told too."""
         self._report = None
@@ -71,7 +71,7 @@ class Decisions(ResolutionListener):
         self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
-        self._starts = Starts(crawler, agents)
+        self._starts = StartRequests(crawler, agents)
         self._held = Timeline()
         self._holding: int | None = None
         connect = crawler.signals.connect
