@@ -27,7 +27,7 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.resolver import RulesReader
 from scrapy_rep.protocol.matching import allows, comparable
 from scrapy_rep.reporting.announcements import Announcer
-from scrapy_rep.reporting.recorder import Decisions
+from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.seeding.middleware import with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
@@ -59,7 +59,7 @@ class RepMiddleware:
         self._by_prefix = origins.table.by_spelling
         self.agents = origins.agents
         """Which product tokens a request goes by."""
-        self.decisions = Decisions(context, origins)
+        self.decisions = Recorder(context, origins)
         """Records what is decided."""
         self._deferral = Deferral(context, origins)
         self._intercept = self._deferral.catcher

@@ -15,6 +15,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
 from scrapy_rep.engine.upkeep import Upkeep
@@ -208,10 +209,10 @@ class Deferral(ResolutionListener):
             self._wait_for(line, known)
             self._set_alarm(line)
 
-    def failed(self, origin: Origin, error: BaseException) -> None:
+    def failed(self, origin: Origin, error: Exception) -> None:
         """A robots.txt can't be asked for: misconfiguration, or a bug; retrying can't help."""
         line = self._lines.get(origin)
-        if line is not None and isinstance(error, Exception):
+        if line is not None and not isinstance(error, CancelledError):
             self._let_go(line, (text_of(error), 0))
 
     def _is_unreachable(self, line: Line) -> None:

@@ -108,7 +108,7 @@ class Agents:
         return self._default
 
     def _default_header(self) -> tuple[str, str]:
-        """What Scrapy sends where a request has no User-Agent header, and whence."""
+        """What Scrapy sends where a request has no User-Agent header, and which setting says so."""
         settings = self._crawler.settings
         for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
             if to_unicode(name).lower() == "user-agent" and value:

@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.matching import Rules
     from scrapy_rep.storages.base import Entry
 
-# So many origins are kept parsed, some 6 KB each. To read a file again takes a twentieth of the
-# time that Scrapy needs for a page.
+# This many origins are kept parsed, some 6 KB each. Reading a file again is cheap beside a page.
 _PARSED = 2000
 
-# One in so many of these, or of their bytes, leave together: to look for the least recently used
-# takes a while, and a list in order, kept up to date, would be a tenth of what each request of a
-# known origin costs.
+# One in this many of these, or of their bytes, leave together: finding the least recently used takes
+# a while, and keeping a list in order would cost every request.
 _LEAVING = 50
 
 # What an origin in use takes, beside texts, the packed body and what was read of it.
@@ -36,7 +34,13 @@ _SPELLINGS = 4
 
 
 class Known:
-    """An origin's entry, ready to decide by. Who keeps it sees the news."""
+    """An origin's entry, ready to decide by. Mutable: holders of a reference see updates.
+
+    What it is good for changes so (REP.md sections 4 and 5; ``Standing``): an answer makes it FRESH,
+    until ``entry.fresh_until``; a failure makes it STALE if there is a copy, else UNREACHABLE, and
+    after 30 days of failures UNRESTRICTED, each until ``entry.next_attempt_at``. After that it is
+    ASK: robots.txt is fetched before the next decision, see :mod:`scrapy_rep.origins.flights`.
+    """
 
     __slots__ = (
         "entry",
@@ -199,7 +203,7 @@ class KnownOrigins:
     def _leave(self, known: Known) -> None:
         del self._parsed[known.name]
         self._parsed_bytes -= known.size
-        known.usable_until = 0.0  # who keeps it shall ask for it again
+        known.usable_until = 0.0  # holders of a reference have to ask again
         for spelling in known.spellings:
             del self.by_spelling[spelling]
         known.spellings = ()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.inspection.outline import Outline
 
-# Of the agents that a sitemap is forbidden to, so many are named.
+# This many of the agents that may not fetch a sitemap are named.
 _NAMED = 3
 
 
