@@ -188,8 +188,7 @@ class Feeder:
 
     def _send(self, page: Page, site: int) -> None:
         """Hand a page to the scheduler."""
-        wanted, callback = self._context.options.callback_for(page.url)
-        request = self._request(page, callback) if wanted else None
+        request = self._request(page)
         if request is None:
             # The spider's rules, or Scrapy's, have changed since the last run.
             self._context.crawl.stats.inc_value(Reason.NO_RULE.value)
@@ -212,12 +211,15 @@ class Feeder:
         if FED in request.meta:
             request.dont_filter = True
 
-    def _request(self, page: Page, callback: object) -> Request | None:
+    def _request(self, page: Page) -> Request | None:
+        wanted, callback = self._context.options.callback_for(page.url)
+        if not wanted:
+            return None
         meta = {"sitemap": page.sitemap, "lastmod": page.lastmod, "alternate": page.alternate}
         try:
             return Request(
                 page.url,
-                callback=callback,  # type: ignore[arg-type]
+                callback=callback,
                 priority=self._context.crawl.settings.sitemap_page_priority,
                 meta={PAGE_KEY: meta},
             )

@@ -28,10 +28,9 @@ from scrapy_rep.protocol.sitemaps.reader import SitemapReader
 from scrapy_rep.seeding.discovery import SITEMAP
 from scrapy_rep.seeding.feeder import PAGE_KEY
 from scrapy_rep.seeding.patience import RETRY_SECONDS
-from scrapy_rep.seeding.requester import SITEMAP_KEY
+from scrapy_rep.seeding.requester import MAXSIZE, SITEMAP_KEY
 from scrapy_rep.seeding.selection import Reason, Selection, host_of
 from scrapy_rep.seeding.sitemap_table import ASKED, MAX_HOSTS
-from scrapy_rep.seeding.transfer import MAXSIZE
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -115,8 +114,7 @@ class Intake:
 
         :raises sqlite3.Error: if that can't be told now. The log has a line then
         """
-        with self._spool.patience.watching("looking"):
-            return self._of(request)
+        return self._spool.patience.attempt("looking", partial(self._of, request))
 
     def dropped(self, request: Request) -> None:
         """Another request for the same URL came first, and the dupe filter has dropped this."""
@@ -153,10 +151,9 @@ class Intake:
 
     def _end(self, sitemap: SitemapRow, why: str, error: Exception | None = None) -> None:
         """Be done with a sitemap that can't be read."""
-        # If the disk fails, the next run asks for it again.
-        with suppress(sqlite3.Error), self._spool.patience.watching("ending"):
-            if not self._feeder.stopped:
-                self._spool.sitemaps.done(sitemap)
+        if not self._feeder.stopped:
+            with suppress(sqlite3.Error):  # the next run asks for it again
+                self._spool.patience.attempt("ending", partial(self._spool.sitemaps.done, sitemap))
         self._feeder.sitemaps.came(sitemap.url)
         expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
         self._log.failed(sitemap, why, expected=expected)
@@ -181,7 +178,7 @@ class Intake:
         await maybe_deferred_to_future(self._lock.acquire())
         try:
             if not self._feeder.stopped:
-                sitemap = await self._spool.patiently("reading", partial(self._of, request))
+                sitemap = await self._spool.patience.retry("reading", partial(self._of, request))
                 if sitemap is not None:
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
@@ -208,13 +205,13 @@ class Intake:
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
         verdict, found = self._proofs.verdict, self._found
-        selection = await spool.patiently(
+        selection = await spool.patience.retry(
             "reading", partial(Selection, self._context, sitemap, reader, verdict, found)
         )
         until = time.perf_counter() + SLICE_SECONDS
         for entries in reader.read([response.body]):
             selection.add(entries)
-            await spool.patiently("reading", selection.write)
+            await spool.patience.retry("reading", selection.write)
             if time.perf_counter() > until:
                 self._feeder.wake()
                 await pause()
@@ -224,7 +221,7 @@ class Intake:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is no sitemap")
             return
-        await spool.patiently("reading", partial(spool.sitemaps.done, sitemap))
+        await spool.patience.retry("reading", partial(spool.sitemaps.done, sitemap))
         self._log.read(sitemap, reader, selection)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()

@@ -61,16 +61,15 @@ class Outstanding:
         """The scheduler raised."""
         sent = self._sent.pop(row, None)
         if sent is not None and not sent.arrived:
-            self._less(sent.site)
+            self._leave(sent)
 
     def arrive(self, request: Request) -> None:
         """Take a page from the scheduler: from here on it is a request like any other."""
         sent = self._sent.get(request.meta.pop(FED))
         request.dont_filter = False
         if sent is not None and not sent.arrived:
-            sent.arrived = True
             self._arrived[request] = sent
-            self._less(sent.site)
+            self._leave(sent)
 
     def held(self, request: Request) -> None:
         """A page is held, on disk if there is a JOBDIR: it has another keeper from here on."""
@@ -84,8 +83,7 @@ class Outstanding:
         """The dupe filter has dropped a page."""
         sent = self._sent.get(request.meta[FED])
         if sent is not None and not sent.arrived:
-            sent.arrived = True
-            self._less(sent.site)
+            self._leave(sent)
 
     def close(self) -> None:
         """End an orderly run: what has arrived was dealt with, the rest is for the next run."""
@@ -98,12 +96,14 @@ class Outstanding:
         del self._sent[sent.row]
         self.gone.append(sent.row)
         if not sent.arrived:
-            self._less(sent.site)  # a filter has dropped it
+            self._leave(sent)  # a filter has dropped it
 
-    def _less(self, site: int) -> None:
+    def _leave(self, sent: _Sent) -> None:
+        """A page is not in the scheduler any more."""
+        sent.arrived = True
         self.total -= 1
-        self.by_site[site] -= 1
-        if self.by_site[site] <= 0:
-            del self.by_site[site]
+        self.by_site[sent.site] -= 1
+        if self.by_site[sent.site] <= 0:
+            del self.by_site[sent.site]
         if len(self.gone) >= _ROWS:
             self._wake()

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.pause import pause
 from scrapy_rep.storages.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from scrapy import Spider
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 RETRY_SECONDS = 1.0
 """What failed is tried again after so many seconds."""
@@ -44,16 +46,38 @@ class Patience:
         self._told_slow = False
         self.over = False
         """Whether nothing more is tried in this run."""
+        self.ending = False
+        """Whether the crawl ends: what fails is not tried again."""
 
-    @contextmanager
-    def watching(self, user: str) -> Iterator[None]:
-        """Take note whether something fails. What it raises is raised."""
+    def attempt(self, user: str, step: Callable[[], T]) -> T:
+        """Do *step*, and take note whether it fails.
+
+        :raises sqlite3.Error: if it does
+        """
         try:
-            yield
+            result = step()
         except sqlite3.Error as error:
             self.failed(user, error)
             raise
         self.worked(user)
+        return result
+
+    async def retry(self, user: str, step: Callable[[], T]) -> T:
+        """Do *step*, again and again while the disk fails and patience lasts.
+
+        :raises sqlite3.Error: if that is over, or the crawl ends
+        """
+        while True:
+            try:
+                result = step()
+            except sqlite3.Error as error:
+                seconds = self.failed(user, error)
+                if seconds is None or self.ending:
+                    raise
+                await pause(seconds)
+            else:
+                self.worked(user)
+                return result
 
     def failed(self, user: str, error: Exception) -> float | None:
         """Return after how many seconds *user* is to try again; None: not at all."""

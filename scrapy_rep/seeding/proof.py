@@ -209,7 +209,7 @@ class Proofs:
         while listing is not None and not listing.complete():
             await pause()
         judge = partial(self._judge, str(origin), listing, reason)
-        while origin in self._pending and await self._spool.patiently("proofs", judge):
+        while origin in self._pending and await self._spool.patience.retry("proofs", judge):
             self._feeder.wake()
             await pause()
         if known is None:

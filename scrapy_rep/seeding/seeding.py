@@ -161,7 +161,7 @@ class SitemapSeeding(ResolutionListener):
 
     async def _add(self, origin: str, listed: Iterable[tuple[str, str] | None]) -> None:
         """Write sitemaps into the spool, in slices; later, if that doesn't work now."""
-        add = partial(self._spool.patiently, "seeding")
+        add = partial(self._spool.patience.retry, "seeding")
         any_listed = False
         slices = Slices()
         try:
@@ -241,7 +241,7 @@ class SitemapSeeding(ResolutionListener):
     async def _before_closing(self) -> None:
         spool = self._spool
         self._proofs.stop()
-        spool.ending = True
+        spool.patience.ending = True
         while self._adding and not self._feeder.stopped:
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:

@@ -5,19 +5,21 @@ applied in `selection.py` and `feeder.py`. (``rep_sitemaps`` is read in `discove
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy import Spider
 
     from scrapy_rep.protocol.sitemaps.kinds import Entry
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class SpiderOptions:
@@ -26,33 +28,28 @@ class SpiderOptions:
     def __init__(self, spider: Spider | None) -> None:
         """:raises SettingsError: names the attribute and what would be right"""
         self._spider = spider
-        self._rules: list[tuple[re.Pattern[str], Any]] | None = None
-        self._follow: list[re.Pattern[str]] | None = None
-        rules = getattr(spider, "sitemap_rules", None)
-        if rules is not None:
-            try:
-                self._rules = [(re.compile(regex), self._callback(name)) for regex, name in rules]
-            except (TypeError, ValueError, AttributeError, re.error) as error:
-                raise SettingsError(
-                    "The spider's attribute sitemap_rules must be a list of pairs of a regular "
-                    f"expression and a callback (the name of a method, or a callable): {error}."
-                ) from None
-        follow = getattr(spider, "sitemap_follow", None)
-        if follow is not None:
-            try:
-                if isinstance(follow, str):
-                    raise TypeError("it is a single string")
-                self._follow = [re.compile(regex) for regex in follow]
-            except (TypeError, re.error) as error:
-                raise SettingsError(
-                    "The spider's attribute sitemap_follow must be a list of regular "
-                    f"expressions: {error}."
-                ) from None
+        self._rules: list[tuple[re.Pattern[str], Any]] | None = self._checked(
+            "sitemap_rules",
+            lambda rules: [(re.compile(regex), self._callback(name)) for regex, name in rules],
+            "pairs of a regular expression and a callback (the name of a method, or a callable)",
+        )
+        self._follow: list[re.Pattern[str]] | None = self._checked(
+            "sitemap_follow", _patterns, "regular expressions"
+        )
         self._filter = getattr(spider, "sitemap_filter", None)
         if self._filter is not None and not callable(self._filter):
             raise SettingsError("The spider's attribute sitemap_filter must be a method.")
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
         """Whether alternate URLs of a page are pages too."""
+
+    def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> T | None:
+        value = getattr(self._spider, name, None)
+        try:
+            return None if value is None else convert(value)
+        except (TypeError, ValueError, AttributeError, re.error) as error:
+            raise SettingsError(
+                f"The spider's attribute {name} must be a list of {what}: {error}."
+            ) from None
 
     def _callback(self, value: Any) -> Any:
         callback = getattr(self._spider, value) if isinstance(value, str) else value
@@ -104,6 +101,12 @@ class SpiderOptions:
                 # The generator is over. Those after that entry get another one.
                 entries = entries[len(taken) :] if taken else []
         return kept, failed
+
+
+def _patterns(follow: Any) -> list[re.Pattern[str]]:
+    if isinstance(follow, str):
+        raise TypeError("it is a single string")
+    return [re.compile(regex) for regex in follow]
 
 
 def _noted(entries: list[Entry], taken: list[Entry]) -> Iterator[Entry]:

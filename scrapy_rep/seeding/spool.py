@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import defaultdict, deque
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import pause
 from scrapy_rep.engine.words import counted
 from scrapy_rep.seeding.patience import Patience
 from scrapy_rep.seeding.sitemap_table import SitemapTable, texts
@@ -27,16 +24,17 @@ from scrapy_rep.seeding.spool_file import FILE_NAME, SpoolFile
 from scrapy_rep.storages.sqlite_file import open_or_set_aside, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from scrapy import Spider
 
 logger = get_logger(__name__)
 
-T = TypeVar("T")
-
 Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod, alternate URLs (JSON)."""
+
+
+_LAST = 2**63 - 1  # the highest number that a row can have
 
 
 class Page(NamedTuple):
@@ -64,15 +62,15 @@ class Spool:
         self._file: SpoolFile | None = None
         self._usable = False
         self.durable = directory is not None
-        self.ending = False
-        """Whether the crawl ends: what fails is not tried again."""
         self.patience = Patience(self._path, seconds, spider)
         self.sitemaps = SitemapTable(lambda: self._db)
         self._waiting: dict[int, int] = {}
         self.waiting = 0
         """How many pages are still to be requested."""
-        self._again: defaultdict[int, deque[int]] = defaultdict(deque)
-        self._cursors: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
+        """The last row that was taken, of sites with pages waiting."""
+        self._sent: dict[int, int] = {}
+        """The last row that went to the scheduler before, and is taken again, of the same sites."""
         self.unproven = 0
         """How many entries wait for the robots.txt of another host."""
 
@@ -112,7 +110,7 @@ class Spool:
         return open_or_set_aside(self._path, SpoolFile, self._spider)
 
     def _take_over(self, file: SpoolFile) -> None:
-        self._waiting, self._again, self.unproven = file.waiting, file.again, file.unproven
+        self._waiting, self._sent, self.unproven = file.waiting, file.sent, file.unproven
         self.waiting = sum(file.waiting.values())
         self._file, self._usable = file, True
         if file.wrong:
@@ -136,23 +134,6 @@ class Spool:
         with transaction(self._db):
             yield
         self.patience.took(time.perf_counter() - began)
-
-    async def patiently(self, user: str, step: Callable[[], T]) -> T:
-        """Do *step*, again and again while the disk fails and patience lasts.
-
-        :raises sqlite3.Error: if that is over, or the crawl ends
-        """
-        while True:
-            try:
-                result = step()
-            except sqlite3.Error as error:
-                seconds = self.patience.failed(user, error)
-                if seconds is None or self.ending:
-                    raise
-                await pause(seconds)
-            else:
-                self.patience.worked(user)
-                return result
 
     def close(self) -> None:
         """Close the file. What is in it is for the next run, if it has a name."""
@@ -213,38 +194,24 @@ class Spool:
 
     def take(self, site: int, limit: int) -> list[Page]:
         """Return the next pages of *site*. From now on they count as in the scheduler."""
-        again = self._again.get(site)
-        if again:
-            numbers = list(islice(again, limit))
-            pages = self._pages(
-                f"pages.id IN ({','.join('?' * len(numbers))}) ORDER BY pages.id", numbers, True
-            )
-            for _ in numbers:  # not before they could be read
-                again.popleft()
-            if not again:
-                del self._again[site]
-            self._less(site, len(numbers))
-            return pages
-        pages = self._pages(
-            "site = ? AND pages.id > ? ORDER BY pages.id LIMIT ?",
-            [site, self._cursor(site), limit],
-            False,
-        )
-        if pages:
-            self._move(site, pages[-1].id)
-            self._less(site, len(pages))
-            if site not in self._waiting:
-                del self._cursors[site]
-        else:
-            self._less(site, self._waiting[site])  # somebody has meddled with the file
-        return pages
-
-    def _pages(self, where: str, values: list[int], again: bool) -> list[Page]:
+        sent, position = self._sent.get(site, 0), self._positions.get(site)
+        if position is None:
+            query = "SELECT cursor FROM sites WHERE id = ?"
+            position = 0 if sent else self._db.execute(query, (site,)).fetchone()[0]
+        again = position < sent
         rows = self._db.execute(
-            "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "  # noqa: S608 (ours)
-            f"FROM pages JOIN sitemaps ON sitemaps.id = sitemap WHERE {where}",
-            values,
-        )
+            "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "
+            "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
+            "WHERE site = ? AND pages.id > ? AND pages.id <= ? ORDER BY pages.id LIMIT ?",
+            (site, position, sent if again else _LAST, limit),
+        ).fetchall()
+        if rows and not again:
+            self._move(site, rows[-1][0])
+        self._positions[site] = rows[-1][0] if rows else sent
+        if not rows and again:
+            return self.take(site, limit)
+        # Without any, somebody has meddled with the file.
+        self._less(site, len(rows) or self._waiting[site])
         return [
             Page(number, url, lastmod, texts(alternate), sitemap, again)
             for number, url, lastmod, alternate, sitemap in rows
@@ -255,31 +222,23 @@ class Spool:
         self._waiting[site] -= count
         if self._waiting[site] <= 0:
             del self._waiting[site]
-
-    def _cursor(self, site: int) -> int:
-        if site not in self._cursors:
-            (cursor,) = self._db.execute(
-                "SELECT cursor FROM sites WHERE id = ?", (site,)
-            ).fetchone()
-            self._cursors[site] = cursor
-        return self._cursors[site]
+            self._positions.pop(site, None)
+            self._sent.pop(site, None)
 
     def _move(self, site: int, cursor: int) -> None:
         self._db.execute("UPDATE sites SET cursor = ? WHERE id = ?", (cursor, site))
-        self._cursors[site] = cursor
 
     def put_back(self, site: int, pages: list[Page]) -> None:
         """Take back the last ones of what was taken: with the first, the scheduler failed."""
         if not pages:
             return
-        if pages[0].again:
-            self._again[site].extendleft(page.id for page in reversed(pages))
-        else:
+        first = pages[0]
+        self._positions[site] = first.id - 1
+        if not first.again:
             # It may have gone as far as the dupe filter, which would drop it next time.
-            self._again[site].appendleft(pages[0].id)
-            cursor = self._cursors[site] = pages[0].id
+            self._sent[site] = first.id
             with suppress(sqlite3.Error):  # else the next run takes them for some that were taken
-                self._move(site, cursor)
+                self._move(site, first.id)
         self._waiting[site] = self._waiting.get(site, 0) + len(pages)
         self.waiting += len(pages)
 
