@@ -172,7 +172,7 @@ class Feeder:
         handed = 0
         again = bool(pages and pages[0].again)
         if again:
-            # After the handler of OffsiteMiddleware, which shall see them as they are.
+            # After the handler of OffsiteMiddleware, which has to see them as they are.
             self._signals.connect(self._let_pass, scrapy_signals.request_scheduled)
         try:
             for page in pages:

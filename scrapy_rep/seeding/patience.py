@@ -22,9 +22,9 @@ logger = get_logger(__name__)
 T = TypeVar("T")
 
 RETRY_SECONDS = 1.0
-"""What failed is tried again after so many seconds."""
+"""Seconds until what failed is tried again."""
 
-# A disk is slow if so many writes in a row take so many seconds each.
+# A disk is slow if this many writes in a row take longer than this, in seconds.
 _SLOW_TIMES, _SLOW_SECONDS = 3, 0.05
 
 
@@ -69,15 +69,11 @@ class Patience:
         """
         while True:
             try:
-                result = step()
-            except sqlite3.Error as error:
-                seconds = self.failed(user, error)
-                if seconds is None or self.ending:
+                return self.attempt(user, step)
+            except sqlite3.Error:
+                if self.over or self.ending:
                     raise
-                await pause(seconds)
-            else:
-                self.worked(user)
-                return result
+            await pause(RETRY_SECONDS)
 
     def failed(self, user: str, error: Exception) -> float | None:
         """Return after how many seconds *user* is to try again; None: not at all."""

@@ -78,7 +78,7 @@ class Transfers:
             return
         received = self._received.get(request, 0) + len(data)
         self._received[request] = received
-        # Packed or not: so many bytes are never less when unpacked.
+        # Packed or not: unpacked, they are never fewer.
         if received > self._max_bytes:
             raise StopDownload(fail=False)
 

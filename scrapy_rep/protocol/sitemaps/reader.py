@@ -34,7 +34,7 @@ class SitemapReader:
 
     def __init__(self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> None:
         """:param max_bytes: after unpacking
-        :param max_entries: so many are returned at most
+        :param max_entries: the most that are returned
         """
         self._max_bytes = max_bytes
         self._max_entries = max_entries

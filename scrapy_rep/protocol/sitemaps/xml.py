@@ -44,10 +44,10 @@ _MAX_TEXT = 65536
 """Characters of one value. No URL is as long."""
 
 _MAX_ERRORS = 100
-"""A file with so many is not read further."""
+"""A file with more is not read further."""
 
 _MAX_SILENT = 1 << 20
-"""Bytes. Nothing in so many: libxml2 has given up after an error, or keeps them until a tag, a
+"""Bytes that bring nothing: libxml2 has given up after an error, or keeps them until a tag, a
 comment or a CDATA section ends, to read them all at once then."""
 
 _MAX_ATTRIBUTES = 4096
