@@ -115,6 +115,7 @@ def test_encodings_of_any_kind(values: list[bytes]) -> None:
 @given(LOCATIONS, st.sampled_from(ASKED))
 @example(b"http://\0b.example/", ASKED[0])
 @example(b"//b?.example/x", ASKED[0])
+@example(b"?'x", ASKED[0])
 @example(b"http://" + b"%" * 99 + b"\xc3\xa4/", ASKED[0])  # a label that is too long
 @example(b"http://" + "\ufdfa".encode() * 1300 + b"/", ASKED[0])  # 18 letters each
 def test_redirects_to_anywhere(location: bytes, url: str) -> None:
