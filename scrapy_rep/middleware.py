@@ -56,7 +56,7 @@ class RepMiddleware:
             settings = one_attempt(settings)
         context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
         self._origins = origins = Origins(context)
-        self._by_prefix = origins.table.by_spelling
+        self._by_prefix = origins.table.by_prefix
         self.agents = origins.agents
         """Which product tokens a request goes by."""
         self.decisions = Recorder(context, origins)

@@ -54,7 +54,7 @@ class Origins:
             origin = origin_of(request)
             return self.cache.get(origin) or origin, path_in(request)
         prefix, path = usual[1] + "/", usual[2]
-        known = self.table.by_spelling.get(prefix)
+        known = self.table.by_prefix.get(prefix)
         now = self._clock()
         if known is not None and now < known.usable_until:
             known.used_at = now
@@ -63,7 +63,7 @@ class Origins:
         known = self.cache.get(origin)
         if known is None:
             return origin, path
-        self.table.spell(known, prefix)
+        self.table.add_prefix(known, prefix)
         return known, path
 
     def decide(
