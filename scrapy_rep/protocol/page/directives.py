@@ -7,8 +7,8 @@ from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
-from scrapy_rep.protocol.agents import leading_token
 from scrapy_rep.protocol.page.dates import read_date
+from scrapy_rep.protocol.tokens import leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.page.tokens import PLAIN, start_tags
+from scrapy_rep.protocol.page.tags import PLAIN, start_tags
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from scrapy_rep.protocol.page.html import as_ascii, text_of
-from scrapy_rep.protocol.page.tokens import start_tags
+from scrapy_rep.protocol.page.tags import start_tags
 
 NOT_VOUCHED_FOR = ("nofollow", "ugc", "sponsored")
 """What ``rel`` says of a link that is generally not followed."""
