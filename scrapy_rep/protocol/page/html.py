@@ -24,6 +24,9 @@ _MAX_METAS = 5_000
 MAX_TEXT = 16 * 1024
 """Bytes of an attribute's value that are looked at."""
 
+# Of a page that is not in its wide encoding. Each wrong character takes time.
+_MAX_BROKEN = 250_000
+
 _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
 _NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]{,200}&")
 
@@ -40,7 +43,7 @@ _WIDE = re.compile(
 
 def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tuple[str, str, int]]:
     """Yield name (in lower case), content and line of each meta that has one of *names*."""
-    body = as_ascii(body, encoding)
+    body, _ = as_ascii(body, encoding)
     end = _end_of_metas(body, [name.encode() for name in names])
     line, counted = 1, 0
     for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
@@ -51,18 +54,30 @@ def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tup
             yield name, text_of(attributes.get(b"content", b"")), line
 
 
-def as_ascii(body: bytes, encoding: str) -> bytes:
-    """Return the part of *body* that is looked at, in an encoding in which markup is ASCII."""
+def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
+    """Return the part of *body* that is looked at, in an encoding in which markup is ASCII, and that
+    encoding."""
     body = bytes(body[:MAX_BYTES])
-    # A byte order mark goes before all that is said about the encoding.
+    # Decoding a page of digits as punycode takes seconds.
+    encoding = "latin-1" if "punycode" in encoding.lower() else encoding
+    # A byte order mark overrules all other statements.
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         codec = "utf-16"
     elif wide := _WIDE.fullmatch(encoding):
-        # Browsers take UTF-16 for this order, too, if nothing is said.
+        # Little-endian is what browsers take if nothing is said.
         codec = f"utf-{wide['bits']}-{wide['order'] or 'le'}" if wide["bits"] else "iso2022-jp"
     else:
-        return body
-    return body.decode(codec, "replace").encode("utf-8", "replace")
+        return body, encoding
+    try:
+        text = body.decode(codec)
+    except UnicodeDecodeError:
+        text = body[:_MAX_BROKEN].decode(codec, "replace")
+    return text.encode("utf-8", "replace"), "utf-8"
+
+
+def has_references(value: bytes) -> bool:
+    """Return whether *value* holds other character references than ``&amp;``."""
+    return value.count(b"&") > value.count(b"&amp;")
 
 
 def text_of(value: bytes, encoding: str = "latin-1") -> str:
@@ -75,7 +90,9 @@ def text_of(value: bytes, encoding: str = "latin-1") -> str:
         text = value.decode(encoding, "replace")
     except (LookupError, ValueError):  # of such a name there is none
         text = value.decode("latin-1")
-    return unescape(_HUGE_REFERENCE.sub("\ufffd", text)) if "&" in text else text
+    if has_references(value):
+        return unescape(_HUGE_REFERENCE.sub("\ufffd", text))
+    return text.replace("&amp;", "&")
 
 
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:
