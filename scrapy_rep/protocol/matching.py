@@ -16,6 +16,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import compress, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from scrapy_rep.protocol.syntax import escape
@@ -61,11 +62,6 @@ SHORTEST = 1 << LENGTH_BIT
 def line_of(number: int) -> int:
     """Return the line of a rule, from its number or its key."""
     return ALLOW - 1 - (number & ALLOW - 1)
-
-
-def key_of(pattern: str, number: int) -> int:
-    """Return the key of a rule."""
-    return (len(pattern) << LENGTH_BIT) + number
 
 
 # Bytes of memory beside the text: of all rules together; of each; of an exact path and of a
@@ -123,16 +119,12 @@ class Rules:
         # What is in none of the values needn't be looked for in each.
         joined = "".join(values)
         if "%" in joined or not joined.isascii():
-            values = [
-                escape(value) if "%" in value or not value.isascii() else value for value in values
-            ]
+            values = list(map(escape, values))
             joined = "".join(values)
         # Each pattern once; of equal ones the largest number counts.
         rules = dict(zip(values, numbers, strict=True))
         if len(rules) < len(values):
-            for pattern, number in zip(values, numbers, strict=True):
-                if number > rules[pattern]:
-                    rules[pattern] = number
+            rules = dict(sorted(zip(values, numbers, strict=True), key=itemgetter(1)))
             joined = "".join(rules)
         if "/index.htm" in joined:
             _add_directories(rules)
@@ -141,7 +133,7 @@ class Rules:
         # Empty rules, `/` and `*` match every path.
         self._fallback = rules.pop("", 0)
         if "/" in rules:
-            self._fallback = key_of("/", rules.pop("/"))
+            self._fallback = SHORTEST + rules.pop("/")
         self._exact: dict[str, int] | None = None
         self._wildcards: Wildcards | None = None
         if "*" in joined or "$" in joined or "/index.htm" in joined:
@@ -161,7 +153,7 @@ class Rules:
         wildcards: list[tuple[int, str]] = []
         exact: dict[str, int] = {}
         for pattern in [one for one in rules if "*" in one or one[-1] == "$"]:
-            key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)  # key_of(), written out
+            key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)
             if "*" not in pattern:
                 exact[pattern[:-1]] = key
             elif pattern.removesuffix("$").rstrip("*") in ("", "/"):
@@ -197,7 +189,7 @@ class Rules:
                     prefix = next(filter(path.startswith, self._inner))
                     at = bisect_left(prefixes, prefix)
             if prefix:
-                key = (len(prefix) << LENGTH_BIT) + self._numbers[at]  # key_of(), written out
+                key = (len(prefix) << LENGTH_BIT) + self._numbers[at]
                 if key > found:
                     found = key
         if self._exact is not None and self._exact.get(path, 0) > found:

@@ -88,8 +88,6 @@ def normalise(body: bytes) -> str:
         if not _LONE_CR.search(text):
             # A blank at a line's end means nothing, and costs less than taking it out.
             text = text.replace("\r", " ")
-        elif text.count("\r") < _MANY:
-            text = _CR.sub("\n", text)
         else:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > MAX_LINE:
@@ -117,9 +115,6 @@ def _cut_lines(text: str) -> str:
     return "".join([*pieces, text[done:]]) if pieces else text
 
 
-# From as many on, one substitution each costs more than two passes.
-_MANY = 1000
-_CR = re.compile(r"\r\n?")
 _LONE_CR = re.compile(r"\r(?!\n)")
 _AFTER_NUL = re.compile(r"\0[^\n]*")
 

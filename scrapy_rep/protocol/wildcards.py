@@ -36,13 +36,11 @@ class Wildcards:
             rows.append(("" if start == "/" else start, key, needle, pattern))
         # By start, the best rule of each start first. The empty start comes last.
         rows.sort(reverse=True)
-        starts: tuple[str, ...]
-        self._needles: tuple[str, ...]
-        self._patterns: tuple[str, ...]
-        starts, keys, self._needles, self._patterns = zip(*rows, strict=True)
-        self._keys: array[int] = array("q", keys)
+        self._keys: array[int] = array("q", [key for _, key, _, _ in rows])
+        self._needles = tuple([needle for _, _, needle, _ in rows])
+        self._patterns = tuple([pattern for _, _, _, pattern in rows])
         first: dict[str, int] = {}
-        for at, start in enumerate(starts):
+        for at, (start, *_) in enumerate(rows):
             first.setdefault(start, at)
         # Where the rules of each start begin, and where the last ones end.
         self._bounds: array[int] = array("i", [*first.values(), len(rows)])

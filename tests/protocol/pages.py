@@ -81,7 +81,6 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
         ([b"*: noindex"], [], "noindex"),
         ([b"barbot: noindex"], ["*"], ""),
         ([b"\xe2\x84\xaabot: noindex"], ["kbot"], ""),
-        ([b"kbot: noindex"], ["\N{KELVIN SIGN}bot"], ""),
     ],
     "A header line may begin with an agent": [
         ([b"foobot: noindex, nofollow"], "foobot", BOTH),

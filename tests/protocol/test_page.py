@@ -51,6 +51,15 @@ def test_which_dates_are_read(text: str, meaning: str) -> None:
     assert told(PageRules.from_html(html)) == expected
 
 
+@pytest.mark.parametrize("agent", ["FooBot/1.0", "\N{KELVIN SIGN}bot", "Foo Bot"])
+def test_an_agent_that_is_no_token_is_refused(agent: str) -> None:
+    for one in (agent, ["foobot", agent]):
+        with pytest.raises(ValueError, match="is no product token"):
+            PageRules.from_headers([b"kbot: noindex"], one)
+        with pytest.raises(ValueError, match="is no product token"):
+            PageRules.from_html(META, "utf-8", one)
+
+
 def test_header_and_html_are_added_up() -> None:
     one = PageRules.from_headers([b"noarchive", b"foobot: noindex, max-snippet:50"], CHAIN)
     other = PageRules.from_html(

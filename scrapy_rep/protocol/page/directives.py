@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol.page.dates import read_date
-from scrapy_rep.protocol.tokens import leading_token
+from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,19 +42,17 @@ _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 _AGENT = re.compile(r"[ \t\r\n\f\v]*([A-Za-z*_-][^\s,:]*)[ \t\r\n\f\v]*:")
 _BETWEEN = re.compile(r"[\s;:]+")
 
-EVERYBODY = "*"
-
 
 def read_header(text: str) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, ``*`` for everybody), name and value of each rule of a line."""
-    agent = EVERYBODY
+    agent = GLOBAL
     parts = text.split(",")
     for at, part in enumerate(parts):
         start = 0
         while (named := _AGENT.match(part, start)) and not _is_rule(named[1]):
             # "robots" is how a meta calls everybody.
             name = named[1].lower()
-            agent = EVERYBODY if name in (EVERYBODY, "robots") else leading_token(name)
+            agent = GLOBAL if name in (GLOBAL, "robots") else leading_token(name)
             start = named.end()
         for rule, value in _read(part[start:], parts, at):
             yield agent, rule, value

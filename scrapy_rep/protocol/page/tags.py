@@ -4,7 +4,7 @@ page, whatever is in it."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,16 +61,6 @@ _NOT_PLAIN = re.compile(
 )
 
 
-class _Attributes(NamedTuple):
-    values: dict[bytes, bytes]
-    """By names in lower case; of several the first."""
-    end: int
-    """Behind the tag."""
-    empty: bool
-    """Whether the tag ends with ``/>``."""
-    steps: int
-
-
 def start_tags(
     body: bytes, wanted: frozenset[bytes], end: int, *, unscripted: bool = False
 ) -> Iterator[tuple[bytes, int, dict[bytes, bytes]]]:
@@ -102,17 +92,15 @@ def start_tags(
         if rest is not None and not scopes and name not in matters:
             at = token.end()  # nearly all
             continue
-        attributes = None
-        if rest is None or name in wanted:
-            attributes = _attributes(body, token.end(2), MAX_STEPS - steps)
-            if attributes is None:
-                return
-            steps += attributes.steps + 1
-            at = attributes.end
-            empty = attributes.empty
-        else:
+        attributes: dict[bytes, bytes] = {}
+        if rest is not None and name not in wanted:
             at = token.end()
             empty = rest.endswith(b"/>")
+        elif read := _attributes(body, token.end(2), MAX_STEPS - steps):
+            attributes, at, empty, took = read
+            steps += took + 1
+        else:
+            return
         if name in _BREAKOUT:
             if name != b"meta" or not closing:
                 while scopes and scopes[-1] in _FOREIGN:
@@ -133,9 +121,9 @@ def start_tags(
         if opens:
             if not empty and len(scopes) < _MAX_DEPTH:
                 scopes.append(name)
-        elif attributes is not None and name in wanted:
+        elif name in wanted:
             if unscripted or (within is None and b"template" not in scopes):
-                yield name, token.start(), attributes.values
+                yield name, token.start(), attributes
         elif within is None:
             if name == b"script":
                 at = _end_of_script(body, at)
@@ -149,7 +137,7 @@ def start_tags(
 
 
 def _end_of_markup(body: bytes, start: int, *, comment: bool, foreign: bool) -> int:
-    """Return where a comment, or what counts as one, ends; 0 if it does not."""
+    """Return the offset behind a comment, or what counts as one; 0 if it has no end."""
     if comment:
         if body.startswith((b">", b"->"), start + 4):
             return body.index(b">", start) + 1
@@ -187,13 +175,17 @@ def _end_of_script(body: bytes, at: int) -> int:
     return 0
 
 
-def _attributes(body: bytes, at: int, limit: int) -> _Attributes | None:
-    """Read the attributes of a tag from *at*. None if it has no end, or more than *limit*."""
+def _attributes(
+    body: bytes, at: int, limit: int
+) -> tuple[dict[bytes, bytes], int, bool, int] | None:
+    """Read a tag from *at*: its attributes (names in lower case; of several the first), the offset
+    behind it, whether it ends with ``/>``, and how many steps that took. None if it has no end, or
+    more attributes than *limit*."""
     values: dict[bytes, bytes] = {}
     for steps, match in enumerate(_ATTRIBUTE.finditer(body, at)):
         blank, end, name, double, single, unclosed, unquoted = match.groups()
         if end:
-            return _Attributes(values, match.end(), blank.endswith(b"/"), steps)
+            return values, match.end(), blank.endswith(b"/"), steps
         if not name or unclosed or steps > limit:
             return None
         values.setdefault(name.lower(), double or single or unquoted or b"")
