@@ -1,7 +1,6 @@
 """The metas of a page, as a browser's parser sees them (REP.md section 10): any bytes, one pass.
 
-Most pages have no such meta, which a search for ``<meta`` tells. Else the page is read as far as the
-last tag that might be one.
+A search for ``<meta`` rules most pages out. Others are read up to the last tag that might be one.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 MAX_BYTES = 2_000_000
-"""Of a page that are looked at."""
+"""How much of a page is looked at."""
 
-# A page with more metas is read without asking first whether one of them matters.
+# In a page with more metas, all count as candidates.
 _MAX_METAS = 5_000
 
 MAX_TEXT = 16 * 1024
-"""Bytes of an attribute's value that are looked at."""
+"""How many bytes of an attribute's value are looked at."""
 
-# Of a page that is not in its wide encoding. Each wrong character takes time.
+# How many bytes of a page in broken UTF-16 are looked at: each error costs a call.
 _MAX_BROKEN = 250_000
 
 _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
@@ -33,8 +32,7 @@ _NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]{,200}&")
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
-# Encodings in which markup is not ASCII. The others differ in what is no concern here; and a page may
-# name anything, which is no reason to load it.
+# Encodings in which markup is not ASCII. Matched by name: looking a codec up would import it.
 _WIDE = re.compile(
     r"(?:iso[-_]?2022[-_]jp|utf[-_]?(?P<bits>16|32)[-_]?(?P<order>[lb]e)?)",
     re.IGNORECASE | re.ASCII,
@@ -88,7 +86,7 @@ def text_of(value: bytes, encoding: str = "latin-1") -> str:
     value = value[:MAX_TEXT]
     try:
         text = value.decode(encoding, "replace")
-    except (LookupError, ValueError):  # of such a name there is none
+    except (LookupError, ValueError):  # no codec of that name
         text = value.decode("latin-1")
     if has_references(value):
         return unescape(_HUGE_REFERENCE.sub("\ufffd", text))
@@ -96,7 +94,7 @@ def text_of(value: bytes, encoding: str = "latin-1") -> str:
 
 
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:
-    """Return where the last tag begins that might be a meta with one of *names*; -1 for none."""
+    """Return the offset of the last tag that might be a meta with one of *names*; -1 for none."""
     end = -1
     for count, match in enumerate(_META.finditer(body)):
         if count == _MAX_METAS:

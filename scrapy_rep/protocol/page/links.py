@@ -9,7 +9,7 @@ from scrapy_rep.protocol.page.html import as_ascii, has_references, text_of
 from scrapy_rep.protocol.page.tags import start_tags
 
 NOT_VOUCHED_FOR = ("nofollow", "ugc", "sponsored")
-"""What ``rel`` says of a link that is generally not followed."""
+"""Values of ``rel`` for links that are generally not followed."""
 
 _TAGS = frozenset({b"a", b"area", b"base"})
 # Bytes of values with character references: resolving them takes time.
@@ -19,10 +19,10 @@ _BETWEEN = re.compile(r"[\s,]+")
 
 
 class Links(NamedTuple):
-    """References as the page has them, each once of either kind: relative, most of them."""
+    """References as they stand in the page, mostly relative, each once in either list."""
 
     base: str = ""
-    """What they are relative to, if the page says so; itself relative to the page."""
+    """The page's ``base``: itself relative to the page; empty if there is none."""
     nofollow: tuple[str, ...] = ()
     follow: tuple[str, ...] = ()
 
@@ -30,8 +30,8 @@ class Links(NamedTuple):
 def links_of(body: bytes, encoding: str = "utf-8") -> Links:
     """Return the links of a page: any bytes; never raises.
 
-    None at all where no link is marked. Those in ``noscript`` and ``template`` are among them: what
-    extracts links for crawlers sees these, too.
+    None at all if no link is marked. Includes those in ``noscript`` and ``template``, as link
+    extractors do.
 
     :param encoding: of the page; only what is not ASCII in references depends on it
     """
