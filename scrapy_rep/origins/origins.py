@@ -82,9 +82,9 @@ class Origins:
             return None
         token, rules = robots.rules(chain, self._obey_global)
         self.table.weigh(known)
-        found = rules.find(comparable(path))
+        found = rules._find(comparable(path))
         if always or not allows(found):
-            return robots.decision(token, found)
+            return robots._decision(token, found)
         if chain is self.agents.usual and known.standing is Standing.FRESH:
             known.rules = rules
         return None
