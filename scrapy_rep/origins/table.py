@@ -45,10 +45,10 @@ class Known:
     __slots__ = (
         "entry",
         "name",
+        "prefixes",
         "robots",
         "rules",
         "size",
-        "prefixes",
         "standing",
         "usable_until",
         "used_at",
