@@ -121,7 +121,7 @@ class Judges:
             if judge is None:
                 tally.unjudged += 1
             elif judge.rules is not None:
-                found = judge.rules.find(comparable(path))
+                found = judge.rules._find(comparable(path))
                 if not allows(found):
                     tally.forbidden += 1
                     tally.by_rule[_rule(judge.robots, found)] += 1
@@ -147,6 +147,6 @@ class Judges:
 
 
 def _rule(robots: RobotsFile, found: int) -> Forbidding:
-    rule = robots.parsed.decision(None, found).rule
+    rule = robots.parsed._decision(None, found).rule
     assert rule is not None
     return Forbidding(robots.facts.robots_url or "", rule.line, str(rule))

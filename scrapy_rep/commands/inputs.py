@@ -18,7 +18,7 @@ from scrapy_rep.engine.words import clean
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.agents import product_token
+from scrapy_rep.protocol.tokens import product_token
 from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
 
 if TYPE_CHECKING:

@@ -171,7 +171,7 @@ class RobotsFile:
                 return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass', True
             return Decision(False, None, None), f"{why}: nothing may be fetched for now", True
         token, rules = self.parsed.rules(chain, obey_global)
-        decision = self.parsed.decision(token, rules.find(path))
+        decision = self.parsed._decision(token, rules._find(path))
         reason = _reason(decision, chain, obey_global)
         return decision, reason + " (robots.txt is an HTML page)" * self.is_page, False
 

@@ -10,7 +10,7 @@ from scrapy.utils.python import to_unicode
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.agents import product_token
+from scrapy_rep.protocol.tokens import product_token
 from scrapy_rep.settings import AGENT_HINT, chain
 
 if TYPE_CHECKING:

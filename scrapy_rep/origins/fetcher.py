@@ -230,16 +230,15 @@ def redirect_target(url: str, response: Response) -> str | None:
     if not location or len(location) > _MAX_URL:
         return None
     try:
-        target = urljoin(url, encoded(location))
+        # Once more: a relative URL is not encoded for its scheme.
+        target = encoded(urljoin(url, encoded(location)))
         origin = Origin.from_url(target)
     except ValueError:
         return None
     if origin.scheme not in ("http", "https"):
         return None
     # User info would be sent to whoever is named there.
-    parts = urlsplit(target)
-    path = parts.path or "/"
-    target = parts._replace(netloc=origin.authority, path=path, fragment="").geturl()
+    target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
     return target if len(target) <= _MAX_URL else None
 
 

@@ -29,8 +29,8 @@ _LEAVING = 50
 # What an origin in use takes, beside texts, the packed body and what was read of it.
 _BYTES = 900
 
-# How many spellings of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80/ is one.
-_SPELLINGS = 4
+# How many prefixes of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80/ is one.
+_PREFIXES = 4
 
 
 class Known:
@@ -45,10 +45,10 @@ class Known:
     __slots__ = (
         "entry",
         "name",
+        "prefixes",
         "robots",
         "rules",
         "size",
-        "spellings",
         "standing",
         "usable_until",
         "used_at",
@@ -67,7 +67,7 @@ class Known:
         self.rules: Rules | None = None
         """What allows a request of the crawl's own agent until then. None, and what these rules do
         not allow, has to be looked at more closely."""
-        self.spellings: tuple[str, ...] = ()
+        self.prefixes: tuple[str, ...] = ()
         self.update(entry)
 
     def update(self, entry: Entry) -> None:
@@ -118,7 +118,7 @@ class KnownOrigins:
         self._parsed_bytes = 0
         self._packed = MemoryStorage(max_origins, max_bytes)
         self._pinned: dict[str, Known] = {}
-        self.by_spelling: dict[str, Known] = {}
+        self.by_prefix: dict[str, Known] = {}
         """Those in use, by how their URLs begin, up to the path's slash."""
 
     def get(self, origin: Origin) -> Known | None:
@@ -154,13 +154,13 @@ class KnownOrigins:
             known.size = size
             self._make_room(known)
 
-    def spell(self, known: Known, spelling: str) -> None:
-        """Have *known* in :attr:`by_spelling` as long as it is in use."""
-        if self.by_spelling.get(spelling) is known or known.name not in self._parsed:
+    def add_prefix(self, known: Known, prefix: str) -> None:
+        """Have *known* in :attr:`by_prefix` as long as it is in use."""
+        if self.by_prefix.get(prefix) is known or known.name not in self._parsed:
             return
-        if len(known.spellings) < _SPELLINGS:
-            known.spellings += (spelling,)
-            self.by_spelling[spelling] = known
+        if len(known.prefixes) < _PREFIXES:
+            known.prefixes += (prefix,)
+            self.by_prefix[prefix] = known
 
     def pin(self, origin: Origin) -> None:
         """Keep *origin* whatever its age: something waits for it."""
@@ -204,7 +204,7 @@ class KnownOrigins:
         del self._parsed[known.name]
         self._parsed_bytes -= known.size
         known.usable_until = 0.0  # holders of a reference have to ask again
-        for spelling in known.spellings:
-            del self.by_spelling[spelling]
-        known.spellings = ()
+        for prefix in known.prefixes:
+            del self.by_prefix[prefix]
+        known.prefixes = ()
         self._packed.save(known.entry)

@@ -113,7 +113,7 @@ def test_files_of_any_kind(body: bytes, status: int) -> None:
     assert max(map(len, text.split("\n"))) <= MAX_LINE
 
 
-@given(FILES, urls() | any_text, tokens | chains | any_text)
+@given(FILES, urls() | any_text, tokens | chains)
 def test_questions_to_files_of_any_kind(body: bytes, url: str, agent: str | list[str]) -> None:
     robots = RobotsTxt.parse(body)
     if len(body) <= LARGE:

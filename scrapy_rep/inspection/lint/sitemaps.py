@@ -67,9 +67,9 @@ def _disallowed(
     by = []
     for agent in agents:
         token, rules = robots.rules(agent)
-        found = rules.find(path)
+        found = rules._find(path)
         if not allows(found) and token == agent:
-            rule = robots.decision(token, found).rule
+            rule = robots._decision(token, found).rule
             assert rule is not None
             by.append(f"{agent} (line {rule.line})")
     if by:
