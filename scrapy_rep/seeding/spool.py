@@ -234,9 +234,10 @@ class Spool:
             return
         first = pages[0]
         self._positions[site] = first.id - 1
+        # The first may have gone as far as the dupe filter, which would drop it next time.
+        sent = pages[-1].id if first.again else first.id
+        self._sent[site] = max(sent, self._sent.get(site, 0))
         if not first.again:
-            # It may have gone as far as the dupe filter, which would drop it next time.
-            self._sent[site] = first.id
             with suppress(sqlite3.Error):  # else the next run takes them for some that were taken
                 self._move(site, first.id)
         self._waiting[site] = self._waiting.get(site, 0) + len(pages)

@@ -15,7 +15,7 @@ _PATTERN = re.compile(
     re.DOTALL,
 )
 # What the end of a piece may cut in two, in its last bytes.
-_CUT = re.compile(rb"(?:[&<][^;>]*|\]\]?)\Z")
+_CUT = re.compile(rb"(?:[&<][^;>]{0,39}|\]\]?)\Z")
 _LONGEST = 40
 
 
