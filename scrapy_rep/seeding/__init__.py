@@ -3,7 +3,6 @@
 Each module uses those above it alone:
 
 - ``discovery``: which sitemaps a robots.txt lists; in any crawl
-- ``middleware``: the methods of the middleware that only a seeded crawl needs
 - ``sitemap_table``, ``spool_file``, ``patience``, ``spool``: what waits, in a SQLite file
 - ``spider_options``, ``context``: what the spider says; what the parts share
 - ``selection``, ``sitemap_log``: which entries are accepted; what became of a sitemap
@@ -11,4 +10,5 @@ Each module uses those above it alone:
 - ``proof``: which entries of other hosts are accepted
 - ``intake``: from responses to the spool
 - ``seeding``: puts the parts together
+- ``middleware``: the methods of the middleware that only a seeded crawl needs
 """
