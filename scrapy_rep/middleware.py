@@ -62,7 +62,7 @@ class RepMiddleware:
         self.decisions = Decisions(context, origins)
         """Records what is decided."""
         self._deferral = Deferral(context, origins)
-        self._intercept = self._deferral.catcher
+        self._intercept = self._deferral.interceptor
         self._gate = Gate(context, origins, self.decisions, self._deferral, self.overrules)
         self._hits = self._gate.hits
         discovery = Discovery(context)

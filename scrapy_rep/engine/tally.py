@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep.engine.closing import Stage
+
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
@@ -46,7 +48,7 @@ class Tally:
             self._count = 0
 
     def _spider_opened(self) -> None:
-        self._engine.before_closing(self._before_closing)
+        self._engine.before_closing(Stage.COUNTING, self._before_closing)
 
     async def _before_closing(self) -> None:
         """From now on the stats may be read for the last time at any moment."""

@@ -22,6 +22,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
 from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.closing import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import a_while, later, urls
@@ -147,7 +148,7 @@ async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
         events.append("before")
 
     def opened(spider: Spider) -> None:
-        EngineAccess(spider.crawler).before_closing(before)
+        EngineAccess(spider.crawler).before_closing(Stage.COMMAND, before)
 
     def idle() -> None:
         if way == "timeout":
@@ -182,7 +183,7 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
         def parse(self, response: Any, **kwargs: Any) -> Any:
             super().parse(response, **kwargs)
             if response.url.endswith("/x"):
-                EngineAccess(self.crawler).before_closing(before)
+                EngineAccess(self.crawler).before_closing(Stage.COMMAND, before)
                 _stop(self.crawler.engine)
                 later(0.1, lambda: _async(self.crawler.engine))
 
@@ -209,7 +210,7 @@ async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Si
         def parse(self, response: Any, **kwargs: Any) -> Any:
             super().parse(response, **kwargs)
             if response.url.endswith("/page1"):
-                EngineAccess(self.crawler).before_closing(lambda: a_while(0.3))
+                EngineAccess(self.crawler).before_closing(Stage.COMMAND, lambda: a_while(0.3))
                 _async(self.crawler.engine)
 
     settings = {"CONCURRENT_REQUESTS": 1}
@@ -257,7 +258,7 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
                 await maybe_deferred_to_future(engine.fail(request, error))
 
             if closing:
-                engine.before_closing(before)
+                engine.before_closing(Stage.COMMAND, before)
                 _async(engine._engine)
             else:
                 engine.fail(request, error)

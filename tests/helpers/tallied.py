@@ -23,7 +23,7 @@ class World:
         self.crawler.stats = StatsCollector(self.crawler)
         self.crawler.signals = SignalManager(self.crawler)
         self.callbacks: list[Any] = []
-        engine: Any = SimpleNamespace(before_closing=self.callbacks.append)
+        engine: Any = SimpleNamespace(before_closing=lambda _, step: self.callbacks.append(step))
         self.tally = Tally(self.crawler, engine, "hits")
         self.crawler.signals.send_catch_log(scrapy_signals.spider_opened)
 
