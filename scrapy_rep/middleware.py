@@ -136,7 +136,7 @@ class RepMiddleware:
         if meta.get("dont_obey_robotstxt"):
             return None
         if RELEASED in meta:
-            self._deferral.arrive(request)
+            self._deferral.releases.arrive(request)
         # A direct download can't be held: Scrapy doesn't schedule it.
         direct = self._intercept.waiting and self._intercept.came_back(request)
         if self._seeding is not None:

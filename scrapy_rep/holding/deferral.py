@@ -72,8 +72,9 @@ class Deferral(ResolutionListener):
         self._max_wait = context.settings.defer_max_wait
         self.held = HeldOrigins(context, origins)
         """What is held, and how much more may be."""
-        self._releases = Releases(context, self.held, self._finished)
-        self._shutdown = Shutdown(context, self._releases, self.held)
+        self.releases = Releases(context, self.held, self._finished)
+        """Where requests arrive that are no longer held."""
+        self._shutdown = Shutdown(context, self.releases, self.held)
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._give_up_oldest)
         self._slow_answers = self._alarm(HeldOrigin.tell_slow)
@@ -83,7 +84,7 @@ class Deferral(ResolutionListener):
         """None without a JOBDIR."""
         self.interceptor = Interceptor(crawler, self._intercepted)
         """Takes the requests that are to be held."""
-        self.closing = False
+        self._closing = False
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
@@ -103,16 +104,12 @@ class Deferral(ResolutionListener):
     @property
     def holding(self) -> bool:
         """Whether any requests are held, or on their way back."""
-        return bool(self.held or self._releases)
+        return bool(self.held or self.releases)
 
     @property
     def durable(self) -> bool:
         """Whether what is held when the crawl ends goes on in the next."""
         return self.held.hold.durable or self._context.engine.scheduler_outlives
-
-    def arrive(self, request: Request) -> None:
-        """Take a released request back, see :meth:`Releases.arrive`."""
-        self._releases.arrive(request)
 
     # Holding
 
@@ -121,20 +118,20 @@ class Deferral(ResolutionListener):
         origin = origin_of(request)
         known = self._cache.get(origin)
         self.held.number += 1
-        waited, row = self._releases.before(request)
+        waited, row = self.releases.before(request)
         since = self.held.now() - waited
         held = Held(self.held.number, since, request.dont_filter, request, row)
-        if self.closing:
+        if self._closing:
             return self._intercepted_at_the_end(origin, held)
         if self.held.full_for(origin):
-            self._releases.mark(held)
+            self.releases.mark(held)
             return False  # back to the scheduler: in the middleware it can wait
         held_origin = self._add(origin, held, known)
         if known is None:
             # It is being asked for, or has just become due again.
             self._flights.to(origin, request, again=True)
         elif not self._policy.is_worth_waiting(known):
-            self._releases.add(held_origin)  # the answer came meanwhile, whatever it is
+            self.releases.add(held_origin)  # the answer came meanwhile, whatever it is
         return True
 
     def _intercepted_at_the_end(self, origin: Origin, held: Held) -> bool:
@@ -144,17 +141,16 @@ class Deferral(ResolutionListener):
             for _ in self._shutdown.emptied([held_origin]):
                 pass  # it can't be written to disk
         elif self._context.engine.scheduler_outlives:
-            self._releases.mark(held)
+            self.releases.mark(held)
             return False
         else:
             self._shutdown.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
         return True
 
     def _add(self, origin: Origin, held: Held, known: Known | None) -> HeldOrigin:
-        key, now = str(origin), time.monotonic()
+        key = str(origin)
         held_origin = self.held.add(origin, held)
-        self._set_deadline(key, held.since)
-        self._reports.set_sooner("", now + _TELL_SECONDS)
+        self._expect(key, held.since)
         if known is not None and known.unreachable:
             self._is_unreachable(held_origin)
             if self._policy.is_worth_waiting(known):
@@ -164,7 +160,7 @@ class Deferral(ResolutionListener):
         flight = self._flights.get(origin)
         if flight is not None and not held_origin.told_unreachable:
             left = flight.left_of(_SLOW * self._context.settings.defer_grace)
-            self._slow_answers.set(key, now + left)
+            self._slow_answers.set(key, time.monotonic() + left)
         self._context.stats.inc_value("rep/deferred")
         self._context.crawler.signals.send_catch_log(
             signals.request_deferred,
@@ -186,10 +182,10 @@ class Deferral(ResolutionListener):
         if known.unreachable:
             self._is_unreachable(held_origin)
         if not known.unreachable or self._context.settings.unreachable != "defer":
-            self._releases.add(held_origin)  # to be decided like any other
+            self.releases.add(held_origin)  # to be decided like any other
         elif not self._policy.is_worth_waiting(known):
             why = f"{entry.error}; the host is down", entry.attempts
-            self._releases.add(held_origin, why)
+            self.releases.add(held_origin, why)
         else:
             self._table.pin(known.origin)
             self._retry_later(str(known.origin), known)
@@ -199,7 +195,7 @@ class Deferral(ResolutionListener):
         """A robots.txt can't be asked for: misconfiguration, or a bug; retrying can't help."""
         held_origin = self.held.get(origin)
         if held_origin is not None and isinstance(error, Exception):
-            self._releases.add(held_origin, (text_of(error), 0))
+            self.releases.add(held_origin, (text_of(error), 0))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:
         """The requests of *held_origin* wait for more than a first answer."""
@@ -217,17 +213,16 @@ class Deferral(ResolutionListener):
         first = self.held.hold.peek(str(held_origin.origin))
         self._flights.to(held_origin.origin, first, again=True)
 
-    def _set_deadline(self, key: str, since: float) -> None:
-        """Have requests given up when they have waited too long.
-
-        :param since: when they were first held, in seconds on the clock of the crawl's running time
-        """
-        left = since + self._max_wait - self.held.now()
-        self._deadlines.set_sooner(key, time.monotonic() + left)
+    def _expect(self, key: str, since: float) -> None:
+        """Set the deadline of requests that have been held *since* then, and tell of them by and
+        by."""
+        now = time.monotonic()
+        self._deadlines.set_sooner(key, now + since + self._max_wait - self.held.now())
+        self._reports.set_sooner("", now + _TELL_SECONDS)
 
     def _give_up_oldest(self, held_origin: HeldOrigin) -> None:
         why = self.held.why(held_origin, f"held for {self._max_wait:g} s")
-        self._releases.add(held_origin, why, before=self.held.now() - self._max_wait)
+        self.releases.add(held_origin, why, before=self.held.now() - self._max_wait)
 
     def _report(self, _: str) -> None:
         if self.held:
@@ -244,7 +239,7 @@ class Deferral(ResolutionListener):
         key = str(held_origin.origin)
         oldest = self.held.hold.oldest(key)
         if oldest is not None:
-            self._set_deadline(key, oldest)
+            self._expect(key, oldest)
         elif self.held.get(key) is held_origin:
             for alarm in (self._retries, self._deadlines, self._slow_answers):
                 alarm.set(key, math.inf)
@@ -264,42 +259,41 @@ class Deferral(ResolutionListener):
         """Look after the hold on disk, and open it if that has not worked so far."""
         if self.held.hold.durable or self._opening is None:
             # The running time is written down, since a run that is killed has taken time too.
-            running = self.held or self.closing
-            await self.held.hold.upkeep(self.held.now() if running else None)
-        elif not self.closing and not self._releases:
+            counts = self.held or self._closing
+            await self.held.hold.upkeep(self.held.now() if counts else None)
+        elif not self._closing and not self.releases:
             hold = await run_in_thread(self._opening.hold)
             if hold is None:
                 return
-            if self.closing or self._releases:
+            if self._closing or self.releases:
                 await run_in_thread(hold.close)  # again in a second
                 return
             async for held_origin, oldest in self.held.move_to(hold):
                 key = str(held_origin.origin)
-                self._set_deadline(key, oldest)
+                self._expect(key, oldest)
                 self._retries.set(key, time.monotonic())
-                self._reports.set_sooner("", time.monotonic() + _TELL_SECONDS)
                 if self._context.settings.dry_run:
-                    self._releases.add(held_origin)
+                    self.releases.add(held_origin)
 
     def _spider_idle(self) -> None:
-        if self.held and not self._releases:
+        if self.held and not self.releases:
             self.held.tell_idle(*self._next())
-        if self.held or self._releases or self._flights.landing:
+        if self.held or self.releases or self._flights.landing:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         """Nothing in flight or held may delay the end; nothing held may be lost by it."""
-        self.closing = True
+        self._closing = True
         for alarm in (self._retries, self._deadlines, self._slow_answers, self._reports):
             alarm.stop()
-        self._releases.clear()
+        self.releases.clear()
         await self._shutdown.explain()
         self._flights.end()
-        self._releases.clear()
+        self.releases.clear()
         await self._upkeep.now()
         await self._shutdown.empty()
 
     async def _spider_closed(self) -> None:
-        self._releases.close()
+        self.releases.close()
         await self._upkeep.end()
         await run_in_thread(self.held.hold.close)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-FileT = TypeVar("FileT", bound="SqliteFile")
 
-# Nobody else has a reason to lock such a file. Whoever does must not hold the event loop.
+# Seconds to wait for a lock. Nothing else has a reason to lock such a file; if something does, it
+# must not block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
-# A copy is made so many pages at a time: others use the connection in between.
+# Pages that are copied at a time: the connection is used in between.
 _PAGES = 100
 
 
