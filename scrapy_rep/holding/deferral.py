@@ -138,7 +138,7 @@ class Deferral(ResolutionListener):
         if self.held.hold.durable:
             held_origin = self._add(origin, held, None)
             held_origin.why = self.held.why(held_origin, "the crawl ended")
-            for _ in self._shutdown.emptied([held_origin]):
+            for _ in self._shutdown.settle(held_origin):
                 pass  # it can't be written to disk
         elif self._context.engine.scheduler_outlives:
             self.releases.mark(held)

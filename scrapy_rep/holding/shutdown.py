@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import DeferredList
+from twisted.internet.defer import DeferredList, succeed
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
@@ -42,38 +42,40 @@ class Shutdown:
         """Note why the requests of each origin are given up, if they have to be: before the fetches
         that are under way are broken off, which count as attempts."""
         slices = Slices()
-        for origin in self._held.all():
-            origin.why = self._held.why(origin, "the crawl ended")
+        for held_origin in self._held.all():
+            held_origin.why = self._held.why(held_origin, "the crawl ended")
             if slices.over:
                 await pause()
 
     async def empty(self) -> None:
-        """Empty the hold, see :meth:`emptied`."""
+        """Settle all requests that would end with the process, and wait for the errbacks' output."""
         slices = Slices()
-        for failed in self.emptied(self._held.all()):
-            if failed is not None:
-                # Before the engine begins to close: an errback may still want to use it.
-                self._context.engine.pause()
-                await maybe_deferred_to_future(DeferredList(failed))
-            if slices.over:
-                await pause()
+        settled: list[Deferred[None]] = []
+        for held_origin in self._held.all():
+            for one in self.settle(held_origin):
+                settled.append(one)
+                if len(settled) >= _SLICE:
+                    await self._finish(settled, slices)
+            await self._finish(settled, slices)
 
-    def emptied(self, origins: list[HeldOrigin]) -> Iterator[list[Deferred[None]] | None]:
-        """Find another place for what would end with the process, or call its errback.
+    async def _finish(self, settled: list[Deferred[None]], slices: Slices) -> None:
+        if settled:
+            # Before the engine begins to close: an errback may still want to use it.
+            self._context.engine.pause()
+            await maybe_deferred_to_future(DeferredList(settled))
+            settled.clear()
+        if slices.over:
+            await pause()
 
-        :returns: slice by slice, what fires when the errbacks' output has been dealt with; None
-            where there was nothing to do
-        """
-        for origin in origins:
-            failed: list[Deferred[None]] | None = None
-            for number, held in enumerate(self._held.hold.take_mortal(str(origin.origin))):
-                if failed is None or not number % _SLICE:
-                    yield failed
-                    failed = []
-                self._held.left(origin, 1)
-                if not (self._context.engine.scheduler_outlives and self._hand_back(held)):
-                    failed.append(self.fail(held, RobotsUnreachable(origin.origin, *origin.why)))
-            yield failed
+    def settle(self, held_origin: HeldOrigin) -> Iterator[Deferred[None]]:
+        """Find another place for each request that would end with the process, or call its errback.
+        Yield what fires when the errback's output has been dealt with."""
+        for held in self._held.hold.take_mortal(str(held_origin.origin)):
+            self._held.left(held_origin, 1)
+            if self._context.engine.scheduler_outlives and self._hand_back(held):
+                yield succeed(None)
+            else:
+                yield self.fail(held, RobotsUnreachable(held_origin.origin, *held_origin.why))
 
     def _hand_back(self, held: Held) -> bool:
         """Give *held* to the scheduler for another process. Return whether that worked."""

@@ -219,6 +219,37 @@ async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Si
     assert len(site.pages_asked) <= 3  # one was under way
 
 
+async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
+    """Whatever the order in which they were added, and by which `EngineAccess`; none is left out
+    that is added while others are being taken."""
+    events: list[str] = []
+
+    def step(name: str) -> Callable[[], Any]:
+        async def take() -> None:
+            await a_while(0.01)
+            events.append(name)
+
+        return take
+
+    class Closing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            engine = EngineAccess(self.crawler)
+
+            async def seeding() -> None:
+                events.append("SEEDING")
+                engine.before_closing(Stage.COUNTING, step("late"))
+
+            for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
+                EngineAccess(self.crawler).before_closing(stage, step(stage.name))
+            engine.before_closing(Stage.SEEDING, seeding)
+            _async(self.crawler.engine)
+
+    result = await crawl(Closing, requests=[sites.add().url("/x")])
+    assert result.reason == "way"
+    assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
+
+
 def test_the_slot_is_closed_in_one_place() -> None:
     """No other method of the engine ends a crawl."""
     closing = [
