@@ -37,7 +37,7 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Give the pages one more slot while something of ours takes one of theirs.
+        """Add a download slot while something of ours takes one from the pages.
 
         Scrapy counts what `download_async` fetches, and a request that waits in a middleware,
         against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a crawl of 16.
@@ -87,7 +87,7 @@ class EngineAccess:
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Give the memory of a body back that nobody will read any more.
+        """Free the memory of a body that will not be read any more.
 
         The exception that ends a sitemap's request keeps frames alive, and these the response,
         until garbage is collected. ``Response._set_body`` is what its constructor calls.
@@ -130,20 +130,18 @@ class EngineAccess:
             return 0
 
     def crawl(self, request: Request) -> None:
-        """Crawl *request*: through a scheduler of another kind than Scrapy's as ever, else as
-        :meth:`crawl_from_disk`."""
+        """Crawl *request*: with a foreign scheduler as usual, else as :meth:`crawl_from_disk`."""
         if self.scheduler_is_foreign:
             self._engine.crawl(request)
         else:
             self.crawl_from_disk(request)
 
     def crawl_from_disk(self, request: Request) -> None:
-        """Crawl *request*, of which a file of ours keeps a copy, through the scheduler's queue in
+        """Crawl *request*, which a file of ours keeps a copy of, through the scheduler's queue in
         memory.
 
-        Its queues on disk are no safe place after a kill: a queue that was not closed in order is
-        read from its beginning or not at all, and what is pushed to it comes out as something
-        else. ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
+        Its queues on disk are not safe after a kill: a queue that was not closed in order is read
+        from its beginning or not at all, and what is pushed to it comes out as something else. ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
         """
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)

@@ -23,7 +23,7 @@ def work(steps: Iterator[object]) -> bool:
 
 
 async def pause(seconds: float = 0) -> None:
-    """Let the event loop have its turn, and go on after so many *seconds*."""
+    """Let the event loop have its turn, and go on after *seconds*."""
     over: Deferred[None] = Deferred()
     timer = call_later(seconds, over.callback, None)
     try:

@@ -1,4 +1,4 @@
-"""A stat that is counted so often that counting would be felt."""
+"""A stat that is counted for every request."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _EVERY = 1.0
 
 
 class Tally:
-    """Counts for itself and tells Scrapy's stats once a second: to tell them each time would be a
-    quarter of what a request of a known origin costs."""
+    """Counts by itself and updates Scrapy's stats once a second, since that takes longer than all
+    else that a request of a known origin needs."""
 
     def __init__(self, crawler: Crawler, engine: EngineAccess, name: str) -> None:
         assert crawler.stats is not None

@@ -72,8 +72,8 @@ class DiskHold(Hold):
         return index.last_row, last, index.ran
 
     def recover(self) -> Iterator[tuple[str, int, float]]:
-        """What an earlier run left: the origins, how many requests each has, and since when the
-        one that was held first has been."""
+        """Yield each origin that an earlier run left, how many requests of it, and since when the first
+        of them has been held."""
         for origin, count in self._recovered.items():
             yield origin, count, self.oldest(origin) or 0.0
         self._recovered = {}

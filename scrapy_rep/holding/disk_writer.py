@@ -34,7 +34,7 @@ _SLOW_TIMES, _SLOW_SECONDS = 3, 0.02
 
 
 class HoldWriter:
-    """Keeps what is not written yet."""
+    """Writes changes, and keeps those that are not written yet."""
 
     def __init__(self, file: HoldFile, spider: Spider) -> None:
         self.file = file
@@ -52,20 +52,20 @@ class HoldWriter:
     # What is to be written
 
     def add(self, row: Row) -> None:
-        """Have *row* in the file, instead of what is there with its id."""
+        """Write *row*, in place of the one with its id."""
         self._deleted.discard(row.id)
         self._added[row.id] = row
         self._now()
 
     def delete(self, rows: list[int]) -> None:
-        """Have *rows* no longer in the file."""
+        """Delete *rows*."""
         for row in rows:
             self._added.pop(row, None)
         self._deleted.update(rows)
         self._now()
 
     def give_up(self, rows: list[int]) -> None:
-        """Have *rows* kept for the next run."""
+        """Mark *rows* as kept for the next run."""
         for row in rows:
             if row in self._added:
                 self._added[row] = self._added[row]._replace(state=GIVEN_UP)
@@ -73,7 +73,7 @@ class HoldWriter:
         self._now()
 
     def tick(self, ran: float) -> None:
-        """Have it written down for how long the crawl has been running."""
+        """Write for how many seconds the crawl has been running."""
         self._ran = ran
         self._now()
 
@@ -141,7 +141,7 @@ class HoldWriter:
             self._trouble.begins(error)
 
     async def look(self) -> None:
-        """If somebody has deleted the file, put another one with the same contents in its place."""
+        """If the file was deleted, put another one with the same contents in its place."""
         failing = self._trouble.on
         try:
             if not await run_in_thread(self.file.is_gone):

@@ -78,15 +78,15 @@ class HeldOrigins:
     def full_for(self, origin: Origin | str) -> bool:
         """Whether no more requests of *origin* may be held: some room is left to other origins."""
         room = self._most - self._total
-        held = self.get(origin)
-        return room <= 0 or (held is not None and held.count >= _SHARE * room)
+        held_origin = self.get(origin)
+        return room <= 0 or (held_origin is not None and held_origin.count >= _SHARE * room)
 
     def room(self, origin: Origin) -> Room:
         """Return how many more requests of *origin* may be held."""
         if not self.full_for(origin):
             return Room.FREE
-        held = self.get(origin)
-        greedy = held is not None and held.count > self._most // _SHARE
+        held_origin = self.get(origin)
+        greedy = held_origin is not None and held_origin.count > self._most // _SHARE
         return Room.GREEDY if greedy else Room.FULL
 
     def warn_full(self, origin: Origin | str) -> None:
@@ -110,48 +110,48 @@ class HeldOrigins:
 
     def add(self, origin: Origin, request: Held) -> HeldOrigin:
         """Hold *request*."""
-        held = self._of(origin)
+        held_origin = self._of(origin)
         self._table.pin(origin)
         self.hold.add(str(origin), request)
-        self._joined(held, 1)
-        held.unanswered += 1
-        return held
+        self._joined(held_origin, 1)
+        held_origin.unanswered += 1
+        return held_origin
 
     def _of(self, origin: Origin) -> HeldOrigin:
-        held = self.get(origin)
-        if held is None:
-            held = self._origins[str(origin)] = HeldOrigin(origin, self._log)
-        return held
+        held_origin = self.get(origin)
+        if held_origin is None:
+            held_origin = self._origins[str(origin)] = HeldOrigin(origin, self._log)
+        return held_origin
 
-    def _joined(self, held: HeldOrigin, count: int) -> None:
-        held.count += count
+    def _joined(self, held_origin: HeldOrigin, count: int) -> None:
+        held_origin.count += count
         self._total += count
         self._context.stats.set_value("rep/held", self._total)
         self._context.stats.max_value("rep/held/max", self._total)
 
-    def left(self, held: HeldOrigin, count: int) -> None:
-        """So many are no longer held."""
+    def left(self, held_origin: HeldOrigin, count: int) -> None:
+        """*count* of its requests are no longer held."""
         self._told_idle = False
-        self._joined(held, -count)
+        self._joined(held_origin, -count)
 
-    def end(self, held: HeldOrigin) -> None:
-        """None is held any more."""
-        if self.get(held.origin) is not held:
+    def end(self, held_origin: HeldOrigin) -> None:
+        """None of its requests is held any more."""
+        if self.get(held_origin.origin) is not held_origin:
             return  # that was known
-        self.left(held, held.count)  # what couldn't be read from disk
-        del self._origins[str(held.origin)]
-        held.tell_end(kept=self.hold.durable)
-        self._table.unpin(held.origin)
+        self.left(held_origin, held_origin.count)  # what couldn't be read from disk
+        del self._origins[str(held_origin.origin)]
+        held_origin.tell_end(kept=self.hold.durable)
+        self._table.unpin(held_origin.origin)
         # No waiters left: don't keep the crawl open.
-        self._flights.abandon(held.origin)
+        self._flights.abandon(held_origin.origin)
         if not self._origins:
             self.hold.tell_unreadable()
 
-    def why(self, held: HeldOrigin, what: str) -> tuple[str, int]:
+    def why(self, held_origin: HeldOrigin, what: str) -> tuple[str, int]:
         """Why requests are given up now, and how often robots.txt was asked for."""
-        known = self._table.get(held.origin)
+        known = self._table.get(held_origin.origin)
         error = known.entry.error if known else None
-        attempts = (known.entry.attempts if known else 0) + (held.origin in self._flights)
+        attempts = (known.entry.attempts if known else 0) + (held_origin.origin in self._flights)
         return f"{error or 'no answer yet'}; {what}", attempts
 
     async def move_to(self, hold: DiskHold) -> AsyncIterator[tuple[HeldOrigin, float]]:
@@ -162,8 +162,8 @@ class HeldOrigins:
         self.number += number
         self._started -= ran
         for key in self._origins:
-            for held in early.take_mortal(key):
-                hold.keep(key, held._replace(number=held.number + number, since=held.since + ran))
+            for one in early.take_mortal(key):
+                hold.keep(key, one._replace(number=one.number + number, since=one.since + ran))
         slices = Slices()
         requests = 0
         for key, count, oldest in hold.recover():

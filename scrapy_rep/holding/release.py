@@ -67,7 +67,7 @@ def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreacha
 class Job:
     """Held requests of one origin that may go."""
 
-    held: HeldOrigin
+    held_origin: HeldOrigin
     upto: int
     """Only those held up to this number: what is held later waits for another answer."""
     before: float
@@ -101,10 +101,13 @@ class Releases:
         return bool(self._jobs)
 
     def add(
-        self, held: HeldOrigin, given_up: tuple[str, int] | None = None, before: float = math.inf
+        self,
+        held_origin: HeldOrigin,
+        given_up: tuple[str, int] | None = None,
+        before: float = math.inf,
     ) -> None:
         """Let the requests of an origin go, after those of earlier calls, see :class:`Job`."""
-        self._jobs.append(Job(held, self._held.number, before, given_up))
+        self._jobs.append(Job(held_origin, self._held.number, before, given_up))
         if not self._running:
             self._running = True
             call_later(0, self._go_on)
@@ -140,12 +143,12 @@ class Releases:
             call_later(pause, self._go_on)
 
     def _some(self, job: Job) -> None:
-        held, hold = job.held, self._held.hold
-        key = str(held.origin)
+        held_origin, hold = job.held_origin, self._held.hold
+        key = str(held_origin.origin)
         taken = hold.take(key, _SLICE, job.upto, job.before)
         if not taken:
             self._jobs.popleft()
-            self._on_finished(held)
+            self._on_finished(held_origin)
             return
         if job.given_up:
             hold.give_up(key, taken)
@@ -157,12 +160,12 @@ class Releases:
         finally:
             # A scheduler may raise, if its server is gone: what it did not take stays held.
             hold.put_back(key, taken[sent:])
-            self._held.left(held, sent)
+            self._held.left(held_origin, sent)
             if job.given_up:
-                held.given_up += sent
-                held.why = job.given_up
+                held_origin.given_up += sent
+                held_origin.why = job.given_up
             else:
-                held.released += sent
+                held_origin.released += sent
 
     def _send(self, job: Job, held: Held) -> None:
         context, request = self._context, held.request
@@ -171,7 +174,7 @@ class Releases:
             context.crawler.signals.send_catch_log(
                 signals.request_released,
                 request=request,
-                origin=job.held.origin,
+                origin=job.held_origin.origin,
                 spider=context.spider,
             )
         self.mark(held, job.given_up)
@@ -191,7 +194,7 @@ class Releases:
         request.meta[MARK] = {
             "dont_filter": held.dont_filter,
             "waited": self._held.now() - held.since,
-            # A row is this process's own: it means nothing to others who share the scheduler.
+            # A row is this process's own: it means nothing to other processes that share the scheduler.
             "row": None if self._context.engine.scheduler_outlives else held.row,
             "given_up": given_up,
         }

@@ -96,7 +96,7 @@ class Claim(NamedTuple):
     entry: Entry | None
     """What is kept of the origin."""
     granted: bool
-    """Whether it may be asked for: nobody else does."""
+    """Whether it may be asked for: no other process does."""
 
 
 class StorageAccess:

@@ -21,8 +21,8 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 
 SCHEMA = 1
 
-# What the compression may refer to from the first byte on: a tenth less for all of a corpus of real
-# files, a third less for the median file of 500 bytes. Part of the schema: never to be changed.
+# What the compression may refer to from the first byte on: most files are so short that this counts.
+# Part of the schema: must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
@@ -43,7 +43,7 @@ MAX_TIME = 253_402_300_799.0
 MAX_TEXT = 65_536
 """In characters. A URL from the longest header line that HTTP clients accept is shorter."""
 
-# More than anybody asks in a century, and small enough to count on from.
+# More attempts than a century has time for, and small enough to count on from.
 _MAX_COUNT = 10**9
 # Characters of what is wrong with an entry that are told.
 _SHOWN = 80

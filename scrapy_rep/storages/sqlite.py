@@ -25,7 +25,7 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Marks the file as one of ours ("REPc"). What has another mark is somebody else's.
+# Marks the file as one of ours ("REPc"). A file with another mark is foreign.
 _APPLICATION = 0x52455063
 # Of the tables. Goes up when an older version of this package could damage newer tables.
 _VERSION = 1
@@ -33,7 +33,7 @@ _VERSION = 1
 # Other processes hold the lock for milliseconds, unless one purges a large file.
 _LOCK_SECONDS = 5.0
 
-# Bodies are apart from entries: many sites have the same, and one that is no longer in use is
+# Bodies are apart from entries: many sites have the same, and a body that is no longer in use is
 # kept for a while, so that a decision that rests on it can be checked.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
