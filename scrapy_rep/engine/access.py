@@ -94,10 +94,6 @@ class EngineAccess:
         """
         response._set_body(b"")
 
-    def pause(self) -> None:
-        """Take no more requests from the scheduler."""
-        self._engine.pause()
-
     @property
     def paused(self) -> bool:
         """Whether the user has paused the crawl."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scrapy import Request
 
 from scrapy_rep.engine.interactive import in_shell
-from scrapy_rep.engine.tally import Tally
+from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.engine.urls import FOREIGN
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.policy import Decide, Drop, Hold, Pass, Situation, Wait
@@ -50,7 +50,7 @@ class Gate:
         self._crawler = context.crawler
         self._clock = context.clock
         self._stats = context.stats
-        self.hits = Tally(context.crawler, context.engine, "rep/cache/hit")
+        self.hits = StatCounter(context.crawler, context.engine, "rep/cache/hit")
         self._in_shell = in_shell(context.crawler)
         self._origins = origins
         self._policy = origins.policy

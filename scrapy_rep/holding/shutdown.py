@@ -61,7 +61,6 @@ class Shutdown:
     async def _finish(self, settled: list[Deferred[None]], slices: Slices) -> None:
         if settled:
             # Before the engine begins to close: an errback may still want to use it.
-            self._context.engine.pause()
             await maybe_deferred_to_future(DeferredList(settled))
             settled.clear()
         if slices.over:

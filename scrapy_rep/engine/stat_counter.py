@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _EVERY = 1.0
 
 
-class Tally:
-    """Counts by itself and updates Scrapy's stats once a second, since that takes longer than all
-    else that a request of a known origin needs."""
+class StatCounter:
+    """Counts by itself and updates Scrapy's stats once a second: to call them for every request would
+    slow down the hot path."""
 
     def __init__(self, crawler: Crawler, engine: EngineAccess, name: str) -> None:
         assert crawler.stats is not None
