@@ -21,7 +21,7 @@ from robotsfiles import made
 from scrapy.crawler import CrawlerProcess
 
 from scrapy_rep import RepMiddleware
-from scrapy_rep.origins.fetcher import Answer
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 
@@ -136,7 +136,7 @@ def fill(corpus: str | None, place: Place, count: int, pipe: Connection) -> None
 
 
 async def _fill(files: list[bytes], count: int, pipe: Connection, middleware: Any) -> None:
-    cache = middleware._cache
+    cache = middleware._origins.cache
     cache._fetcher = Fetcher(files)
     idle, busy = Watch(), Watch()
     with idle():

@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.matching import allows, comparable
+from scrapy_rep.protocol.matching import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -65,7 +65,7 @@ class Least(Fetching):
         rules: Rules | None = self.known.get(url[:slash])
         if rules is None:
             return super().process_request(request)
-        if MARK not in request.meta and not allows(rules.find(comparable(url[slash:]))):
+        if MARK not in request.meta and not rules.allows(comparable(url[slash:])):
             raise IgnoreRequest
         return None
 

@@ -27,7 +27,7 @@ class RobotsDisallowed(IgnoreRequest):
 
 
 class RobotsUnreachable(IgnoreRequest):
-    """The origin's robots.txt can't be had, so nothing says that the URL may be fetched."""
+    """The origin's robots.txt is unreachable, so nothing says that the URL may be fetched."""
 
     decision: Decision | None = None
     """There was nothing to decide by."""
@@ -38,7 +38,7 @@ class RobotsUnreachable(IgnoreRequest):
         self.reason = clean(reason)
         """What happened at the last attempt."""
         self.attempts = attempts
-        """How often in a row the file was asked for in vain."""
+        """Failed fetches of the file in a row."""
         asked = f" (asked {attempts} times)" if attempts > 1 else ""
         super().__init__(f"robots.txt unreachable{asked}: {self.reason}")
 

@@ -25,9 +25,9 @@ from scrapy_rep.holding.release import MARK as RELEASED
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.resolver import RulesReader
-from scrapy_rep.protocol.matching import allows, comparable
+from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.announcements import Announcer
-from scrapy_rep.reporting.recorder import Decisions
+from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode
 from scrapy_rep.seeding.middleware import with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
@@ -56,10 +56,10 @@ class RepMiddleware:
             settings = one_attempt(settings)
         context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
         self._origins = origins = Origins(context)
-        self._by_prefix = origins.table.by_spelling
+        self._by_prefix = origins.table.by_prefix
         self.agents = origins.agents
         """Which product tokens a request goes by."""
-        self.decisions = Decisions(context, origins)
+        self.decisions = Recorder(context, origins)
         """Records what is decided."""
         self._deferral = Deferral(context, origins)
         self._intercept = self._deferral.interceptor
@@ -116,7 +116,7 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
-            if allows(rules.find(comparable(path))):
+            if rules.allows(comparable(path)):
                 known.used_at = now
                 self._hits.add(now)
                 return None

@@ -1,4 +1,4 @@
-"""The second door: our parser for those who keep Scrapy's own RobotsTxtMiddleware
+"""The second door: our parser behind Scrapy's own RobotsTxtMiddleware
 (``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``)."""
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.robotstxt import RobotParser as ScrapyRobotParser
 from scrapy.utils.python import to_unicode
 
-from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.agents import product_token
-from scrapy_rep.protocol.matching import allows, comparable, path_of
+from scrapy_rep.protocol import RobotsTxt, comparable, product_token
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -29,9 +27,9 @@ class RobotParser(ScrapyRobotParser):
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
         """Return whether *user_agent* (a token, or a full User-Agent header) may fetch *url*."""
-        path = comparable(path_of(to_unicode(url, errors="replace")))
-        _, rules = self.robots.rules(_token(user_agent))
-        return allows(rules.find(path))
+        return self.robots.allowed(
+            comparable(to_unicode(url, errors="replace")), _token(user_agent)
+        )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
         """Return the ``crawl-delay`` for *user_agent* in seconds, None if there is none."""
@@ -39,5 +37,5 @@ class RobotParser(ScrapyRobotParser):
 
 
 def _token(user_agent: str | bytes) -> str:
-    """The token of a header; where none can be told, what no group names, so ``*`` applies."""
+    """Return the token of a header; an empty one if there is none: then ``*`` applies."""
     return product_token(to_unicode(user_agent, encoding="latin-1")) or ""

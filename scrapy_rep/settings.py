@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.agents import is_token, product_token
 from scrapy_rep.protocol.sitemaps.lastmod import moment
+from scrapy_rep.protocol.tokens import is_token, product_token
 
 if TYPE_CHECKING:
     from scrapy import Spider

@@ -17,7 +17,7 @@ Arguments: ``origin`` (whose robots.txt it was), ``url`` (str, absolute), ``spid
 """
 
 request_deferred = object()
-"""When a request begins to be held because its robots.txt can't be had.
+"""When a request begins to be held because its robots.txt is unreachable.
 
 Arguments: ``request``, ``origin``, ``spider``.
 """

@@ -1,4 +1,4 @@
-"""What commands are given: URLs, files, agents. What is wrong with it is one sentence."""
+"""What commands are given: URLs, files, agents. Wrong input is answered with one sentence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
 
+from scrapy_rep.commands.status import Status
+from scrapy_rep.commands.terminal import complain
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.agents import product_token
+from scrapy_rep.protocol.tokens import product_token
 from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def use_spider(settings: Settings, name: str) -> None:
     except KeyError:
         raise UsageError(f"no such spider: {_quoted(name)}", print_help=False) from None
     spider.update_settings(settings)
-    # Its attributes go before settings, whoever has set those.
+    # Its attributes go before settings, wherever those were set.
     for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
         value = getattr(spider, attribute, None)
         if value is not None:
@@ -151,6 +153,24 @@ def request_for(url: str) -> tuple[Request, Origin]:
         if _HOST.match(url):
             message += f"; perhaps https://{url.lstrip('/')}"
     raise InputError(_shortened(message))
+
+
+def requests(arguments: Sequence[str], statuses: set[Status]) -> list[tuple[str, Request, Origin]]:
+    """Return the URLs that are given, each with its request and origin. What is no URL is told and
+    counted among *statuses*.
+
+    :raises UsageError: if nothing is given
+    """
+    found = []
+    for url, where in urls(arguments):
+        try:
+            found.append((url, *request_for(url)))
+        except InputError as error:
+            complain(f"{where}{error}")
+            statuses.add(Status.USAGE)
+    if not found and not statuses:
+        raise UsageError("no URL given", print_help=False)
+    return found
 
 
 def _quoted(text: str) -> str:

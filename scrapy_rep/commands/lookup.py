@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
@@ -34,19 +35,19 @@ from scrapy_rep.storages.access import open_storage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from scrapy.crawler import Crawler, CrawlerProcessBase
+    from scrapy.crawler import CrawlerProcessBase
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
+    from scrapy.settings import BaseSettings, Settings
 
-    from scrapy_rep.origins.fetcher import Answer
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin
 
-# So many origins are asked ahead of the one whose turn it is: one that is slow shall not hold
-# the others up, and what they answer has to be kept meanwhile.
+# This many origins are asked ahead of the one whose turn it is: a slow one must not hold up the
+# others, whose answers are kept meanwhile.
 _AHEAD = 256
 
-# Nothing is crawled, so nothing shall be scheduled, resumed, seeded, stored or closed early.
+# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
 _OVERRIDES: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
@@ -144,6 +145,11 @@ def usual_chain(agents: Agents) -> tuple[str, ...]:
     return agents.chain_of(Request("http://agent.invalid/"))
 
 
+def chain_of_project(settings: Settings, ours: RepSettings) -> tuple[str, ...]:
+    """Return the same without a crawl."""
+    return usual_chain(Agents(Crawler(Spider, settings), ours))
+
+
 class Lookup:
     """What the robots.txt of origins say, each asked for once."""
 
@@ -169,7 +175,7 @@ class Lookup:
         self._files: dict[Origin, RobotsFile] = {}
 
     def end(self) -> None:
-        """Wait for no answer any more: who does gets ``CrawlEnding``."""
+        """Wait for no answer any more: callers that do get ``CrawlEnding``."""
         self._flights.end()
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
@@ -186,7 +192,7 @@ class Lookup:
             yield origin, await self._landed(origin, flight)
 
     async def get(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*, and keep it for whoever asks again."""
+        """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
             if origin not in self._asked:
                 self._asked[origin] = self._flights.to(origin)

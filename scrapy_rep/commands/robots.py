@@ -16,8 +16,8 @@ from scrapy.exceptions import UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-# Option, and the module of this package that answers it. Without any of them: `explaining`.
-_ACTIONS = {"lint": "linting", "sitemaps": "sitemaps", "cache": "caching", "page": "paging"}
+# Each option is answered by the module of this package that has its name; without any: `decide`.
+_ACTIONS = ("lint", "sitemaps", "cache", "page")
 
 # What would change nothing about these.
 _DOES_NOT_TAKE = {
@@ -152,6 +152,6 @@ class RobotsCommand(ScrapyCommand):
             inputs.use_spider(self.settings, opts.spider)
         guard.set_up_logging(self.settings, configured=self.crawler_process is not None)
         warn_of_unknown(self.settings)
-        module = next((_ACTIONS[name] for name in _ACTIONS if getattr(opts, name)), "explaining")
+        module = next((name for name in _ACTIONS if getattr(opts, name)), "decide")
         action = import_module(f"scrapy_rep.commands.{module}")
         self.exitcode = guard.status_of(lambda: action.run(self, args, opts))

@@ -15,11 +15,11 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import CancelledError
 
+from scrapy_rep.commands.counts import Judges, Tally
 from scrapy_rep.commands.inputs import InputError, chains, request_for, settings_of
 from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
-from scrapy_rep.commands.tally import Judges, Tally
 from scrapy_rep.commands.terminal import Output, Progress, complain
 from scrapy_rep.commands.tree import JsonTree, TextTree
 from scrapy_rep.engine.urls import encoded, origin_of, path_in
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.robots import RobotsCommand
 
-# So many sitemaps are fetched ahead of the one that is read.
+# This many sitemaps are fetched ahead of the one that is read.
 _AHEAD = 4
 
 
@@ -214,7 +214,7 @@ class _Site:
             one.children.append(url)
 
     async def _fetch(self, one: Sitemap) -> bytes | None:
-        """Return the body of a sitemap; None if it can't be had, and then there is a problem.
+        """Return the body of a sitemap; None if there is a problem.
         Never raises, but when the crawl is ending."""
         if one.url in self._seen:
             one.repeated = True
@@ -248,7 +248,7 @@ class _Site:
         except ValueError as error:
             one.problem = str(error)
         except Exception as error:  # noqa: BLE001
-            # Whatever a download handler or a middleware raises: it can't be had.
+            # Whatever a download handler or a middleware raises.
             one.problem = text_of(error)
         return None
 

@@ -15,13 +15,13 @@ class Status(IntEnum):
     USAGE = 2
     """Wrong options, or input that can't be read. What could be read is answered all the same."""
     UNREACHABLE = 3
-    """Some robots.txt could not be had."""
+    """Some robots.txt was unreachable."""
 
 
 _GRAVITY = (Status.GOOD, Status.FOUND, Status.UNREACHABLE, Status.USAGE)
 
 
 def gravest(*statuses: Status) -> Status:
-    """Return the one that the others don't outweigh: a disallowed URL is an answer, an
-    unreachable one is none, and who mistyped shall know first."""
+    """Return the gravest: a disallowed URL is an answer, an unreachable one is none, and a typing
+    error comes first."""
     return max(statuses, key=_GRAVITY.index, default=Status.GOOD)

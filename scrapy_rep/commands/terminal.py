@@ -85,14 +85,14 @@ class Output:
         )
 
     def paint(self, text: str, *colours: str) -> str:
-        """Return *text* in these colours, if there are any to be had."""
+        """Return *text* in these colours, if the terminal has colours."""
         codes = ";".join(filter(None, colours))
         if not self.coloured or not text or not codes:
             return text
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def fits(self, columns: int) -> bool:
-        """Whether a line of so many columns fits on the terminal. Any fits elsewhere."""
+        """Whether a line of this width fits on the terminal. Any fits elsewhere."""
         return columns <= self._columns
 
     def line(self, text: str = "") -> None:
@@ -137,7 +137,7 @@ class Output:
             self.hang(line, hanging, row[-1], paints[-1])
 
     def hang(self, before: str, columns: int, text: str, colour: str = "") -> None:
-        """Print *text* after *before*, which takes so many columns. Where a terminal is too narrow
+        """Print *text* after *before*, which is *columns* wide. Where a terminal is too narrow
         it goes on below itself."""
         room = max(self._columns - columns, 1)
         for piece in [text] if room == math.inf else wrapped(text, int(room)):

@@ -12,10 +12,10 @@ from scrapy_rep.protocol.sitemaps import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scrapy_rep.commands.counts import Tally
     from scrapy_rep.commands.sitemaps import Sitemap
-    from scrapy_rep.commands.tally import Tally
 
-# So many of the rules that forbid something are named.
+# This many of the rules that forbid something are named.
 _RULES = 10
 
 _WIDTHS = (10, 10)

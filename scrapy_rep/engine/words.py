@@ -60,6 +60,13 @@ def date(seconds: float, form: str) -> str:
         return "?"
 
 
+def iso(seconds: float | None) -> str | None:
+    """Return seconds since the epoch as ISO 8601, UTC; None for None, and for what is beyond all
+    dates."""
+    text = "?" if seconds is None else date(seconds, "%Y-%m-%dT%H:%M:%SZ")
+    return None if text == "?" else text
+
+
 def json_line(record: dict[str, Any]) -> str:
     """Return *record* as JSON on one line, which holds nothing that :func:`clean` would escape.
 

@@ -22,6 +22,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
@@ -191,10 +192,10 @@ class Deferral(ResolutionListener):
             self._retry_later(str(known.origin), known)
             held_origin.tell_unreachable()
 
-    def failed(self, origin: Origin, error: BaseException) -> None:
+    def failed(self, origin: Origin, error: Exception) -> None:
         """A robots.txt can't be asked for: misconfiguration, or a bug; retrying can't help."""
         held_origin = self.held.get(origin)
-        if held_origin is not None and isinstance(error, Exception):
+        if held_origin is not None and not isinstance(error, CancelledError):
             self.releases.add(held_origin, (text_of(error), 0))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:

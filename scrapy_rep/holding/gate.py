@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.protocol import Decision
-    from scrapy_rep.reporting.recorder import Decisions
+    from scrapy_rep.reporting.recorder import Recorder
 
 Decided: TypeAlias = "Coroutine[Any, Any, Request | None] | Request | None"
 """What ``process_request`` returns."""
@@ -42,7 +42,7 @@ class Gate:
         self,
         context: CrawlContext,
         origins: Origins,
-        recorder: Decisions,
+        recorder: Recorder,
         deferral: Deferral,
         overrules: Callable[[Request, Decision], bool],
     ) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import RobotsTxt, Rule
-from scrapy_rep.protocol.agents import leading_token
 from scrapy_rep.protocol.syntax import SPACE, Field, escape, lines, readable
+from scrapy_rep.protocol.tokens import leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,9 +54,9 @@ class RuleLine:
     def length_for(self, path: str) -> int | None:
         """Return by how many octets this rule matches *path*, None if it doesn't. That is the
         pattern's length, except where ``index.htm`` stands for its directory."""
-        if self._rules.find(path):
+        if self._rules._find(path):
             return len(self.pattern)
-        if self._directory is not None and self._directory[1].find(path):
+        if self._directory is not None and self._directory[1]._find(path):
             return self._directory[0]
         return None
 

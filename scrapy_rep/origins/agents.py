@@ -1,4 +1,4 @@
-"""Which tokens a request goes by (DESIGN.md, "Agents, by precedence")."""
+"""Which tokens a request goes by (docs/DESIGN.md, "Agents, by precedence")."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scrapy.utils.python import to_unicode
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.agents import product_token
+from scrapy_rep.protocol.tokens import product_token
 from scrapy_rep.settings import AGENT_HINT, chain
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Agents:
         return self._default
 
     def _default_header(self) -> tuple[str, str]:
-        """What Scrapy sends where a request has no User-Agent header, and whence."""
+        """What Scrapy sends where a request has no User-Agent header, and which setting says so."""
         settings = self._crawler.settings
         for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
             if to_unicode(name).lower() == "user-agent" and value:

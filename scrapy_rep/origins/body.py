@@ -103,7 +103,7 @@ class TransferWatch:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
             transfer.received += len(data)
-            # Compressed or not: so many bytes never decode to less than counts.
+            # Compressed or not: this many bytes never decode to less than counts.
             if transfer.received >= READ_BYTES:
                 transfer.cut = True
                 raise StopDownload(fail=False)

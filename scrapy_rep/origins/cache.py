@@ -15,8 +15,9 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import pause
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.failures import DEAD_HOST_ERRORS, ProjectError, ProxyError
-from scrapy_rep.origins.fetcher import Answer, Fetcher
+from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
@@ -28,10 +29,9 @@ from scrapy_rep.protocol.freshness import (
     standing,
     unreachable_seconds,
 )
-from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.access import open_storage
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import MAX_TIME, pack_body
+from scrapy_rep.storages.entry import MAX_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,8 @@ _POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
 
 
-# Bytes of a robots.txt that may take more than some milliseconds to read.
-_LARGE = 65_536
+LARGE = 65_536
+"""Bytes. To read a larger robots.txt takes longer than the event loop may be held: a thread does it."""
 
 # Of this many origins it is remembered that the project keeps us from asking them.
 _MAX_BROKEN = 10_000
@@ -117,7 +117,7 @@ class RobotsCache:
         robots = known.robots
         if robots is None or robots.is_read(agent, self._settings.obey_global_group):
             return False
-        return len(known.entry.body) > _LARGE
+        return len(known.entry.body) > LARGE
 
     async def read(self, known: Known, agent: tuple[str, ...], body: bytes | None = None) -> None:
         """Have the rules for *agent* ready: a large file is read in a thread, since that takes
@@ -134,7 +134,7 @@ class RobotsCache:
             if robots is None or robots.is_read(agent, obey_global):
                 return  # another request has had it read meanwhile
             body = entry.body if body is None else body
-            if len(body) > _LARGE:
+            if len(body) > LARGE:
                 # Nobody sees it before it is ready.
                 robots = RobotsTxt(entry)
                 await run_in_thread(robots.preload, body, agent, obey_global)
@@ -230,21 +230,8 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        packed, sha256 = b"", None
-        if answer.outcome is Outcome.RULES:
-            packed, sha256 = pack_body(cut(answer.body))
-        return Entry(
-            str(origin),
-            updated_at=now,
-            outcome=answer.outcome,
-            status=answer.status,
-            url=answer.url,
-            hops=answer.hops,
-            packed=packed,
-            sha256=sha256,
-            fetched_at=now,
-            fresh_until=_in_range(now + lifetime),
-        )
+        fresh_until = _in_range(now + lifetime)
+        return answer.entry(str(origin), updated_at=now, fetched_at=now, fresh_until=fresh_until)
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
         settings = self._settings

@@ -8,7 +8,6 @@ goes past the engine, see `origins/ftp.py`, unless the project has a handler of 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -25,6 +24,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.urls import encoded
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
 from scrapy_rep.origins.failures import (
     CONFIGURATION_ERRORS,
@@ -40,7 +40,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outc
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
-    from scrapy.http import Headers, Response
+    from scrapy.http import Response
 
     from scrapy_rep.engine.access import EngineAccess
     from scrapy_rep.settings import RepSettings
@@ -52,36 +52,12 @@ PRIORITY = 1000
 
 # Characters of a URL that is followed. Servers take no longer ones, and entries keep the last.
 _MAX_URL = 8192
-# Characters of what an exception says.
-_MAX_REASON = 250
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
 
 class InvalidStatus(ValueError):
     """An answer that is no HTTP: its status may have any number of digits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of asking for a robots.txt."""
-
-    outcome: Outcome
-    url: str
-    """Of the last request, after redirects."""
-    hops: int
-    status: int | None = None
-    """None if there was no HTTP answer."""
-    headers: Headers | None = None
-    body: bytes = b""
-    error: Exception | None = None
-
-    @property
-    def reason(self) -> str:
-        """What to tell a person about an outcome that isn't rules."""
-        if self.error is not None:
-            return text_of(self.error)[:_MAX_REASON]
-        return f"HTTP status {self.status}"
 
 
 class Fetcher:
@@ -254,16 +230,15 @@ def redirect_target(url: str, response: Response) -> str | None:
     if not location or len(location) > _MAX_URL:
         return None
     try:
-        target = urljoin(url, encoded(location))
+        # Once more: a relative URL is not encoded for its scheme.
+        target = encoded(urljoin(url, encoded(location)))
         origin = Origin.from_url(target)
     except ValueError:
         return None
     if origin.scheme not in ("http", "https"):
         return None
     # User info would be sent to whoever is named there.
-    parts = urlsplit(target)
-    path = parts.path or "/"
-    target = parts._replace(netloc=origin.authority, path=path, fragment="").geturl()
+    target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
     return target if len(target) <= _MAX_URL else None
 
 

@@ -1,5 +1,5 @@
-"""Who asks for which robots.txt, and when: one flight an origin, some at a time
-(DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
+"""Fetches of robots.txt under way: one flight an origin, a limited number at a time
+(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# So many fetches at a time for each of CONCURRENT_REQUESTS: silent sites answer never, and the
-# others shall not have to wait for them.
+# This many fetches at a time for each of CONCURRENT_REQUESTS. Silent sites never answer; they must
+# not block the rest.
 _AT_A_TIME = 4
 
 
@@ -51,7 +51,7 @@ class Flight:
         self._began_at = time.monotonic()
         self.waiters: list[Deferred[Known]] = []
         self.landing = False
-        """Whether the answer is there and counts, while those who wait are yet to be told."""
+        """Whether the answer is there and counts, but has not been announced to all."""
         self.result: Known | Exception | None = None
         """Once it has landed. Without asyncio that may be as soon as it begins."""
         self.running: Deferred[Any] | None = None
@@ -122,7 +122,7 @@ class Flights:
         """Return the flight to *origin*; begin one if there is none.
 
         :param request: the one that wants to know
-        :param again: whether the origin was asked before, in vain
+        :param again: whether earlier fetches failed
         """
         flight = self._flights.get(origin)
         if flight is None:

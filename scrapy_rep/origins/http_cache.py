@@ -16,14 +16,13 @@ from scrapy.http import TextResponse
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import text_of
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, READ_BYTES
-from scrapy_rep.origins.fetcher import Answer, redirect_target
+from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome, outcome_of
 from scrapy_rep.protocol.sitemaps.lastmod import latest
-from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.access import Claim
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import pack_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,21 +89,9 @@ class HttpCache:
         answer = self._find(url)
         if answer is None:
             return Claim(None, granted=True)
-        packed, sha256 = b"", None
-        if answer.outcome is Outcome.RULES:
-            packed, sha256 = pack_body(cut(answer.body))
         date = latest(headers.text(answer.headers, "Date") or "")
-        entry = Entry(
-            origin,
-            outcome=answer.outcome,
-            status=answer.status,
-            url=answer.url,
-            hops=answer.hops,
-            packed=packed,
-            sha256=sha256,
-            fetched_at=max(0.0, date.timestamp()) if date else None,
-        )
-        return Claim(entry, granted=True)
+        fetched_at = max(0.0, date.timestamp()) if date else None
+        return Claim(answer.entry(origin, fetched_at=fetched_at), granted=True)
 
     def publish(self, entry: Entry) -> None:
         """Keep *entry* for a replay, if it is an answer."""

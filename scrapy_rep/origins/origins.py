@@ -54,7 +54,7 @@ class Origins:
             origin = origin_of(request)
             return self.cache.get(origin) or origin, path_in(request)
         prefix, path = usual[1] + "/", usual[2]
-        known = self.table.by_spelling.get(prefix)
+        known = self.table.by_prefix.get(prefix)
         now = self._clock()
         if known is not None and now < known.usable_until:
             known.used_at = now
@@ -63,7 +63,7 @@ class Origins:
         known = self.cache.get(origin)
         if known is None:
             return origin, path
-        self.table.spell(known, prefix)
+        self.table.add_prefix(known, prefix)
         return known, path
 
     def decide(
@@ -82,9 +82,9 @@ class Origins:
             return None
         token, rules = robots.rules(chain, self._obey_global)
         self.table.weigh(known)
-        found = rules.find(comparable(path))
+        found = rules._find(comparable(path))
         if always or not allows(found):
-            return robots.decision(token, found)
+            return robots._decision(token, found)
         if chain is self.agents.usual and known.standing is Standing.FRESH:
             known.rules = rules
         return None

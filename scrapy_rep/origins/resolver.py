@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy import Request
-from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.isolation import Isolation
 from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
     from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.cache import RobotsCache
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.fetcher import Answer
     from scrapy_rep.origins.flights import Flight
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin, RobotsTxt
@@ -57,7 +56,7 @@ class ResolutionListener:
     async def resolved(self, resolution: Resolution) -> None:
         """There is an answer, or news from the storage. Requests are decided by it already."""
 
-    def failed(self, origin: Origin, error: BaseException) -> None:
+    def failed(self, origin: Origin, error: Exception) -> None:
         """There will be none.
 
         :param error: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`, a bug, or
@@ -82,7 +81,7 @@ class Resolver:
         """
         try:
             known, answer = await self._cache.ask(flight.origin, flight.request)
-        except (Exception, CancelledError) as error:
+        except Exception as error:
             for listener in self.listeners:
                 with self._isolated(listener.part):
                     listener.failed(flight.origin, error)

@@ -1,5 +1,5 @@
 """What is known of the origins in memory: those in use parsed, those that were in use compressed
-(DESIGN.md, "Bodies compressed, rules on demand")."""
+(docs/DESIGN.md, "Bodies compressed, rules on demand")."""
 
 from __future__ import annotations
 
@@ -19,32 +19,36 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.matching import Rules
     from scrapy_rep.storages.base import Entry
 
-# So many origins are kept parsed, some 6 KB each. To read a file again takes a twentieth of the
-# time that Scrapy needs for a page.
+# This many origins are kept parsed, some 6 KB each. Reading a file again is cheap beside a page.
 _PARSED = 2000
 
-# One in so many of these, or of their bytes, leave together: to look for the least recently used
-# takes a while, and a list in order, kept up to date, would be a tenth of what each request of a
-# known origin costs.
+# One in this many of these, or of their bytes, leave together: finding the least recently used takes
+# a while, and keeping a list in order would cost every request.
 _LEAVING = 50
 
 # What an origin in use takes, beside texts, the packed body and what was read of it.
 _BYTES = 900
 
-# How many spellings of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80/ is one.
-_SPELLINGS = 4
+# How many prefixes of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80/ is one.
+_PREFIXES = 4
 
 
 class Known:
-    """An origin's entry, ready to decide by. Who keeps it sees the news."""
+    """An origin's entry, ready to decide by. Mutable: holders of a reference see updates.
+
+    What it is good for changes so (REP.md sections 4 and 5; ``Standing``): an answer makes it FRESH,
+    until ``entry.fresh_until``; a failure makes it STALE if there is a copy, else UNREACHABLE, and
+    after 30 days of failures UNRESTRICTED, each until ``entry.next_attempt_at``. After that it is
+    ASK: robots.txt is fetched before the next decision, see :mod:`scrapy_rep.origins.flights`.
+    """
 
     __slots__ = (
         "entry",
         "name",
+        "prefixes",
         "robots",
         "rules",
         "size",
-        "spellings",
         "standing",
         "usable_until",
         "used_at",
@@ -63,7 +67,7 @@ class Known:
         self.rules: Rules | None = None
         """What allows a request of the crawl's own agent until then. None, and what these rules do
         not allow, has to be looked at more closely."""
-        self.spellings: tuple[str, ...] = ()
+        self.prefixes: tuple[str, ...] = ()
         self.update(entry)
 
     def update(self, entry: Entry) -> None:
@@ -114,7 +118,7 @@ class KnownOrigins:
         self._parsed_bytes = 0
         self._packed = MemoryStorage(max_origins, max_bytes)
         self._pinned: dict[str, Known] = {}
-        self.by_spelling: dict[str, Known] = {}
+        self.by_prefix: dict[str, Known] = {}
         """Those in use, by how their URLs begin, up to the path's slash."""
 
     def get(self, origin: Origin) -> Known | None:
@@ -150,13 +154,13 @@ class KnownOrigins:
             known.size = size
             self._make_room(known)
 
-    def spell(self, known: Known, spelling: str) -> None:
-        """Have *known* in :attr:`by_spelling` as long as it is in use."""
-        if self.by_spelling.get(spelling) is known or known.name not in self._parsed:
+    def add_prefix(self, known: Known, prefix: str) -> None:
+        """Have *known* in :attr:`by_prefix` as long as it is in use."""
+        if self.by_prefix.get(prefix) is known or known.name not in self._parsed:
             return
-        if len(known.spellings) < _SPELLINGS:
-            known.spellings += (spelling,)
-            self.by_spelling[spelling] = known
+        if len(known.prefixes) < _PREFIXES:
+            known.prefixes += (prefix,)
+            self.by_prefix[prefix] = known
 
     def pin(self, origin: Origin) -> None:
         """Keep *origin* whatever its age: something waits for it."""
@@ -199,8 +203,8 @@ class KnownOrigins:
     def _leave(self, known: Known) -> None:
         del self._parsed[known.name]
         self._parsed_bytes -= known.size
-        known.usable_until = 0.0  # who keeps it shall ask for it again
-        for spelling in known.spellings:
-            del self.by_spelling[spelling]
-        known.spellings = ()
+        known.usable_until = 0.0  # holders of a reference have to ask again
+        for prefix in known.prefixes:
+            del self.by_prefix[prefix]
+        known.prefixes = ()
         self._packed.save(known.entry)

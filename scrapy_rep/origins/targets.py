@@ -26,7 +26,7 @@ _PRIVATE_NAMES = (".localhost", ".local", ".home.arpa", ".internal")
 # Addresses that carry an IPv4 address in their last four bytes (RFC 6052).
 _NAT64 = IPv6Network("64:ff9b::/96")
 
-# What is known of so many hosts is remembered.
+# This many hosts are remembered.
 _REMEMBERED = 10_000
 
 

@@ -8,8 +8,9 @@ False
 'Disallow: /private'
 """
 
-from scrapy_rep.protocol.groups import RobotsTxt
-from scrapy_rep.protocol.matching import Decision, Rule
+from scrapy_rep.protocol.matching import Decision, Rule, comparable
 from scrapy_rep.protocol.origin import Origin
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.tokens import product_token
 
-__all__ = ["Decision", "Origin", "RobotsTxt", "Rule"]
+__all__ = ["Decision", "Origin", "RobotsTxt", "Rule", "comparable", "product_token"]

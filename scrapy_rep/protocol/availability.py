@@ -14,9 +14,8 @@ MAX_HOPS = 5
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-
 STATUSES = (100, 999)
-"""The first and the last HTTP status. An answer with another number is invalid HTTP."""
+"""The smallest and the largest number that is a valid HTTP status."""
 
 
 class Outcome(Enum):
@@ -31,11 +30,9 @@ class Outcome(Enum):
 
 
 def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outcome:
-    """Return what an answer with HTTP *status* means; hops are the caller's to follow, and a
-    3xx that comes here is one that can't be followed.
+    """Return what an answer with HTTP *status* means. A 3xx is one that can't be followed.
 
-    A status outside 100 to 599 (some sites invent 999) is read as the sites mean it: as a
-    server that doesn't want to answer, like a 5xx.
+    A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
 
     :param body: looked at only for a 5xx, see :func:`says_not_found`
     :param soft_404: whether a 5xx whose page says "not found" is a 404
@@ -49,25 +46,27 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     return Outcome.UNREACHABLE
 
 
-# A title or a heading stands near the start; what is beyond is not searched.
+# A title or heading beyond this is not found.
 _SEARCHED_BYTES = 65536
+# Bytes of a tag, and of an element's content.
 _WITHIN = 500
-"""Bytes of a tag, and of what stands in it."""
 
 _TITLE = re.compile(rb"<title\b", re.IGNORECASE)
 _HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
 _HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
+_TAG = re.compile(rb"<[^>]*>")
 _NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\bdoes\s+not\s+exist\b", re.IGNORECASE)
 
 
 def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page reads like "404"."""
     head = body[:_SEARCHED_BYTES]
-    return any(_NOT_FOUND.search(_without_tags(text)) for text in (_title(head), _heading(head)))
+    texts = _title(head), _heading(head)
+    return any(_NOT_FOUND.search(_TAG.sub(b" ", text)) for text in texts)
 
 
 def _title(head: bytes) -> bytes:
-    """The beginning of the title; empty if there is none."""
+    """Return the beginning of the title; empty if there is none."""
     for start in _after(_TITLE, head):
         text = head[start : start + _WITHIN]
         return text.partition(b"<")[0]
@@ -75,8 +74,8 @@ def _title(head: bytes) -> bytes:
 
 
 def _heading(head: bytes) -> bytes:
-    """The first heading that has an end nearby; empty if there is none."""
-    # One search for an end serves all headings before it: a page may be nothing but headings.
+    """Return the first heading that has an end nearby; empty if there is none."""
+    # One search for an end serves all headings before it: linear in a page of headings.
     end = None
     for start in _after(_HEADING, head):
         if end is None or end.start() < start:
@@ -89,16 +88,8 @@ def _heading(head: bytes) -> bytes:
 
 
 def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
-    """Yield where tags of a kind end."""
+    """Yield the offset behind each tag of a kind."""
     for match in tag.finditer(head):
         end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
         if end >= 0:
             yield end + 1
-
-
-def _without_tags(text: bytes) -> bytes:
-    out = []
-    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
-        out.append(text[:start])
-        text = text[end + 1 :]
-    return b" ".join([*out, text])

@@ -1,5 +1,5 @@
-"""How long an answer holds, and when an unreachable origin is asked again
-(REP.md sections 4 and 5). No clock here: time is passed in, in seconds since the epoch."""
+"""How long an answer is fresh, and when an unreachable origin is asked again (REP.md sections 4 and
+5). No clock: times are passed in, in seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-# Blanks after the quote only if there is a quote: two runs of blanks side by side would be tried in
-# every way to share them.
+# Blanks after the quote only if there is one: two runs of blanks side by side are not linear.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
@@ -37,42 +36,36 @@ def fresh_seconds(
             return minimum
         found = _MAX_AGE.findall(_S_MAXAGE.sub("", cache_control))
         if found:
-            lifetime = min(map(_number, found)) - _age(age)
+            lifetime = min(map(_number, found)) - (_seconds(age) or 0)
             return float(min(max(lifetime, minimum), maximum))
     return default
 
 
-def _age(value: str | None) -> int:
+def _seconds(value: str | None) -> int | None:
     value = (value or "").strip()
-    return _number(value) if value.isascii() and value.isdigit() else 0
+    return _number(value) if value.isascii() and value.isdigit() else None
 
 
 def _number(digits: str) -> int:
-    """An integer; one too long to be meant (and, at some length, for Python to convert) is only
-    large."""
+    """Return an integer, or a large one for more digits than Python converts."""
     return int(digits) if len(digits) < 19 else 10**18
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Return the seconds that a ``Retry-After`` header asks to wait, None where it says nothing
-    that can be read. Both of its forms count: seconds and an HTTP date.
+    """Return the seconds that a ``Retry-After`` header (seconds or an HTTP date) asks to wait, None
+    if it can't be read.
 
     :param now: seconds since the epoch, for the date
     """
-    value = (value or "").strip()
-    if value.isascii() and value.isdigit():
-        return float(_number(value))
-    if not value:
-        return None
+    seconds = _seconds(value)
+    if seconds is not None:
+        return float(seconds)
     try:
-        date = parsedate_to_datetime(value)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=timezone.utc)
-    try:
+        date = parsedate_to_datetime((value or "").strip())
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=timezone.utc)
         return max(0.0, date.timestamp() - now)
-    except (ValueError, OverflowError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
@@ -86,31 +79,31 @@ def backoff(
 ) -> float:
     """Return the seconds until an unreachable origin is asked again (REP.md section 4).
 
-    Doubles with each failure, from *base* up to *maximum*; up to a quarter of it is taken off
-    by *jitter*, so that origins which fell together are not asked together for ever.
+    Doubles with each failure, from *base* up to *maximum*. *jitter* takes off up to a quarter, so
+    that origins that failed together are not asked together for ever.
 
-    :param attempts: failures in a row, the one just seen included
+    :param attempts: failures in a row, including the latest
     :param jitter: a random number from 0 up to 1
     :param retry_after: seconds that the server asked for: a lower bound, within *maximum*
     """
-    # 2**64 seconds are beyond any maximum: the bound keeps the power a small number.
+    # 2**64 seconds are beyond any maximum.
     delay = min(maximum, base * 2.0 ** min(attempts - 1, 64)) * (1 - jitter / 4)
     return min(maximum, max(delay, retry_after or 0.0))
 
 
-# The time between two attempts counts for a quarter of the limit at most: seven and a half of 30 days.
-# So it takes five attempts spread over that time, and no jump of a clock comes near it. A larger
-# divisor would keep a crawl that runs weekly from ever counting all of its weeks.
+# The time between two attempts counts for a quarter of the limit at most: 7.5 of 30 days. So it takes
+# five attempts, and no jump of a clock is enough. A larger divisor would shorten the weeks of a crawl
+# that runs weekly.
 _SHARES = 4
 
 
 def unreachable_seconds(before: float, attempts: int, elapsed: float, limit: float) -> float:
     """Return for how many seconds an origin counts as unreachable after one more failure (REP.md
-    section 4: attempts that were made count, not what a clock says between two of them).
+    section 4: attempts count, not the clock between two of them).
 
     :param before: the same after the failure before; 0 if there was none
     :param attempts: failures in the row before this one
-    :param elapsed: seconds since the last attempt, by clocks that may have been set meanwhile
+    :param elapsed: seconds since the last attempt, by a clock that may have been set meanwhile
     :param limit: the 30 days, in seconds
     """
     if not attempts:
@@ -120,7 +113,7 @@ def unreachable_seconds(before: float, attempts: int, elapsed: float, limit: flo
 
 
 class Standing(Enum):
-    """What an origin's entry is good for at a moment."""
+    """What an origin's entry is good for at some moment."""
 
     FRESH = "fresh"
     """Apply it."""
@@ -144,8 +137,8 @@ def standing(
     next_attempt_at: float,
     limit: float,
 ) -> tuple[Standing, float]:
-    """Return what an entry is good for *now*, and until when that holds unless something is
-    fetched (REP.md sections 4 and 5). All times in seconds since the epoch.
+    """Return what an entry is good for *now*, and until when if nothing is fetched (REP.md sections
+    4 and 5). All times are in seconds since the epoch.
 
     :param unreachable_since: the first failure of an unbroken row, None if the last fetch counted
     :param unreachable_for: for how long since, see :func:`unreachable_seconds`

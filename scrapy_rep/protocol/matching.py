@@ -1,13 +1,13 @@
 """The rules of one group, prepared for speed; URL to decision (REP.md section 8).
 
-Three kinds of rules are kept apart, so that no rule is tested in vain:
+Three kinds of rules are kept apart, so that few are tested for each URL:
 
-- plain prefixes (``/dir/``): sorted. A bisection finds the longest, however many there are;
+- plain prefixes (``/dir/``): sorted, a bisection finds the longest;
 - exact paths (``/dir/$``): one look-up in a dictionary;
 - wildcards: see :mod:`scrapy_rep.protocol.wildcards`.
 
-A rule is one integer, its key, that compares as the protocol compares rules: by length in
-octets, then allow before disallow, then the first line.
+Inside the package a rule is one integer, its key, that compares as the protocol compares rules: by
+length in octets, then allow before disallow, then the first line.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import compress, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from scrapy_rep.protocol.syntax import escape
@@ -46,28 +47,25 @@ class Decision(NamedTuple):
     """The group that applied: a token of the crawler's chain, ``*``, or None for no group."""
 
 
-# A rule's number: whether it allows, and its line counted from below. Its key: its length, in
-# front of that. The largest wins: the longest, an allow, then the first. 512,000 bytes hold fewer
-# lines than 20 bits count.
+ROBOTS_PATH = "/robots.txt"
+"""The path that no rule can forbid (RFC 9309, 2.2.2)."""
+
+# A rule's number: a bit for allow, then its line, counted down. Its key: its length in front of
+# that. The largest wins. 512,000 bytes hold fewer lines than 20 bits count.
 ALLOW_BIT = 20
 ALLOW = 1 << ALLOW_BIT
 LENGTH_BIT = ALLOW_BIT + 1
 SHORTEST = 1 << LENGTH_BIT
-"""The least key of a rule that restricts: what is below is an empty rule, or 0 for none."""
+"""The smallest key of a rule that restricts. Below it: an empty rule, or 0 for none."""
 
 
 def line_of(number: int) -> int:
-    """Return the line of a rule's number, or of an answer of :meth:`Rules.find`."""
+    """Return the line of a rule, from its number or its key."""
     return ALLOW - 1 - (number & ALLOW - 1)
 
 
-def key_of(pattern: str, number: int) -> int:
-    """Return the key of a rule: as its number, with its length in octets in front."""
-    return (len(pattern) << LENGTH_BIT) + number
-
-
-# What rules take in memory, in bytes, beside their text: all of them together; each; what an exact
-# path and a wildcard take more.
+# Bytes of memory beside the text: of all rules together; of each; of an exact path and of a
+# wildcard on top of that.
 _BYTES, _EACH, _EXACT, _WILDCARD = 400, 61, 40, 85
 
 _HTTP_PATH = re.compile(r"https?://[^/?;#]*([/?;][^#]*)")
@@ -75,19 +73,18 @@ _PATH_START = re.compile(r"[/?;]")
 
 
 def path_of(url: str) -> str:
-    """Return what of *url* is compared: path, parameters and query, starting with ``/``.
+    """Return the part of *url* that is compared: path, parameters and query, starting with ``/``.
 
-    Takes anything, in the way of Google's matcher: ``foo.bar/x``, ``//foo.bar/x`` and what is
-    no URL at all.
+    Takes anything, as Google's matcher does: ``foo.bar/x``, ``//foo.bar/x``, no URL at all.
     """
-    match = _HTTP_PATH.match(url)  # nearly all URLs; the general way takes four times as long
+    match = _HTTP_PATH.match(url)  # nearly all URLs
     if match is not None:
         path = match[1]
         return path if path[0] == "/" else "/" + path
     start = 2 if url.startswith("//") else 0
     first = _PATH_START.search(url, start)
     protocol_end = url.find("://", start)
-    # A path, parameter or query that starts before "://" means that it is no scheme's.
+    # After the start of a path, parameter or query, "://" is not a scheme's.
     if protocol_end >= 0 and (first is None or first.start() > protocol_end):
         first = _PATH_START.search(url, protocol_end + 3)
     if first is None:
@@ -99,12 +96,15 @@ def path_of(url: str) -> str:
     return path if path[0] == "/" else "/" + path
 
 
-def comparable(path: str) -> str:
-    """Return *path* as the matcher wants it: ``%aa`` upper-cased to ``%AA``, what is left of raw
-    non-ASCII percent-encoded as UTF-8 (REP.md section 8). For callers with URLs from outside."""
-    if path.isascii():
-        return escape(path) if "%" in path else path
-    return escape(path.encode("utf-8", "surrogatepass").decode("latin-1"))
+def comparable(url: str) -> str:
+    """Return *url* (or a path) as the middleware and ``RobotParser`` compare it: ``%aa`` upper-cased
+    to ``%AA``, raw non-ASCII percent-encoded as UTF-8 (REP.md section 8).
+
+    For URLs that others have written: ``RobotsTxt.allowed`` and ``decide`` compare as is.
+    """
+    if url.isascii():
+        return escape(url) if "%" in url else url
+    return escape(url.encode("utf-8", "surrogatepass").decode("latin-1"))
 
 
 class Rules:
@@ -116,19 +116,15 @@ class Rules:
         """:param values: of the rules (latin-1)
         :param numbers: of the rules, see ``ALLOW_BIT``
         """
-        # What no value has needn't be looked for in each: a third of the time to prepare.
+        # What is in none of the values needn't be looked for in each.
         joined = "".join(values)
         if "%" in joined or not joined.isascii():
-            values = [
-                escape(value) if "%" in value or not value.isascii() else value for value in values
-            ]
+            values = list(map(escape, values))
             joined = "".join(values)
-        # Each pattern once, and of two that are equal the one with the larger number.
+        # Each pattern once; of equal ones the largest number counts.
         rules = dict(zip(values, numbers, strict=True))
         if len(rules) < len(values):
-            for pattern, number in zip(values, numbers, strict=True):
-                if number > rules[pattern]:
-                    rules[pattern] = number
+            rules = dict(sorted(zip(values, numbers, strict=True), key=itemgetter(1)))
             joined = "".join(rules)
         if "/index.htm" in joined:
             _add_directories(rules)
@@ -137,16 +133,16 @@ class Rules:
         # Empty rules, `/` and `*` match every path.
         self._fallback = rules.pop("", 0)
         if "/" in rules:
-            self._fallback = key_of("/", rules.pop("/"))
+            self._fallback = SHORTEST + rules.pop("/")
         self._exact: dict[str, int] | None = None
         self._wildcards: Wildcards | None = None
         if "*" in joined or "$" in joined or "/index.htm" in joined:
             self._sort_out(rules)
-        # No list: the garbage collector looks at each string in a list, again and again. With some
-        # thousand origins that is felt, and more than anything else here (a tuple it leaves alone).
+        # No list: the garbage collector visits all strings of a list again and again, which is felt
+        # with thousands of origins. A tuple of strings it leaves alone.
         self._prefixes = prefixes = tuple(sorted(rules))
         self._numbers = array("i", map(rules.__getitem__, prefixes))
-        # Prefixes that others start with. The next one does, if any does.
+        # Prefixes that other ones start with: then the next one does.
         pairs = map(str.startswith, islice(prefixes, 1, None), prefixes)
         self._inner = tuple(compress(prefixes, pairs))
         if self._inner:
@@ -157,7 +153,7 @@ class Rules:
         wildcards: list[tuple[int, str]] = []
         exact: dict[str, int] = {}
         for pattern in [one for one in rules if "*" in one or one[-1] == "$"]:
-            key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)  # key_of(), written out
+            key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)
             if "*" not in pattern:
                 exact[pattern[:-1]] = key
             elif pattern.removesuffix("$").rstrip("*") in ("", "/"):
@@ -169,15 +165,21 @@ class Rules:
         self._exact = exact or None
         self._wildcards = Wildcards(wildcards) if wildcards else None
 
-    def find(self, path: str) -> int:
-        """Return the rule that decides about *path* (see :func:`path_of`), 0 for none.
+    def allows(self, path: str) -> bool:
+        """Return whether *path* may be fetched.
 
-        :func:`allows` and :func:`line_of` read the answer.
+        :param path: see :func:`path_of`, and :func:`comparable` if others have written the URL
         """
+        found = self._find(path)
+        return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
+
+    def _find(self, path: str) -> int:
+        """Return the key of the rule that decides about *path*, 0 for none. Only for this package:
+        :func:`allows`, :func:`line_of` and ``RobotsTxt._decision`` read it."""
         found = self._fallback
         prefixes = self._prefixes
-        # What sorts between a prefix of the path and the path starts with that prefix: so either
-        # the longest prefix is at this place, or what is there starts with the longest prefix.
+        # All that sorts between a prefix of the path and the path starts with that prefix: the
+        # longest prefix is at this place, or what is there starts with it.
         at = bisect_right(prefixes, path) - 1
         if at >= 0:
             prefix = prefixes[at]
@@ -187,7 +189,7 @@ class Rules:
                     prefix = next(filter(path.startswith, self._inner))
                     at = bisect_left(prefixes, prefix)
             if prefix:
-                key = (len(prefix) << LENGTH_BIT) + self._numbers[at]  # key_of(), written out
+                key = (len(prefix) << LENGTH_BIT) + self._numbers[at]
                 if key > found:
                     found = key
         if self._exact is not None and self._exact.get(path, 0) > found:
@@ -198,7 +200,7 @@ class Rules:
 
 
 NO_RULES = Rules([], [])
-"""What applies where no group does."""
+"""Where no group applies."""
 
 
 def _add_directories(rules: dict[str, int]) -> None:
@@ -211,5 +213,6 @@ def _add_directories(rules: dict[str, int]) -> None:
 
 
 def allows(found: int) -> bool:
-    """Return whether an answer of :meth:`Rules.find` lets pass. No rule and an empty one do."""
+    """Return whether the rule that :meth:`Rules._find` has found allows. No rule and an empty one
+    do."""
     return found < SHORTEST or found & ALLOW > 0

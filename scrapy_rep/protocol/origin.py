@@ -13,12 +13,12 @@ ROBOTS_PATH = "/robots.txt"
 """Always allowed (RFC 9309, 2.2.2)."""
 
 MAX_HOST = 255
-"""Characters. Names have 253 bytes at most; to encode what is not ASCII takes up to 0.1 ms each."""
+"""Characters. Names have 253 bytes at most, and long ones take time to encode."""
 
 _AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
-# What is in no host; one of other than ASCII may become one with it.
+# In no host. Punycode of a non-ASCII host may contain them.
 _NEVER = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
-# The zone behind a "%" may be any text to Python's own reader.
+# Python accepts any text as the zone after a "%".
 _ADDRESS = re.compile(r"[0-9a-zA-Z:.%_~-]*")
 _PORT = re.compile(r"[0-9]{0,5}\Z")
 
@@ -69,7 +69,7 @@ class Origin(NamedTuple):
         """Return the origin that *text* is ``str()`` of."""
         scheme, _, authority = text.partition("://")
         host, colon, port = authority.rpartition(":")
-        if colon and port.isdigit():  # else what follows the last colon is of an IPv6 address
+        if colon and port.isdigit():  # else that colon is part of an IPv6 address
             return cls(scheme, host, int(port))
         return cls(scheme, authority, DEFAULT_PORTS[scheme])
 
@@ -92,12 +92,11 @@ def _punycode(host: str, url: str) -> str:
     if len(host) > MAX_HOST:
         raise ValueError(f"no valid host: {_shortened(url)}")
     try:
-        # The same (standard library) codec that w3lib gives Request.url its host by, so that
-        # both spellings of a name are one origin.
+        # The codec that w3lib encodes the host of Request.url with: both spellings are one origin.
         name = host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError as error:
         raise ValueError(f"no valid host ({error}): {_shortened(url)}") from None
-    # A full-width slash becomes a slash, and punycode may be longer.
+    # A full-width slash becomes a slash, and punycode is longer.
     if not name or len(name) > MAX_HOST or _NEVER.search(name):
         raise ValueError(f"no valid host: {_shortened(url)}")
     return name.lower()

@@ -1,8 +1,7 @@
-"""Bytes of a robots.txt file to its lines that mean something (REP.md section 6).
+"""The bytes of a robots.txt to the lines that mean something (REP.md section 6).
 
-The leniencies are those of Google's parser: typos in field names, missing colons, line
-ends of every system, byte order marks whole or truncated. The file is walked
-once, and the usual spellings cost a look-up each.
+As lenient as Google's parser: typos in field names, missing colons, line ends of every system,
+byte order marks whole or truncated. One pass; the usual spellings cost a look-up each.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ MAX_LINE = 16_663
 
 _BOM = b"\xef\xbb\xbf"
 
-# The white space that Google strips. Latin-1 text in Python knows more kinds (\x1c, \x85,
-# \xa0), hence never str.strip() without this argument.
+# The white space that Google strips. str.strip() without this argument strips more: \x1c, \x85, \xa0.
 SPACE = " \t\v\f"
 
 
 class Field:
     """The fields that mean something. All others are ignored (REP.md section 6).
 
-    Plain integers: comparing members of an enumeration would be a fifth of the time to parse.
+    Plain integers: members of an enumeration are slower to compare, once for each line.
     """
 
     DISALLOW = 0
@@ -39,8 +37,7 @@ class Field:
     CRAWL_DELAY = 4
 
 
-# Field names are recognised by prefix. Crawl-delay is no part of the protocol and decides
-# nothing; it is read for those who ask for it.
+# Recognised by prefix. Crawl-delay is no part of the protocol and decides nothing.
 _NAMES = {
     "user-agent": Field.USER_AGENT,
     "useragent": Field.USER_AGENT,
@@ -59,7 +56,7 @@ _NAMES = {
 
 _PREFIXES = re.compile("|".join(map(re.escape, _NAMES)), re.IGNORECASE | re.ASCII)
 
-# The spellings that nearly all lines use are known by one look-up: half the time to parse.
+# Nearly all lines use one of these: one look-up.
 _FIELDS = {
     spelling: field
     for name, field in _NAMES.items()
@@ -89,10 +86,8 @@ def normalise(body: bytes) -> str:
     text = body[bom:].decode("latin-1")
     if "\r" in text:
         if not _LONE_CR.search(text):
-            # A blank at a line's end means nothing. To take it out would be half of this function.
+            # A blank at a line's end means nothing, and costs less than taking it out.
             text = text.replace("\r", " ")
-        elif text.count("\r") < _MANY:
-            text = _CR.sub("\n", text)  # of a large page a quarter of the time that others take
         else:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > MAX_LINE:
@@ -103,13 +98,13 @@ def normalise(body: bytes) -> str:
 
 
 def _cut_lines(text: str) -> str:
-    """Cut the lines that are too long. To look at no others is half of the time that a large page
-    takes: such a line has a character at one of few places."""
+    """Cut the lines that are too long. Looks at no others: such a line has a character at one of a
+    few places."""
     pieces: list[str] = []
     done = 0
     for at in range(MAX_LINE, len(text), MAX_LINE):
         if at < done:
-            continue  # within the line that was cut just now
+            continue  # within the line that was just cut
         start = text.rfind("\n", 0, at) + 1
         end = text.find("\n", at)
         if end < 0:
@@ -120,16 +115,14 @@ def _cut_lines(text: str) -> str:
     return "".join([*pieces, text[done:]]) if pieces else text
 
 
-_MANY = 1000
-_CR = re.compile(r"\r\n?")
 _LONE_CR = re.compile(r"\r(?!\n)")
 _AFTER_NUL = re.compile(r"\0[^\n]*")
 
 
 def read(rows: Iterable[str], number: int = 1) -> Iterator[tuple[int, int, str]]:
-    """Yield those of normalised *rows* that hold a known field: number, field, value.
+    """Yield number, field and value of those normalised *rows* that hold a known field.
 
-    In a value each character stands for one byte (latin-1); it is stripped and not escaped.
+    Values are latin-1 (one character a byte), stripped and not escaped.
 
     :param number: of the first row
     """
@@ -140,14 +133,14 @@ def read(rows: Iterable[str], number: int = 1) -> Iterator[tuple[int, int, str]]
         field = _FIELDS.get(name)
         if field is None or not colon:
             line = line.strip(SPACE)
-            # Of the other lines most are blank, comments or HTML: a quarter of the time to parse.
+            # Most other lines are blank, comments or HTML.
             if len(line) < _SHORTEST or line[0] not in _INITIALS or not _PREFIXES.match(line):
                 continue
             line = line.partition("#")[0].rstrip(SPACE)
             name, colon, value = line.partition(":")
             if not colon:
                 name, value = _without_colon(line)
-            known = _PREFIXES.match(name)  # what follows is stripped already: a prefix counts
+            known = _PREFIXES.match(name)
             if known is None:
                 continue
             field = _NAMES[known.group().lower()]
@@ -167,7 +160,7 @@ _BLANK = re.compile(r"[ \t]+")
 
 
 def _without_colon(line: str) -> tuple[str, str]:
-    """Name and value of a line without a colon: forgiven if it is exactly two words."""
+    """Return name and value of a line without a colon: forgiven if it is exactly two words."""
     words = _BLANK.split(line)
     return (words[0], words[1]) if len(words) == 2 else ("", "")
 
@@ -177,16 +170,16 @@ _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 
 def escape(value: str) -> str:
-    """Return a rule's value as it is compared: ``%aa`` upper-cased to ``%AA``, bytes above 127
-    percent-encoded one by one, nothing decoded (REP.md section 8)."""
+    """Return a latin-1 value as it is compared: ``%aa`` upper-cased to ``%AA``, bytes above 127
+    percent-encoded, nothing decoded (REP.md section 8)."""
     if not value.isascii():
         value = value.translate(_PERCENT_ENCODED)
     return _LOWER_CASE_ESCAPE.sub(lambda match: match[0].upper(), value) if "%" in value else value
 
 
 def readable(value: str) -> str:
-    """Return a latin-1 value of a :class:`Line` as people wrote it: UTF-8, with bytes that are
-    not UTF-8 as ``\\xNN``, so that it can be printed anywhere."""
+    """Return a latin-1 value as people wrote it: UTF-8, with other bytes as ``\\xNN``, so that it
+    can be printed anywhere."""
     if value.isascii():
         return value
     return value.encode("latin-1").decode("utf-8", "backslashreplace")

@@ -1,10 +1,10 @@
 """The rules of a group that have a ``*`` before their end (REP.md section 8).
 
-Each is tested in time linear in the path, and nearly all are refused by less than that:
+Each is tested in time linear in the path, and nearly all are ruled out sooner:
 
-- those that start with a path of their own (``/dir/*.css$``) are looked at only where a path
-  starts so, which one call tells for all of them: a tenth of the time to match;
-- of the others, and of those, one needs its longest literal part after the first star.
+- those that start with a path of their own (``/dir/*.css$``) are tried only where the path starts
+  so, which one call tells for all of them;
+- any rule is tried only if its longest literal part after the first star is in the path.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# In a path longer than this a search costs more than to look whether it has all characters of
-# the rule: a fifth of the time that a hostile file takes.
+# In a path longer than this a search costs more than checking that it has all characters of the
+# rule.
 _LONG = 300
 
 
 class Wildcards:
-    """Rules with wildcards, prepared. Columns, not an object for each rule: half of the memory."""
+    """Rules with wildcards, prepared. Kept as columns: an object for each rule takes more memory."""
 
     __slots__ = ("_anywhere", "_bounds", "_keys", "_needles", "_patterns", "_somewhere")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
-        """:param rules: of each the key that it wins by, and its pattern"""
+        """:param rules: key and pattern of each"""
         rows: list[tuple[str, int, str, str]] = []
         for key, pattern in rules:
             plain = pattern[:-1] if pattern[-1] == "$" else pattern
@@ -34,24 +34,21 @@ class Wildcards:
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
             rows.append(("" if start == "/" else start, key, needle, pattern))
-        # By start, and of one start the best rule first. The empty start comes last.
+        # By start, the best rule of each start first. The empty start comes last.
         rows.sort(reverse=True)
-        starts: tuple[str, ...]
-        self._needles: tuple[str, ...]
-        self._patterns: tuple[str, ...]
-        starts, keys, self._needles, self._patterns = zip(*rows, strict=True)
-        self._keys: array[int] = array("q", keys)
+        self._keys: array[int] = array("q", [key for _, key, _, _ in rows])
+        self._needles = tuple([needle for _, _, needle, _ in rows])
+        self._patterns = tuple([pattern for _, _, _, pattern in rows])
         first: dict[str, int] = {}
-        for at, start in enumerate(starts):
+        for at, (start, *_) in enumerate(rows):
             first.setdefault(start, at)
-        # Where the rules of each start begin, and the last ones end.
+        # Where the rules of each start begin, and where the last ones end.
         self._bounds: array[int] = array("i", [*first.values(), len(rows)])
         self._anywhere: tuple[str, ...] = self._needles[first[""] :] if "" in first else ()
         self._somewhere: tuple[str, ...] = tuple(filter(None, first))
 
     def best(self, path: str, found: int) -> int:
-        """Return the key of the best rule that matches *path*, if it is larger than *found*, and
-        *found* else."""
+        """Return the key of the best rule that matches *path*, or *found* if that is larger."""
         letters = None
         if len(path) > _LONG:
             letters = "*$" + "".join(set(path))
@@ -81,8 +78,7 @@ class Wildcards:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Each part is taken at the first place where it fits, so there is no way back to try, and
-    time is linear in the path."""
+    """Takes each part at the first place where it fits. Linear: there is nothing to try again."""
     first, *middle, last = pattern.split("*")
     if not path.startswith(first):
         return False

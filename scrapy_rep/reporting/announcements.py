@@ -19,8 +19,8 @@ from scrapy_rep.robotparser import RobotParser
 if TYPE_CHECKING:
     from scrapy import Request
 
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.fetcher import Answer
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Origin, RobotsTxt
@@ -80,7 +80,7 @@ class Announcer(ResolutionListener):
                 robots_parsed, robotparser=RobotParser(robots), request=request
             )
 
-    def failed(self, origin: Origin, error: BaseException) -> None:
+    def failed(self, origin: Origin, error: Exception) -> None:
         """Log a misconfiguration, once for each kind."""
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # a bug, which Flights logs

@@ -45,7 +45,7 @@ _REASONS = {
 }
 
 
-class Trail:
+class AuditTrail:
     """Writes one line a decision."""
 
     def __init__(
@@ -201,6 +201,6 @@ def _iso(seconds: float | None) -> str | None:
         return None
     try:
         time = datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):  # the clock is out of its mind
+    except (ValueError, OverflowError, OSError):  # a clock may say anything
         return None
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

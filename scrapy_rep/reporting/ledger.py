@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# So many figures are in memory before they go to the database: in a few milliseconds, while the
-# event loop waits.
+# This many figures gather in memory before they go to the database, which takes a few milliseconds
+# of the event loop.
 _PENDING = 100
 # Of an example of a blocked URL, which may be a megabyte.
 _URL_LENGTH = 2000

@@ -38,7 +38,7 @@ class LineFile:
             self.file.flush()
             lines.clear()
             return
-        # Past the buffer, which would keep what finds no room and write it by and by.
+        # Past the buffer, which would keep what finds no room and write it later.
         done = 0
         try:
             while done < len(data):

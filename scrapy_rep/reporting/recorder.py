@@ -1,12 +1,11 @@
-"""What was decided is told: to the log, to the audit trail, to the figures for the end.
+"""Records what is decided: in the log, the audit trail, and the figures for the summary and report.
 
 A plain allow comes by here only if ``REP_DECISIONS_ALL`` asks for it: it is what happens to most
-requests, and shall cost nothing.
+requests, and must cost nothing.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy import exceptions
@@ -14,16 +13,14 @@ from scrapy import signals as scrapy_signals
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
-from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.isolation import Isolation
-from scrapy_rep.engine.log import Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.audit_trail import Trail
+from scrapy_rep.reporting.audit_trail import AuditTrail
+from scrapy_rep.reporting.decision_log import DecisionLog
 from scrapy_rep.reporting.ledger import ASKED, Ledger
-from scrapy_rep.reporting.start_requests import Starts
+from scrapy_rep.reporting.start_requests import StartRequests
 from scrapy_rep.reporting.summary import Figures, log_summary
 from scrapy_rep.reporting.timeline import Timeline
 
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.table import Known
     from scrapy_rep.protocol import Decision, Origin
 
-logger = get_logger(__name__)
-
 # How Scrapy's own stats name why a download failed.
 _DOWNLOAD_ERRORS = frozenset(
     name for name in vars(exceptions) if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
@@ -47,8 +42,8 @@ _DOWNLOAD_ERRORS = frozenset(
 _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
 
 
-class Decisions(ResolutionListener):
-    """Is told of each decision that was not a plain allow."""
+class Recorder(ResolutionListener):
+    """Records each decision that was not a plain allow. The gate and the resolver call it."""
 
     part = "record of decisions"
 
@@ -64,7 +59,7 @@ class Decisions(ResolutionListener):
         """Whether nothing is dropped or held."""
         self._trail = None
         if settings.decisions:
-            self._trail = Trail(crawler, settings.decisions, agents, clock)
+            self._trail = AuditTrail(crawler, settings.decisions, agents, clock)
         self.everything = self._trail is not None and settings.decisions_all
         """Whether a plain allow is to be told too."""
         self._report = None
@@ -72,17 +67,13 @@ class Decisions(ResolutionListener):
             from scrapy_rep.reporting.report import Report  # its libraries are an extra
 
             self._report = Report(crawler, settings.report)
-        self._interactive = is_interactive(crawler)
+        self._log = DecisionLog(context)
         self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
-        self._starts = Starts(crawler, agents)
+        self._starts = StartRequests(crawler, agents)
         self._held = Timeline()
         self._holding: int | None = None
-        self._told = Recent()
-        self._tell_forbids = Sparse(logger, "origins whose robots.txt forbids requests")
-        self._tell_dropped = Sparse(logger, "origins whose requests are dropped")
-        self._tell_held = Sparse(logger, "origins whose requests would be held")
         connect = crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
@@ -111,7 +102,7 @@ class Decisions(ResolutionListener):
                 now=self._clock(),
             )
 
-    def failed(self, origin: Origin, error: BaseException) -> None:
+    def failed(self, origin: Origin, error: Exception) -> None:
         """A fetch that was broken off counts as asked."""
         if isinstance(error, CancelledError):
             self._count(origin, ASKED)
@@ -156,7 +147,7 @@ class Decisions(ResolutionListener):
             self._figures.forbidden += 1
             with self._isolated(_LEDGER):
                 self._ledger.forbidden(error, request.url)
-            self._tell_forbidden(request, error)
+            self._log.forbidden(request, error)
             self._record(request, error.origin, "disallowed", known=known, decision=error.decision)
             return
         if error.origin is None:
@@ -165,37 +156,7 @@ class Decisions(ResolutionListener):
             self._figures.dropped += 1
             self._count(error.origin, "dropped")
             self._count_reason(error)
-            if self._interactive and not self.dry_run:
-                self._log(
-                    logging.ERROR,
-                    "%(url)s is not fetched: %(error)s. This command asks once and holds nothing; to "
-                    "fetch the page all the same: -s REP_UNREACHABLE=allow",
-                    url=request.url,
-                    error=error,
-                )
-            elif not direct and self._is_first(error.origin):
-                self._tell(
-                    self._tell_dropped,
-                    "Requests of %(origin)s %(are)s dropped: %(error)s",
-                    origin=error.origin,
-                    are="would be" if self.dry_run else "are",
-                    error=error,
-                )
-        if direct:
-            self._log(
-                logging.WARNING,
-                "%(url)s is not downloaded: %(error)s",
-                url=request.url,
-                error=error,
-            )
-        else:
-            self._log(
-                logging.DEBUG,
-                "%(dropped)s, %(error)s: %(request)s",
-                dropped="Dry run, not dropped" if self.dry_run else "Dropped",
-                error=error,
-                request=request,
-            )
+        self._log.unreachable(request, error, direct=direct)
         self._record(request, error.origin, "unreachable", known=known, reason=error.reason)
 
     def handed_over(self, request: Request, origin: Origin) -> None:
@@ -207,13 +168,7 @@ class Decisions(ResolutionListener):
         known = self._known.get(origin)
         if known is not None and known.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
-        if self._is_first(origin):
-            self._tell(
-                self._tell_held,
-                "Requests of %(origin)s would be held until its robots.txt can be had (%(why)s)",
-                origin=origin,
-                why=self._why_held(origin),
-            )
+        self._log.would_hold(origin, self._why_held(origin))
         self._is_held(request, origin)
 
     def page_says(
@@ -271,36 +226,6 @@ class Decisions(ResolutionListener):
         known = self._known.get(origin)
         return (known.entry.error if known else None) or "no answer yet"
 
-    # The log
-
-    def _is_first(self, origin: Origin) -> bool:
-        """Whether no request of *origin* was refused before, as far as that is remembered."""
-        return self._told.add(origin)
-
-    def _tell_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
-        decision = error.decision
-        if self._is_first(error.origin) and decision.rule is not None:
-            self._tell(
-                self._tell_forbids,
-                "robots.txt of %(origin)s forbids %(url)s (line %(line)d: %(rule)s, group "
-                "%(group)s); more of this origin at DEBUG level",
-                origin=error.origin,
-                url=request.url,
-                line=decision.rule.line,
-                rule=decision.rule,
-                group=decision.agent,
-            )
-            if not self.dry_run:
-                return
-        prefix = "Dry run, not dropped: " if self.dry_run else ""
-        self._log(logging.DEBUG, f"{prefix}%(error)s: %(request)s", error=error, request=request)
-
-    def _tell(self, sparse: Sparse, message: str, **values: Any) -> None:
-        sparse.log(message, values, self._crawler.spider)
-
-    def _log(self, level: int, message: str, **values: Any) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
-
     # The parts, apart from each other
 
     def _count(self, origin: Origin, what: str) -> None:
@@ -322,11 +247,7 @@ class Decisions(ResolutionListener):
         self._figures.began = self._clock()
         if self.dry_run:
             self._stats.set_value("rep/dry_run", True)
-            logger.warning(
-                "REP_DRY_RUN is on: what robots.txt says is found out and recorded, but nothing is "
-                "dropped or held.",
-                extra={"spider": self._crawler.spider},
-            )
+        self._log.begin()
 
     async def _closed(self, reason: str) -> None:
         self._figures.ended = self._clock()

@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 _META_KEY = "is_start_request"
 
 
-class Starts:
+class StartRequests:
     """Knows whether every start request was refused."""
 
     def __init__(self, crawler: Crawler, agents: Agents) -> None:

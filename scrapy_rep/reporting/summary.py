@@ -55,7 +55,7 @@ class Figures:
     forbidden: int = 0
     """Forbidden by a rule."""
     dropped: int = 0
-    """Dropped at once, because their robots.txt can't be had."""
+    """Dropped at once, because their robots.txt is unreachable."""
     without_origin: int = 0
     """Dropped because their URL has no origin."""
     passed: int = 0

@@ -1,5 +1,5 @@
 """What becomes of requests for sitemaps: they are read in the middleware's ``process_response``, so
-that a request is in progress until all of its sitemap is in the spool (DESIGN.md)."""
+that a request is in progress until all of its sitemap is in the spool (docs/DESIGN.md)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from scrapy.settings import Settings
 
-from scrapy_rep.commands import explaining
+from scrapy_rep.commands import decide
 from scrapy_rep.commands.robots import RobotsCommand
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE
 from tests.helpers.robots_command import robots
@@ -42,7 +42,7 @@ class Command:
         printed = io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdout", printed)
-            status = explaining.run(self._command, args, opts)
+            status = decide.run(self._command, args, opts)
         lines = [json.loads(line) for line in printed.getvalue().splitlines()]
         assert status == (1 if any(not allowed for _, allowed, _ in record["cases"]) else 0)
         return differences(record, lines)

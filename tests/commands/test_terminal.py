@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.commands import text, tree
+from scrapy_rep.commands import tree, verdicts
 from scrapy_rep.commands.columns import fitted, shortened, width, wrapped
-from scrapy_rep.commands.explain import Facts, RobotsFile
 from scrapy_rep.commands.sitemaps import Sitemap
 from scrapy_rep.commands.terminal import Output, Progress
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.sitemaps import Kind
 
@@ -101,7 +101,7 @@ def test_the_widest_columns_are_cut_down_first() -> None:
 
 
 def test_a_table_of_urls_fits_the_terminal(terminal: Terminal) -> None:
-    text.table(Output(terminal), explained(*URLS))
+    verdicts.table(Output(terminal), explained(*URLS))
     lines = terminal.getvalue().splitlines()
     assert max(map(width, lines)) <= 80
     assert lines[:2] == ["verdict     group  because", "    URL"]
@@ -114,7 +114,7 @@ def test_a_table_of_urls_fits_the_terminal(terminal: Terminal) -> None:
 
 
 def test_what_fits_stands_beside_the_rest(terminal: Terminal) -> None:
-    text.table(Output(terminal), explained("/x", "/y"))
+    verdicts.table(Output(terminal), explained("/x", "/y"))
     assert terminal.getvalue().splitlines()[:3] == [
         "verdict  group  because          URL",
         "allowed  *      no rule matches  /x",
@@ -124,7 +124,7 @@ def test_what_fits_stands_beside_the_rest(terminal: Terminal) -> None:
 
 def test_without_a_terminal_nothing_is_cut() -> None:
     stream = io.StringIO()
-    text.table(Output(stream), explained(*URLS))
+    verdicts.table(Output(stream), explained(*URLS))
     lines = stream.getvalue().splitlines()
     assert lines[1].startswith(f"disallowed  *      line 2: Disallow: {LONG}/*/{LONG}$  {LONG}")
     # The last column begins at the same column of a terminal in each row.
@@ -134,7 +134,7 @@ def test_without_a_terminal_nothing_is_cut() -> None:
 
 def test_a_block_is_wrapped_beside_its_labels(terminal: Terminal) -> None:
     (one,) = explained(URLS[0])
-    text.block(Output(terminal), one, explain=False)
+    verdicts.block(Output(terminal), one, explain=False)
     _, agent, because, *more = terminal.getvalue().splitlines()
     assert agent == "  agent       FooBot"
     assert because.startswith("  because     line 2: Disallow: /a/very/long/path")
@@ -145,7 +145,7 @@ def test_a_block_is_wrapped_beside_its_labels(terminal: Terminal) -> None:
 
 def test_many_agents_are_columns_before_the_url(terminal: Terminal) -> None:
     agents = ("FooBot", "BarBot", "OtherBot", "LastBot")
-    text.matrix(Output(terminal), explained(*URLS, agents=agents), len(agents))
+    verdicts.matrix(Output(terminal), explained(*URLS, agents=agents), len(agents))
     lines = terminal.getvalue().splitlines()
     assert lines[0].split() == [*agents]
     assert lines[1] == "    URL"
@@ -157,7 +157,7 @@ def test_a_terminal_that_knows_ascii_alone(terminal: Terminal) -> None:
         encoding = "ascii"
 
     stream = Ascii()
-    text.table(Output(stream), explained(URLS[0], "/x"))
+    verdicts.table(Output(stream), explained(URLS[0], "/x"))
     assert "~" in stream.getvalue()
     assert stream.getvalue().isascii()
 

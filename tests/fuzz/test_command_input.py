@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
-from scrapy_rep.commands import explaining, linting, sitemaps
-from scrapy_rep.commands.explain import Facts, RobotsFile
+from scrapy_rep.commands import decide, sitemaps
+from scrapy_rep.commands import lint as lint_command
 from scrapy_rep.commands.lookup import CannotRun, Job
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
-from scrapy_rep.origins.fetcher import Answer
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
@@ -139,8 +140,8 @@ def test_input_of_any_kind(
         raise CannotRun(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explaining, "run_crawl", run)
-        patch.setattr(linting, "run_crawl", run)
+        patch.setattr(decide, "run_crawl", run)
+        patch.setattr(lint_command, "run_crawl", run)
         patch.setattr(sitemaps, "run_crawl", no_crawl)
         done = robots_here(
             folder, *(one.replace("FOLDER", str(folder)) for one in arguments), stdin=stdin

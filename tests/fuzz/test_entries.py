@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scrapy.http import Headers
 from scrapy.settings import Settings
 
-from scrapy_rep.commands.explain import moment
+from scrapy_rep.engine.words import iso
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.fetcher import Answer
 from scrapy_rep.origins.table import KnownOrigins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, outcome_of
@@ -50,7 +50,7 @@ def assert_usable(entry: Entry) -> None:
     """Whatever is done with entries can be done with this one."""
     for one in (entry.updated_at, entry.fetched_at, entry.fresh_until, entry.next_attempt_at):
         assert one is None or 0 <= one <= MAX_TIME
-        assert one is None or moment(one)
+        assert one is None or iso(one)
     until = standing(
         NOW,
         fresh_until=entry.fresh_until,

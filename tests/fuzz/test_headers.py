@@ -12,9 +12,9 @@ from scrapy_rep.engine import headers
 from scrapy_rep.engine.urls import origin_of, path_in
 from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.agents import is_token, product_token
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, retry_after
 from scrapy_rep.protocol.sitemaps.lastmod import latest
+from scrapy_rep.protocol.tokens import is_token, product_token
 from tests.fuzz.strategies import damaged
 from tests.helpers.slices import in_a_slice
 
@@ -115,6 +115,7 @@ def test_encodings_of_any_kind(values: list[bytes]) -> None:
 @given(LOCATIONS, st.sampled_from(ASKED))
 @example(b"http://\0b.example/", ASKED[0])
 @example(b"//b?.example/x", ASKED[0])
+@example(b"?'x", ASKED[0])
 @example(b"http://" + b"%" * 99 + b"\xc3\xa4/", ASKED[0])  # a label that is too long
 @example(b"http://" + "\ufdfa".encode() * 1300 + b"/", ASKED[0])  # 18 letters each
 def test_redirects_to_anywhere(location: bytes, url: str) -> None:

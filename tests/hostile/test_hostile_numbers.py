@@ -225,8 +225,8 @@ PARTS: list[tuple[type, str]] = [
     (ledger.Ledger, "count"),
     (ledger.Ledger, "outcomes"),
     (ledger.Ledger, "close"),
-    (trail.Trail, "record"),
-    (trail.Trail, "close"),
+    (trail.AuditTrail, "record"),
+    (trail.AuditTrail, "close"),
     (timeline.Timeline, "add"),
     (summary.Figures, "allowed"),
     (Announcer, "_count"),
@@ -263,7 +263,7 @@ async def test_a_part_that_fails(
     bugs = lines(result, "Bug in scrapy-rep", level="ERROR")
     assert len(bugs) == (0 if (owner, name) in _SAID_OTHERWISE else 1)
     assert [one for one in result.records if one.levelname == "ERROR" and "signal" in one.msg] == []
-    if owner is not trail.Trail:
+    if owner is not trail.AuditTrail:
         assert len(written(path)) >= 4
     if owner is not ledger.Ledger and owner is not summary.Figures:
         assert summary_of(result) != []

@@ -159,7 +159,7 @@ def test_agents_and_lines_that_decided_are_counted() -> None:
 
 def test_agents_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it those before are forgotten, and read again."""
-    monkeypatch.setattr("scrapy_rep.protocol.groups._MAX_SIZE", 200_000)
+    monkeypatch.setattr("scrapy_rep.protocol.robotstxt._MAX_SIZE", 200_000)
     agents = ["a" * n for n in range(1, 90)]
     group = b"".join(b"User-agent: %s\n" % agent.encode() for agent in agents)
     robots = RobotsTxt.parse(group + b"".join(b"Disallow: /%d/\n" % n for n in range(1000)))

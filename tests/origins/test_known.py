@@ -35,7 +35,7 @@ def of(number: int, version: int = 0) -> Any:
 
 
 class World:
-    """Known origins as the middleware uses them: through the cache, and by spelling."""
+    """Known origins as the middleware uses them: through the cache, and by prefix."""
 
     def __init__(self, max_origins: int, max_bytes: int = ENOUGH) -> None:
         self.now = NOW
@@ -49,15 +49,15 @@ class World:
         return self.now
 
     def use(self, number: int) -> Known | None:
-        """As for a request. What is known has the spelling that stands for it."""
-        spelling = f"http://{number}.example/"
-        known = self.known.by_spelling.get(spelling)
+        """As for a request. What is known has the prefix that stands for it."""
+        prefix = f"http://{number}.example/"
+        known = self.known.by_prefix.get(prefix)
         if known is not None and (now := self.clock()) < known.usable_until:
             known.used_at = now
             return known
         known = self.cache.get(origin(number))
         if known is not None:
-            self.known.spell(known, spelling)
+            self.known.add_prefix(known, prefix)
         return known
 
     def in_memory(self) -> set[int]:
@@ -136,8 +136,8 @@ def test_exactly_the_least_recently_used_leave(
                 model.unpin(number)
             assert world.in_memory() == {*model.used, *model.pinned}
             assert len(world.known._parsed) <= min(parsed, max_origins)
-            for spelling, one in world.known.by_spelling.items():
-                assert spelling in one.spellings
+            for prefix, one in world.known.by_prefix.items():
+                assert prefix in one.prefixes
                 assert one in [*world.known._parsed.values(), *world.known._pinned.values()]
 
 
@@ -181,15 +181,15 @@ def test_spellings_are_few_and_leave_with_their_origin() -> None:
     world = World(2)
     known = world.known.put(origin(1), of(1))
     some = [f"HTTP://{number}/" for number in range(10)]
-    for spelling in [some[0], *some]:  # one that is known already, too
-        world.known.spell(known, spelling)
-    assert 1 <= len(world.known.by_spelling) < 10
-    assert all(one is known for one in world.known.by_spelling.values())
+    for prefix in [some[0], *some]:  # one that is known already, too
+        world.known.add_prefix(known, prefix)
+    assert 1 <= len(world.known.by_prefix) < 10
+    assert all(one is known for one in world.known.by_prefix.values())
     world.known.put(origin(2), of(2))
     world.known.put(origin(3), of(3))
-    assert world.known.by_spelling == {}
-    world.known.spell(known, "http://too-late/")
-    assert world.known.by_spelling == {}
+    assert world.known.by_prefix == {}
+    world.known.add_prefix(known, "http://too-late/")
+    assert world.known.by_prefix == {}
 
 
 def test_pins_outlast_everything() -> None:
@@ -215,7 +215,7 @@ def test_pins_outlast_everything() -> None:
 
 
 def test_an_origin_that_leaves_is_freed() -> None:
-    """No list, no cycle, no spelling keeps it."""
+    """No list, no cycle, no prefix keeps it."""
     gc.collect()
     before = counted()
     world = World(5)
@@ -226,7 +226,7 @@ def test_an_origin_that_leaves_is_freed() -> None:
             world.known.pin(origin(number))
             world.known.unpin(origin(number))
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [5, 5]
-    assert len(world.known.by_spelling) == 5
+    assert len(world.known.by_prefix) == 5
 
 
 def counted() -> list[int]:
@@ -396,4 +396,4 @@ def test_what_is_large_is_freed() -> None:
         world.use(number)
     parsed = len(world.known._parsed)
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
-    assert len(world.known.by_spelling) == parsed <= 3
+    assert len(world.known.by_prefix) == parsed <= 3

@@ -32,7 +32,7 @@ HOSTS = [
     *["https://example.com"] * 6, "http://u:p@example.com:8080", "HTTP://x", "ftp://x",
     "//example.com", "example.com", "", "x://y",
 ]  # fmt: skip
-TOKENS = ["foo", "FOO", "bar", "foo-bar", "foo_bar", "f", "-", "*", "", "Foo Bar", "foo/1.2"]
+TOKENS = ["foo", "FOO", "bar", "foo-bar", "foo_bar", "f", "-", "*", ""]
 
 tokens = st.sampled_from(TOKENS)
 chains = st.lists(tokens, max_size=3)

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pickle
 import random
+import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -14,8 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of
-from tests.protocol.pages import DATES, HEADERS, HTML, META, NOT_AS_CHROMIUM, told
+from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of, tags
+from scrapy_rep.protocol.page.html import metas_of
+from tests.helpers.slices import in_a_slice
+from tests.protocol.pages import DATES, HEADERS, HTML, META, told
 
 CHAIN = ["foobot-image", "foobot"]
 
@@ -39,11 +42,6 @@ def test_what_html_means(body: bytes, encoding: str, meaning: str) -> None:
     assert told(PageRules.from_html(body, encoding, CHAIN)) == meaning
 
 
-@pytest.mark.parametrize(("body", "meaning"), NOT_AS_CHROMIUM)
-def test_a_meta_in_foreign_content_is_none(body: bytes, meaning: str) -> None:
-    assert told(PageRules.from_html(body, "utf-8", CHAIN)) == meaning
-
-
 @pytest.mark.parametrize(("text", "meaning"), [row for rows in DATES.values() for row in rows])
 def test_which_dates_are_read(text: str, meaning: str) -> None:
     expected = f"unavailable_after={meaning}" if meaning else ""
@@ -51,6 +49,15 @@ def test_which_dates_are_read(text: str, meaning: str) -> None:
     assert told(PageRules.from_headers([header])) == expected
     html = b'<meta name="robots" content="' + header + b'">'
     assert told(PageRules.from_html(html)) == expected
+
+
+@pytest.mark.parametrize("agent", ["FooBot/1.0", "\N{KELVIN SIGN}bot", "Foo Bot"])
+def test_an_agent_that_is_no_token_is_refused(agent: str) -> None:
+    for one in (agent, ["foobot", agent]):
+        with pytest.raises(ValueError, match="is no product token"):
+            PageRules.from_headers([b"kbot: noindex"], one)
+        with pytest.raises(ValueError, match="is no product token"):
+            PageRules.from_html(META, "utf-8", one)
 
 
 def test_header_and_html_are_added_up() -> None:
@@ -118,6 +125,35 @@ def test_a_page_expires_when_it_says_so() -> None:
 )
 def test_which_links_are_not_vouched_for(body: bytes, links: Links) -> None:
     assert links_of(body) == links
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "iso-2022-jp", "utf-8"])
+def test_links_are_read_in_any_encoding(encoding: str) -> None:
+    page = "<base href=/\u3042/><a rel=nofollow href=/\u3044>\u3046</a><a href=/x?a=1&amp;b=2>"
+    links = Links("/\u3042/", ("/\u3044",), ("/x?a=1&b=2",))
+    assert links_of(page.encode(encoding), encoding) == links
+
+
+def test_plain_tags_are_skipped_and_count_as_no_steps() -> None:
+    page = b"<ul>" + b"<li><a href=/x class='y'>z</a></li>\n" * 7000 + META
+    assert PageRules.from_html(page).noindex
+
+
+PIECES = [
+    b"<p", b"<a", b"</a", b"<svg", b"<style", b"</style", b"<title", b"</title", b"<template", b"</template", b"<meta",
+    b"<span", b"<!--", b"-->", b"<!", b">", b">", b">", b"/>", b"<", b" ", b" ", b"=", b"='", b'="', b'"', b"'", b"/", b"x", b" b=c",
+    b" d='e'", b' name="robots"', b" name=robots", b'<meta name="robots" content="noindex">',
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join))
+def test_skipping_plain_tags_changes_nothing(body: bytes) -> None:
+    """What is read in one go is what is read attribute by attribute."""
+    found = list(metas_of(body, "utf-8", {"robots"}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tags, "_SKIPPED", 0)
+        patch.setattr(tags, "_TOKEN", re.compile(tags._TOKEN.pattern.replace(tags.PLAIN, b"(?!)")))
+        assert list(metas_of(body, "utf-8", {"robots"})) == found
 
 
 @given(st.lists(st.sampled_from(
@@ -205,6 +241,33 @@ def test_a_hostile_page_takes_some_milliseconds(name: str) -> None:
     with_link = body[:-8] + b"nofollow"
     for run in (lambda: PageRules.from_html(body, "utf-8", CHAIN), lambda: links_of(with_link)):
         assert min(seconds(run) for _ in range(3)) < 6 * once
+
+
+SLOW = {
+    "lone surrogates": (b"\x00\xd8" * 1_000_000, "utf-16"),
+    "no UTF-32": (b"\xff" * 2_000_000, "utf-32"),
+    "digits in punycode": (filled(b"<a rel=ugc href='" + b"9" * 16_000 + b"'>"), "punycode"),
+    "digits in Punycode": (filled(b"<a rel=ugc href='" + b"9" * 16_000 + b"'>"), " PUNYCODE"),
+    "references": (filled(b"<a rel=ugc href='" + b"&amp;" * 3_000 + b"'>"), "utf-8"),
+    "unknown references": (filled(b"<a rel=ugc href='" + b"&notitzzzz" * 1_000 + b"'>"), "utf-8"),
+    "references in rel": (filled(b"<a href=/ rel='" + b"&notitzzzz" * 1_000 + b" ugc'>"), "utf-8"),
+    "many attributes": (filled(b"<p" + b" b" * 40 + b">"), "utf-8"),
+    "many values": (filled(b"<p" + b" a=b" * 19 + b">"), "utf-8"),
+    "links": (
+        b"".join(
+            b"<li><a href='/%d?a=1&amp;b=2' rel='nofollow'>x</a>\n" % n for n in range(40_000)
+        ),
+        "utf-8",
+    ),
+}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", SLOW)
+def test_no_page_holds_the_event_loop(name: str) -> None:
+    body, encoding = SLOW[name]
+    in_a_slice(lambda: PageRules.from_html(body, encoding, CHAIN))
+    in_a_slice(lambda: links_of(body, encoding))
 
 
 @pytest.mark.parametrize(

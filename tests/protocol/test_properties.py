@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol import Decision, RobotsTxt
+from scrapy_rep.protocol.tokens import is_token
 from tests.protocol.reference import Reference
 from tests.protocol.strategies import (
     HARMLESS,
@@ -39,14 +40,12 @@ def without_line(decision: Decision) -> tuple[object, ...]:
 @given(
     bodies,
     st.one_of(urls(), any_text),
-    st.one_of(tokens, chains, any_text, st.lists(any_text)),
+    st.one_of(tokens, chains),
 )
 @example(b"", "", "")
 @example(b"", "http://[", [])
-@example(b"User-agent: *\nDisallow: /", "\ud800", "\ud800")
-def test_no_file_url_or_agent_raises_an_error(
-    body: bytes, url: str, agent: str | list[str]
-) -> None:
+@example(b"User-agent: *\nDisallow: /", "\ud800", "foo")
+def test_no_file_and_no_url_raises_an_error(body: bytes, url: str, agent: str | list[str]) -> None:
     robots = RobotsTxt.parse(body)
     decision = robots.decide(url, agent)
     assert robots.allowed(url, agent) is decision.allowed
@@ -58,6 +57,19 @@ def test_no_file_url_or_agent_raises_an_error(
     delay = robots.crawl_delay(agent)
     assert delay is None or 0 <= delay < float("inf")
     assert all(sitemap.encode() for sitemap in robots.sitemaps)
+
+
+@given(bodies, st.one_of(any_text, st.lists(any_text)))
+@example(b"User-agent: *\nDisallow: /", "\ud800")
+def test_an_agent_is_a_token_or_an_error(body: bytes, agent: str | list[str]) -> None:
+    robots = RobotsTxt.parse(body)
+    chain = [agent] if isinstance(agent, str) else agent
+    if all(token in ("", "*") or is_token(token) for token in chain):
+        assert robots.decide("/x", agent).agent in (None, "*", agent, *agent)
+    else:
+        for ask in (robots.decide, robots.allowed):
+            with pytest.raises(ValueError, match="is no product token"):
+                ask("/x", agent)
 
 
 # With three times the examples nearly every sentence of the specification decides one.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.inspection.outline import Outline
 
-# Of the agents that a sitemap is forbidden to, so many are named.
+# This many of the agents that may not fetch a sitemap are named.
 _NAMED = 3
 
 
@@ -70,9 +70,9 @@ def _disallowed(
     by = []
     for agent in agents:
         token, rules = robots.rules(agent)
-        found = rules.find(path)
+        found = rules._find(path)
         if not allows(found) and token == agent:
-            rule = robots.decision(token, found).rule
+            rule = robots._decision(token, found).rule
             assert rule is not None
             by.append(f"{agent} (line {rule.line})")
     if by:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 _UTC: timedelta | None = timedelta()
 
 _LENGTH = 100
-"""Characters of a date. More is none."""
+"""Characters. Longer text is no date."""
 
 # fmt: off
 _MONTHS = [
@@ -17,7 +17,7 @@ _MONTHS = [
 ]
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
-# Minutes east of Greenwich. Of a name with several meanings the one of RFC 822, else Europe's.
+# Minutes east of Greenwich. Ambiguous names mean what RFC 822 says, else what Europe does.
 _ZONES = {
     "z": 0, "ut": 0, "utc": 0, "gmt": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120,
     "eet": 120, "eest": 180, "msk": 180, "ist": 330, "jst": 540, "kst": 540, "aest": 600,
@@ -33,7 +33,7 @@ _TIME = re.compile(
     r"(?:[.,]\d+)?(?: ?([ap])\.?m\b\.?)?",
     re.ASCII,
 )
-# asctime() has the year behind the time, and date(1) a zone in between.
+# asctime() puts the year after the time, and date(1) a zone in between.
 _AFTER = re.compile(r"(.*?)(?:(?<![^ ])(\d{4}))?", re.ASCII)
 _OFFSET = re.compile(r"(?:utc|gmt)? ?([+-])(\d\d?):?(\d\d)?", re.ASCII)
 _COMMENT = re.compile(r"\([^()]*\)")
@@ -41,10 +41,9 @@ _WORD = re.compile(r"[a-z]+|\d+", re.ASCII)
 
 
 def read_date(text: str) -> datetime | None:
-    """Return the moment that *text* means, in UTC; None if it can't be read.
+    """Return the date and time that *text* means, in UTC; None if it can't be read.
 
-    Without a time it is the beginning of that day, without a time zone UTC: earlier is what the
-    owner of the page minds less.
+    Without a time it is the beginning of that day, without a time zone UTC.
     """
     if len(text) > _LENGTH:
         return None
@@ -79,7 +78,7 @@ def _clock(time: re.Match[str]) -> tuple[int, int, int]:
 
 
 def _offset(zone: str) -> timedelta | None:
-    """East of Greenwich; None if that is no time zone."""
+    """Return the offset east of Greenwich; None if *zone* is no time zone."""
     if not zone:
         return _UTC
     if zone in _ZONES:
@@ -92,7 +91,7 @@ def _offset(zone: str) -> timedelta | None:
 
 
 def _date(text: str) -> tuple[int, int, int] | None:
-    """Year, month and day."""
+    """Return year, month and day."""
     if match := _ISO.fullmatch(text):
         return int(match[1]), int(match[3] or match[5]), int(match[4] or match[6])
     if match := _DOTTED.fullmatch(text):
@@ -115,5 +114,5 @@ def _date(text: str) -> tuple[int, int, int] | None:
 
 
 def _name(word: str, names: list[str]) -> str | None:
-    """Return which of *names* is meant by it, or by three letters or more of it ("Sept")."""
+    """Return the one of *names* that starts with *word*, if that has three letters ("Sept")."""
     return next((one for one in names if len(word) >= 3 and one.startswith(word)), None)

@@ -1,7 +1,6 @@
 """The metas of a page, as a browser's parser sees them (REP.md section 10): any bytes, one pass.
 
-Most pages have no such meta, which a search for ``<meta`` tells. Else the page is read as far as the
-last tag that might be one.
+A search for ``<meta`` rules most pages out. Others are read up to the last tag that might be one.
 """
 
 from __future__ import annotations
@@ -10,19 +9,22 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.page.tokens import PLAIN, start_tags
+from scrapy_rep.protocol.page.tags import PLAIN, start_tags
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 MAX_BYTES = 2_000_000
-"""Of a page that are looked at."""
+"""How much of a page is looked at."""
 
-# A page with more metas is read without asking first whether one of them matters.
+# In a page with more metas, all count as candidates.
 _MAX_METAS = 5_000
 
 MAX_TEXT = 16 * 1024
-"""Bytes of an attribute's value that are looked at."""
+"""How many bytes of an attribute's value are looked at."""
+
+# How many bytes of a page in broken UTF-16 are looked at: each error costs a call.
+_MAX_BROKEN = 250_000
 
 _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
 _NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]{,200}&")
@@ -30,8 +32,7 @@ _NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]{,200}&")
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
-# Encodings in which markup is not ASCII. The others differ in what is no concern here; and a page may
-# name anything, which is no reason to load it.
+# Encodings in which markup is not ASCII. Matched by name: looking a codec up would import it.
 _WIDE = re.compile(
     r"(?:iso[-_]?2022[-_]jp|utf[-_]?(?P<bits>16|32)[-_]?(?P<order>[lb]e)?)",
     re.IGNORECASE | re.ASCII,
@@ -40,7 +41,7 @@ _WIDE = re.compile(
 
 def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tuple[str, str, int]]:
     """Yield name (in lower case), content and line of each meta that has one of *names*."""
-    body = as_ascii(body, encoding)
+    body, _ = as_ascii(body, encoding)
     end = _end_of_metas(body, [name.encode() for name in names])
     line, counted = 1, 0
     for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
@@ -51,18 +52,30 @@ def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tup
             yield name, text_of(attributes.get(b"content", b"")), line
 
 
-def as_ascii(body: bytes, encoding: str) -> bytes:
-    """Return the part of *body* that is looked at, in an encoding in which markup is ASCII."""
+def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
+    """Return the part of *body* that is looked at, in an encoding in which markup is ASCII, and that
+    encoding."""
     body = bytes(body[:MAX_BYTES])
-    # A byte order mark goes before all that is said about the encoding.
+    # Decoding a page of digits as punycode takes seconds.
+    encoding = "latin-1" if "punycode" in encoding.lower() else encoding
+    # A byte order mark overrules all other statements.
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         codec = "utf-16"
     elif wide := _WIDE.fullmatch(encoding):
-        # Browsers take UTF-16 for this order, too, if nothing is said.
+        # Little-endian is what browsers take if nothing is said.
         codec = f"utf-{wide['bits']}-{wide['order'] or 'le'}" if wide["bits"] else "iso2022-jp"
     else:
-        return body
-    return body.decode(codec, "replace").encode("utf-8", "replace")
+        return body, encoding
+    try:
+        text = body.decode(codec)
+    except UnicodeDecodeError:
+        text = body[:_MAX_BROKEN].decode(codec, "replace")
+    return text.encode("utf-8", "replace"), "utf-8"
+
+
+def has_references(value: bytes) -> bool:
+    """Return whether *value* holds other character references than ``&amp;``."""
+    return value.count(b"&") > value.count(b"&amp;")
 
 
 def text_of(value: bytes, encoding: str = "latin-1") -> str:
@@ -73,13 +86,15 @@ def text_of(value: bytes, encoding: str = "latin-1") -> str:
     value = value[:MAX_TEXT]
     try:
         text = value.decode(encoding, "replace")
-    except (LookupError, ValueError):  # of such a name there is none
+    except (LookupError, ValueError):  # no codec of that name
         text = value.decode("latin-1")
-    return unescape(_HUGE_REFERENCE.sub("\ufffd", text)) if "&" in text else text
+    if has_references(value):
+        return unescape(_HUGE_REFERENCE.sub("\ufffd", text))
+    return text.replace("&amp;", "&")
 
 
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:
-    """Return where the last tag begins that might be a meta with one of *names*; -1 for none."""
+    """Return the offset of the last tag that might be a meta with one of *names*; -1 for none."""
     end = -1
     for count, match in enumerate(_META.finditer(body)):
         if count == _MAX_METAS:

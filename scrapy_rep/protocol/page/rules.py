@@ -1,4 +1,4 @@
-"""All that applies to a page, added up: nothing cancels a restriction (REP.md section 10)."""
+"""The rules that apply to a page, added up: nothing cancels a restriction (REP.md section 10)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.page.directives import (
-    EVERYBODY,
     PREVIEWS,
     Value,
     read_content,
     read_header,
 )
 from scrapy_rep.protocol.page.html import MAX_TEXT, metas_of
+from scrapy_rep.protocol.tokens import GLOBAL, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-
-# What a meta counts for beside its content: without one it takes time, too.
+# Bytes that a meta counts for beside its content: an empty one takes time, too.
 _META_TEXT = 32
 
 
@@ -48,21 +47,32 @@ class PageRule:
         return f"{self.name}: {value}"
 
 
+class _Says:
+    """An attribute of :class:`PageRules`: whether it has a rule of one of these names."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __get__(self, rules: PageRules, owner: type[PageRules]) -> bool:
+        return rules.saying(*self._names) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class PageRules:
-    """What applies to a crawler of all that a page says. ``a | b`` is both."""
+    """All that a page says to a crawler. ``a | b`` is both."""
 
     rules: tuple[PageRule, ...] = ()
-    """In the order of the page, headers first. With ``all``, ``index`` and ``follow``, which mean
-    nothing."""
+    """In the order of the page, headers first. Includes ``all``, ``index`` and ``follow``, which
+    mean nothing."""
 
     @classmethod
     def from_headers(cls, values: Iterable[bytes], agents: str | Sequence[str] = ()) -> PageRules:
-        """Read the values of ``X-Robots-Tag`` headers, each a line: any bytes; never raises.
+        """Read the values of ``X-Robots-Tag`` header lines: any bytes; never raises.
 
-        :param agents: the crawler's product token, or all of its chain: every one counts
+        :param agents: the crawler's product token, or its chain, of which every token counts
+        :raises ValueError: if one is no product token
         """
-        tokens = {EVERYBODY, *_tokens(agents)}
+        tokens = {GLOBAL, *_tokens(agents)}
         left, found = MAX_TEXT, []
         for number, line in enumerate(values, start=1):
             if left <= 0:
@@ -104,59 +114,33 @@ class PageRules:
         """Return the first rule that has one of *names*."""
         return next((rule for rule in self.rules if rule.name in names), None)
 
-    @property
-    def noindex(self) -> bool:
-        """Not to be kept or shown."""
-        return self.saying("noindex", "none") is not None
-
-    @property
-    def nofollow(self) -> bool:
-        """Links of this page are not to be followed."""
-        return self.saying("nofollow", "none") is not None
-
-    @property
-    def noarchive(self) -> bool:
-        """No cached copy."""
-        return self.saying("noarchive", "nocache") is not None
-
-    @property
-    def nosnippet(self) -> bool:
-        """No text shown."""
-        return self.saying("nosnippet") is not None
-
-    @property
-    def noimageindex(self) -> bool:
-        """Images of this page are not to be indexed."""
-        return self.saying("noimageindex") is not None
-
-    @property
-    def notranslate(self) -> bool:
-        """Not to be translated."""
-        return self.saying("notranslate") is not None
-
-    @property
-    def indexifembedded(self) -> bool:
-        """With :attr:`noindex`: may be used where it is embedded in another page."""
-        return self.saying("indexifembedded") is not None
-
-    @property
-    def noai(self) -> bool:
-        """No training on the page (REP.md section 10)."""
-        return self.saying("noai") is not None
-
-    @property
-    def noimageai(self) -> bool:
-        """No training on the page's images (REP.md section 10)."""
-        return self.saying("noimageai") is not None
+    noindex = _Says("noindex", "none")
+    """Not to be kept or shown."""
+    nofollow = _Says("nofollow", "none")
+    """Links of this page are not to be followed."""
+    noarchive = _Says("noarchive", "nocache")
+    """No cached copy."""
+    nosnippet = _Says("nosnippet")
+    """No text shown."""
+    noimageindex = _Says("noimageindex")
+    """Images of this page are not to be indexed."""
+    notranslate = _Says("notranslate")
+    """Not to be translated."""
+    indexifembedded = _Says("indexifembedded")
+    """With :attr:`noindex`: may be used where it is embedded in another page."""
+    noai = _Says("noai")
+    """No training on the page (REP.md section 10)."""
+    noimageai = _Says("noimageai")
+    """No training on the page's images (REP.md section 10)."""
 
     @property
     def max_snippet(self) -> int | None:
-        """At most so many characters shown; 0: none, -1: no limit."""
+        """Characters that may be shown; 0: none, -1: no limit."""
         return self._least("max-snippet")
 
     @property
     def max_video_preview(self) -> int | None:
-        """At most so many seconds of a video; 0: a still, -1: no limit."""
+        """Seconds of a video that may be shown; 0: a still, -1: no limit."""
         return self._least("max-video-preview")
 
     @property
@@ -167,15 +151,14 @@ class PageRules:
 
     @property
     def unavailable_after(self) -> datetime | None:
-        """Noindex from then on. Has a time zone."""
-        return min(
-            (one.value for one in self.rules if isinstance(one.value, datetime)), default=None
-        )
+        """The page counts as noindex from then on. Has a time zone."""
+        dates = [rule.value for rule in self.rules if isinstance(rule.value, datetime)]
+        return min(dates, default=None)
 
     def expired(self, now: datetime | float) -> bool:
-        """Return whether :attr:`unavailable_after` has come.
+        """Return whether :attr:`unavailable_after` has passed.
 
-        :param now: UTC where it has no time zone; or seconds since the epoch
+        :param now: seconds since the epoch, or a date (without a time zone: UTC)
         """
         date = self.unavailable_after
         if date is None:
@@ -185,13 +168,12 @@ class PageRules:
         return (now if now.tzinfo else now.replace(tzinfo=timezone.utc)) >= date
 
     def _least(self, name: str) -> int | None:
-        values = [
-            one.value for one in self.rules if one.name == name and isinstance(one.value, int)
-        ]
-        return min((value for value in values if value >= 0), default=-1 if values else None)
+        values = [rule.value for rule in self.rules if rule.name == name]
+        # -1 is no limit.
+        limits = [value for value in values if isinstance(value, int) and value >= 0]
+        return min(limits, default=-1 if values else None)
 
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
-    """In lower case. ``*`` names no crawler, and case is ASCII's: the Kelvin sign is no K."""
-    chain = (agents,) if isinstance(agents, str) else agents
-    return {token.lower() for token in chain if token.isascii() and token not in ("", EVERYBODY)}
+    """Return *agents* in lower case. ``*`` names no crawler."""
+    return {token.lower() for token in checked_chain(agents)} - {"", GLOBAL}

@@ -1,7 +1,7 @@
 """The report at the end: one page of HTML that needs nothing but a browser (``REP_REPORT``).
 
 `data.py` gathers what it shows, `charts.py` draws, `page.html`, `page.css` and `page.js` are the
-page. Its libraries are an extra, so that who wants no report needs none of them.
+page. Its libraries are an extra: a crawl without a report needs none of them.
 """
 
 from __future__ import annotations

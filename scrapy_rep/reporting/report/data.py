@@ -54,7 +54,7 @@ class OriginRow(NamedTuple):
 
 
 class Spell(NamedTuple):
-    """A time in which a robots.txt could not be had, in seconds since the epoch."""
+    """A time in which a robots.txt was unreachable, in seconds since the epoch."""
 
     origin: str
     began: float

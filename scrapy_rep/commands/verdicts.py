@@ -1,12 +1,13 @@
-"""Explanations for people: a block for one URL, a table for many, a wider one for many agents."""
+"""Explanations in print: a block for one URL, a table for many, a wider one for many agents; and as
+JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, moment
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW
-from scrapy_rep.engine.words import clean
+from scrapy_rep.engine.words import clean, iso
+from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.inspection.outline import GLOBAL
 from scrapy_rep.protocol.availability import Outcome
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.terminal import Output
 
-# A block shows so many of the rules that lost; `--explain` shows all.
+# A block shows this many of the rules that lost; `--explain` shows all.
 _SHOWN = 5
 
 
@@ -108,12 +109,12 @@ def _freshness(robots: RobotsFile) -> str:
         return f"{whence}, in vain: {facts.error or status}"
     if facts.stale:
         return (
-            f"{moment(facts.fetched_at)}; that copy is applied since the file is unreachable "
+            f"{iso(facts.fetched_at)}; that copy is applied since the file is unreachable "
             f"({whence}: {facts.error})"
         )
     if facts.from_cache:
-        whence = f"{moment(facts.fetched_at)} ({whence})"
-    return f"{whence}, {status}, fresh until {moment(facts.fresh_until)}"
+        whence = f"{iso(facts.fetched_at)} ({whence})"
+    return f"{whence}, {status}, fresh until {iso(facts.fresh_until)}"
 
 
 def _short(one: Explanation) -> str:
@@ -159,7 +160,57 @@ def _cell(one: Explanation) -> str:
 
 
 def _files(output: Output, all_of_them: Sequence[Explanation]) -> None:
-    """Say of each robots.txt how it was come by."""
+    """Say of each robots.txt where it came from."""
     output.line()
     for robots in {id(one.robots): one.robots for one in all_of_them}.values():
         output.line(output.paint(clean(facts_line(robots)), DIM))
+
+
+def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
+    """Return what ``--json`` prints of an explanation (README.md documents the fields)."""
+    robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
+    data: dict[str, Any] = {
+        "url": one.url,
+        "agent": one.agent,
+        "allowed": one.allowed,
+        "line": rule.line if rule else None,
+        "rule": str(rule).rstrip() if rule else None,
+        "group": one.decision.agent,
+        "reason": one.reason,
+        "path": one.path,
+        "outcome": robots.outcome.value,
+        "origin": facts.origin,
+        "robots_url": facts.robots_url,
+        "file": facts.file,
+        "status": facts.status,
+        "hops": facts.hops,
+        "final_url": facts.final_url,
+        "fetched_at": iso(facts.fetched_at),
+        "fresh_until": iso(facts.fresh_until),
+        "from_cache": facts.from_cache,
+        "stale": facts.stale,
+        "error": facts.error,
+        "sha256": robots.sha256,
+    }
+    if explain:
+        data["chain"] = list(one.chain)
+        data["steps"] = [{"step": step, "result": result} for step, result in one.steps]
+        data["groups"] = [
+            {
+                "agents": [agent.value for agent in group.agents],
+                "lines": [agent.line for agent in group.agents],
+                "rules": len(group.rules),
+                "applied": applied,
+            }
+            for group, applied in one.considered
+        ]
+        data["matched"] = [
+            {
+                "line": match.rule.line,
+                "rule": str(match.rule).rstrip(),
+                "length": match.length,
+                "why": match.why,
+            }
+            for match in one.matched
+        ]
+    return data

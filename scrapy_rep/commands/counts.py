@@ -15,8 +15,8 @@ from scrapy_rep.protocol.matching import Rules, allows, comparable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy_rep.commands.explain import RobotsFile
     from scrapy_rep.commands.lookup import Lookup
+    from scrapy_rep.inspection.explanation import RobotsFile
 
 # Sitemaps may be on any host, and list URLs of any. This many are asked for anything (SECURITY.md).
 _MAX_ORIGINS = 100
@@ -50,7 +50,7 @@ class Tally:
         self.urls = 0
         self.forbidden = 0
         self.unjudged = 0
-        """URLs of hosts whose robots.txt can't be had, or that were not asked any more."""
+        """URLs of hosts whose robots.txt is unreachable, or beyond the limit of hosts."""
         self.invalid = 0
         """What is listed and no absolute http(s) URL; not among :attr:`urls`."""
         self.by_rule: Counter[Forbidding] = Counter()
@@ -120,7 +120,7 @@ class Judges:
             if judge is None:
                 tally.unjudged += 1
             elif judge.rules is not None:
-                found = judge.rules.find(comparable(path))
+                found = judge.rules._find(comparable(path))
                 if not allows(found):
                     tally.forbidden += 1
                     tally.by_rule[_rule(judge.robots, found)] += 1
@@ -146,6 +146,6 @@ class Judges:
 
 
 def _rule(robots: RobotsFile, found: int) -> Forbidding:
-    rule = robots.parsed.decision(None, found).rule
+    rule = robots.parsed._decision(None, found).rule
     assert rule is not None
     return Forbidding(robots.facts.robots_url or "", rule.line, str(rule))

@@ -6,23 +6,27 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from scrapy import Request, Spider
-from scrapy.crawler import Crawler
+from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.commands.explain import moment
-from scrapy_rep.commands.inputs import InputError, chains, read_file, request_for, settings_of, urls
-from scrapy_rep.commands.lookup import Lookup, usual_chain
+from scrapy_rep.commands.inputs import (
+    InputError,
+    chains,
+    read_file,
+    request_for,
+    requests,
+    settings_of,
+)
+from scrapy_rep.commands.lookup import Lookup, chain_of_project, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
-from scrapy_rep.commands.terminal import BOLD, DIM, Output, complain
+from scrapy_rep.commands.terminal import BOLD, DIM, Output
 from scrapy_rep.engine.urls import encoded, path_in
-from scrapy_rep.engine.words import clean
-from scrapy_rep.origins.agents import Agents
+from scrapy_rep.engine.words import clean, iso
 from scrapy_rep.origins.flights import CrawlEnding
 from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS
@@ -46,7 +50,7 @@ _VALUES = ("max_snippet", "max_image_preview", "max_video_preview")
 
 
 class _NoPage(Exception):
-    """It can't be had, or must not be asked for. The message says why."""
+    """It can't or must not be fetched. The message says why."""
 
     def __init__(self, message: str, status: Status) -> None:
         super().__init__(message)
@@ -66,9 +70,9 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             raise UsageError("--page takes a URL or --file, not both", print_help=False)
         headers = _headers(options.header)
         page = HtmlResponse("file:", body=read_file(options.file, MAX_BYTES), headers=headers)
-        settings = settings_of(command.settings)
-        agents = agents or [usual_chain(Agents(Crawler(Spider, command.settings), settings))]
-        for chain in agents:
+        assert command.settings is not None
+        usual = chain_of_project(command.settings, settings_of(command.settings))
+        for chain in agents or [usual]:
             report.add(options.file, chain, page)
     else:
         _by_sites(command, arguments, agents, report)
@@ -92,22 +96,12 @@ def _headers(given: Sequence[str]) -> Headers:
 def _by_sites(
     command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], report: _Report
 ) -> None:
-    asked: list[str] = []
-    for url, where in urls(arguments):
-        try:
-            request_for(url)
-        except InputError as error:
-            complain(f"{where}{error}")
-            report.statuses.add(Status.USAGE)
-        else:
-            asked.append(url)
+    asked = requests(arguments, report.statuses)
     if not asked:
-        if not report.statuses:
-            raise UsageError("no URL given", print_help=False)
         return
 
     async def job(lookup: Lookup) -> None:
-        for url in asked:
+        for url, _, _ in asked:
             # Each agent for itself: robots.txt may keep one of them out.
             pages: dict[str, Response] = {}
             for chain in agents or [usual_chain(lookup.agents)]:
@@ -127,7 +121,7 @@ async def _fetch(lookup: Lookup, url: str, chain: Chain, pages: dict[str, Respon
     """Return the page, redirects followed.
 
     :param pages: those that were fetched for another agent
-    :raises _NoPage: if it can't be had
+    :raises _NoPage: if it can't or must not be fetched
     """
     for _ in range(MAX_HOPS + 1):
         try:
@@ -250,4 +244,4 @@ def _in_words(meaning: dict[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     """A date as text, the rest as it is."""
-    return moment(value.timestamp()) if hasattr(value, "timestamp") else value
+    return iso(value.timestamp()) if hasattr(value, "timestamp") else value

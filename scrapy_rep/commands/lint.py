@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.explain import missing
 from scrapy_rep.commands.inputs import STDIN, InputError, read_file, request_for, settings_of
 from scrapy_rep.commands.lookup import Lookup
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import DIM, YELLOW, Output, complain
 from scrapy_rep.engine.words import clean
+from scrapy_rep.inspection.explanation import missing
 from scrapy_rep.inspection.lint import Finding, lint
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
 from scrapy_rep.protocol.availability import Outcome
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
 
-# Of a line that was found something on, so many characters are shown.
+# Characters of a line that are shown beside a finding.
 _SHOWN = 100
 
 

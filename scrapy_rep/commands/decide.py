@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy import Request, Spider
-from scrapy.crawler import Crawler
+from scrapy import Request
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands import text
-from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, as_json
+from scrapy_rep.commands import verdicts
 from scrapy_rep.commands.inputs import (
     STDIN,
-    InputError,
     chains,
     read_file,
-    request_for,
+    requests,
     settings_of,
     urls,
 )
-from scrapy_rep.commands.lookup import Lookup, usual_chain
+from scrapy_rep.commands.lookup import Lookup, chain_of_project, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
-from scrapy_rep.commands.terminal import Output, complain
+from scrapy_rep.commands.terminal import Output
+from scrapy_rep.commands.verdicts import as_json
 from scrapy_rep.engine.urls import path_in
-from scrapy_rep.origins.agents import Agents
+from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.origins.body import READ_BYTES
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -79,9 +77,8 @@ def _by_file(
         raise UsageError("standard input can't be both robots.txt and URLs", print_help=False)
     body = cut(read_file(name, READ_BYTES))
     robots = RobotsFile(Outcome.RULES, body, Facts(file=name))
-    agents = agents or [
-        usual_chain(Agents(Crawler(Spider, command.settings), settings_of(command.settings)))
-    ]
+    assert command.settings is not None
+    agents = agents or [chain_of_project(command.settings, settings_of(command.settings))]
     url = None
     for url, _ in urls(arguments):
         path = path_of(url)
@@ -104,18 +101,11 @@ def _by_sites(
     command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], report: _Report
 ) -> None:
     """Explain by the robots.txt of each URL's origin, in the order of the URLs."""
-    pending: deque[_Asked] = deque()
-    for url, where in urls(arguments):
-        try:
-            request, origin = request_for(url)
-        except InputError as error:
-            complain(f"{where}{error}")
-            report.statuses.add(Status.USAGE)
-        else:
-            pending.append(_Asked(url, origin, comparable(path_in(request))))
+    pending = deque(
+        _Asked(url, origin, comparable(path_in(request)))
+        for url, request, origin in requests(arguments, report.statuses)
+    )
     if not pending:
-        if not report.statuses:
-            raise UsageError("no URL given", print_help=False)
         return
     left = Counter(one.origin for one in pending)
 
@@ -182,12 +172,12 @@ class _Report:
         """Print what is only printed when all is known."""
         kept = self._kept
         if kept and self._agents > 1 and not self.explain:
-            text.matrix(self.output, kept, self._agents)
+            verdicts.matrix(self.output, kept, self._agents)
         elif len(kept) > 1 and not self.explain:
-            text.table(self.output, kept)
+            verdicts.table(self.output, kept)
         else:
             for number, one in enumerate(kept):
                 if number:
                     self.output.line()
-                text.block(self.output, one, explain=self.explain)
+                verdicts.block(self.output, one, explain=self.explain)
         self.output.flush()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from scrapy_rep.commands.explain import Explanation, Facts, RobotsFile, as_json, moment
+from scrapy_rep.commands.counts import Forbidding, Tally
 from scrapy_rep.commands.status import Status, gravest
-from scrapy_rep.commands.tally import Forbidding, Tally
-from scrapy_rep.commands.text import facts_line
+from scrapy_rep.commands.verdicts import as_json, facts_line
+from scrapy_rep.engine.words import iso
+from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
 from tests.protocol.strategies import questions
@@ -177,10 +178,10 @@ def test_without_an_answer() -> None:
 
 
 def test_a_moment_is_printed_in_utc_or_not_at_all() -> None:
-    assert moment(None) is None
-    assert moment(0.0) == "1970-01-01T00:00:00Z"
-    assert moment(1e300) is None
-    assert moment(float("inf")) is None
+    assert iso(None) is None
+    assert iso(0.0) == "1970-01-01T00:00:00Z"
+    assert iso(1e300) is None
+    assert iso(float("inf")) is None
 
 
 def test_the_gravest_status() -> None:

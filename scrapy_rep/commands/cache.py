@@ -16,11 +16,10 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.explain import moment
 from scrapy_rep.commands.inputs import InputError, request_for, settings_of
 from scrapy_rep.commands.status import Status
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain
-from scrapy_rep.engine.words import clean
+from scrapy_rep.engine.words import clean, iso
 from scrapy_rep.inspection.lint.file import is_html
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -39,10 +38,10 @@ if TYPE_CHECKING:
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
-# So many rows of the list are aligned with each other: there may be a million.
+# This many rows of the list are aligned with each other: there may be a million.
 _AT_A_TIME = 1000
 
-# Of a name that is none, so many characters are shown.
+# Characters of an invalid name that are shown.
 _SHOWN = 80
 
 _COLOURS = {
@@ -205,12 +204,12 @@ class _Cache:
             "url": entry.url or None,
             "hops": entry.hops,
             "sha256": entry.sha256,
-            "fetched_at": moment(entry.fetched_at),
-            "fresh_until": moment(entry.fresh_until or None),
-            "updated_at": moment(entry.updated_at),
-            "unreachable_since": moment(entry.unreachable_since),
+            "fetched_at": iso(entry.fetched_at),
+            "fresh_until": iso(entry.fresh_until or None),
+            "updated_at": iso(entry.updated_at),
+            "unreachable_since": iso(entry.unreachable_since),
             "attempts": entry.attempts,
-            "next_attempt_at": moment(entry.next_attempt_at or None),
+            "next_attempt_at": iso(entry.next_attempt_at or None),
             "error": entry.error,
         }
 
@@ -220,15 +219,15 @@ class _Cache:
         for entry in entries:
             state = self._standing(entry)
             word = _WORDS.get(state, state.value)
-            rows.append((entry.origin, word, _answer(entry), moment(entry.fetched_at) or "-",
+            rows.append((entry.origin, word, _answer(entry), iso(entry.fetched_at) or "-",
                          self._more(entry)))  # fmt: skip
             colours.append(("", _COLOURS[state], "", "", DIM))
         self._output.table(rows, colours)
 
     def _more(self, entry: Entry) -> str:
         if entry.unreachable_since is None:
-            return f"fresh until {moment(entry.fresh_until)}"
-        return f"unreachable since {moment(entry.unreachable_since)}: {entry.error}"
+            return f"fresh until {iso(entry.fresh_until)}"
+        return f"unreachable since {iso(entry.unreachable_since)}: {entry.error}"
 
     def _show(self, entry: Entry) -> None:
         output, state = self._output, self._standing(entry)
@@ -240,13 +239,13 @@ class _Cache:
         if entry.hops:
             rows.append(("redirected", f"{entry.hops} times, to {entry.url}"))
         if entry.fetched_at is not None:
-            rows.append(("fetched", str(moment(entry.fetched_at))))
-            rows.append(("fresh until", str(moment(entry.fresh_until))))
+            rows.append(("fetched", str(iso(entry.fetched_at))))
+            rows.append(("fresh until", str(iso(entry.fresh_until))))
         if entry.unreachable_since is not None:
             rows += [
-                ("unreachable since", str(moment(entry.unreachable_since))),
+                ("unreachable since", str(iso(entry.unreachable_since))),
                 ("asked in vain", f"{entry.attempts} times"),
-                ("asked again", f"not before {moment(entry.next_attempt_at)}"),
+                ("asked again", f"not before {iso(entry.next_attempt_at)}"),
                 ("last failure", str(entry.error)),
             ]
         if entry.sha256 is not None:

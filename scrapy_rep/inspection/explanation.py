@@ -1,4 +1,4 @@
-"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock here.
+"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock.
 
 A :class:`RobotsFile` is what is known of a robots.txt, and explains URLs.
 """
@@ -6,21 +6,18 @@ A :class:`RobotsFile` is what is known of a robots.txt, and explains URLs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.inspection.lint.file import is_html
 from scrapy_rep.inspection.outline import GLOBAL, Group, Outline, RuleLine
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.origin import ROBOTS_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-ROBOTS_PATH = "/robots.txt"
-"""RFC 9309, 2.2.2: the file itself is implicitly allowed."""
 
 
 class Matched(NamedTuple):
@@ -35,7 +32,7 @@ class Matched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """How a robots.txt was come by. Times are in seconds since the epoch."""
+    """Where a robots.txt came from. Times are in seconds since the epoch."""
 
     origin: str | None = None
     """None for a file that was given."""
@@ -174,7 +171,7 @@ class RobotsFile:
                 return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass', True
             return Decision(False, None, None), f"{why}: nothing may be fetched for now", True
         token, rules = self.parsed.rules(chain, obey_global)
-        decision = self.parsed.decision(token, rules.find(path))
+        decision = self.parsed._decision(token, rules._find(path))
         reason = _reason(decision, chain, obey_global)
         return decision, reason + " (robots.txt is an HTML page)" * self.is_page, False
 
@@ -251,63 +248,3 @@ def missing(status: int | None, hops: int) -> str:
     if status is not None and status >= 500:
         return f'HTTP status {status} with a page that says "not found", see REP_SOFT_404'
     return f"HTTP status {status}"
-
-
-def moment(seconds: float | None) -> str | None:
-    """Return a time, in seconds since the epoch, as ISO 8601 has it, in UTC."""
-    if seconds is None:
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):  # a setting such as 1e300 seconds
-        return None
-
-
-def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
-    """Return what ``--json`` prints of an explanation (README.md documents the fields)."""
-    robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
-    data: dict[str, Any] = {
-        "url": one.url,
-        "agent": one.agent,
-        "allowed": one.allowed,
-        "line": rule.line if rule else None,
-        "rule": str(rule).rstrip() if rule else None,
-        "group": one.decision.agent,
-        "reason": one.reason,
-        "path": one.path,
-        "outcome": robots.outcome.value,
-        "origin": facts.origin,
-        "robots_url": facts.robots_url,
-        "file": facts.file,
-        "status": facts.status,
-        "hops": facts.hops,
-        "final_url": facts.final_url,
-        "fetched_at": moment(facts.fetched_at),
-        "fresh_until": moment(facts.fresh_until),
-        "from_cache": facts.from_cache,
-        "stale": facts.stale,
-        "error": facts.error,
-        "sha256": robots.sha256,
-    }
-    if explain:
-        data["chain"] = list(one.chain)
-        data["steps"] = [{"step": step, "result": result} for step, result in one.steps]
-        data["groups"] = [
-            {
-                "agents": [agent.value for agent in group.agents],
-                "lines": [agent.line for agent in group.agents],
-                "rules": len(group.rules),
-                "applied": applied,
-            }
-            for group, applied in one.considered
-        ]
-        data["matched"] = [
-            {
-                "line": match.rule.line,
-                "rule": str(match.rule).rstrip(),
-                "length": match.length,
-                "why": match.why,
-            }
-            for match in one.matched
-        ]
-    return data

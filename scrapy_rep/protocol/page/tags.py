@@ -1,33 +1,33 @@
-"""The tags of a page: what the HTML standard says of where tags, comments and raw text end, and of
-its tree what hides an element. Linear in the page, whatever is in it."""
+"""The start tags of a page that make HTML elements, as the HTML standard tokenizes it. Linear in the
+page, whatever is in it."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
 MAX_STEPS = 25_000
-"""Tags, comments and unusual attributes of a page that are looked at: the event loop waits meanwhile."""
+"""Tags, comments and unusual attributes of a page that are looked at one by one."""
 
-# Templates and foreign elements in each other. Deeper ones open nothing.
+# Bytes of a page in which plain tags are skipped without counting as steps.
+_SKIPPED = 300_000
+
+# Templates and foreign elements nested in each other. Deeper ones open nothing.
 _MAX_DEPTH = 100
 
-BLANK = rb"[ \t\n\f\r]"
-
-# The rest of a tag as nearly all are written. Where it does not match, attributes are read one by
-# one. It stops at "<": the search for metas may begin in the midst of something else.
+# The rest of a tag as most are written: all "=" follow a name, and quotes an "=". Otherwise attributes
+# are read one by one. Without "<": so a search that began inside of something else ends there.
 PLAIN = (
-    rb"(?:" + BLANK + rb"{1,100}[^\s/>=\"'<]{1,100}"
-    rb"(?:=(?:\"[^\"<]*\"|'[^'<]*'|[^\s\"'<>=]{1,1000}(?=[\s>])))?){0,40}" + BLANK + rb"{0,100}/?>"
+    rb"(?:>|[ \t\n\f\r/](?:[^<>\"'=]{1,500}=(?<![ \t\n\f\r/]=)"
+    rb"(?:\"[^\"<]*\"|'[^'<]*'|[^ \t\n\f\r\"'<>=]{0,500}[^ \t\n\f\r\"'<>=/](?=[ \t\n\f\r>]))){0,20}[^<>\"'=]{0,500}>)"
 )
 _TOKEN = re.compile(
-    rb"<(?=[A-Za-z!?/])(?:(/?)([A-Za-z][^ \t\n\f\r/>]*)(" + PLAIN + rb")?"
-    rb"|(!--)|[!?/])"
+    rb"<(?=[A-Za-z!?/])(?:(/?)([A-Za-z][^ \t\n\f\r/>]*)(" + PLAIN + rb")?|(!--)|[!?/])"
 )
-# Matches anywhere: a search that goes on after a failure would not be linear.
+# Matches anywhere: a search that went on after a failure would not be linear.
 _ATTRIBUTE = re.compile(
     rb"([ \t\n\f\r/]*)(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
@@ -35,51 +35,52 @@ _ATTRIBUTE = re.compile(
 _COMMENT_END = re.compile(rb"--!?>")
 _SCRIPT_PART = re.compile(rb"<!--|-->|<(/?)script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 
-# What these hold is text.
+# These hold text.
 _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
     for name in b"iframe noembed noframes noscript style textarea title xmp".split()
 }
 
-# HTML elements that can't stand in foreign content, and so end it.
+# HTML elements that end foreign content.
 _BREAKOUT = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
-    b"listing menu nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
+    b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
-# Foreign content, and the elements in it that hold HTML again.
+# Foreign content, and the elements in it that hold HTML.
 _FOREIGN = {
     b"svg": frozenset(b"foreignobject desc title".split()),
     b"math": frozenset(b"mi mo mn ms mtext".split()),
 }
-# Names whose tags change what those behind them mean.
+# Names of tags that change what follows.
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"plaintext", b"script", b"template"})
 
-
-class _Attributes(NamedTuple):
-    values: dict[bytes, bytes]
-    """By names in lower case; of several the first."""
-    end: int
-    """Behind the tag."""
-    empty: bool
-    """Whether the tag ends with ``/>``."""
-    steps: int
+# Finds all that is no plain tag, tags with names like those in _MATTERS, and metas.
+_NOT_PLAIN = re.compile(
+    rb"<(?!/[^<>\"'=]*>|(?![iI][fF]|[mM][aAeE]|[nN][oO]|[pP][lL]|[sS][cCtTvV]|[tT][eEiI]|[xX][mM])"
+    rb"[A-Za-z][^ \t\n\f\r/><]*" + PLAIN + rb")"
+)
 
 
 def start_tags(
-    body: bytes, wanted: Collection[bytes], end: int, *, unscripted: bool = False
+    body: bytes, wanted: frozenset[bytes], end: int, *, unscripted: bool = False
 ) -> Iterator[tuple[bytes, int, dict[bytes, bytes]]]:
     """Yield name, offset and attributes of each start tag in *wanted* that makes an HTML element.
 
-    A browser ends foreign content at a meta and has it as an HTML element; REP.md does not.
-
     :param end: the last offset at which a tag may begin
-    :param unscripted: see what is in ``noscript``, ``template`` and foreign content too
+    :param unscripted: include ``noscript``, ``template`` and foreign content
     """
     scopes: list[bytes] = []  # templates, foreign elements, and HTML elements in these
-    matters = _MATTERS.union(wanted)
+    matters = _MATTERS | wanted
+    skipped = 0 if wanted - {b"meta"} else min(_SKIPPED, end)
     at = steps = 0
-    while steps < MAX_STEPS and (token := _TOKEN.search(body, at)) and token.start() <= end:
+    while steps < MAX_STEPS:
         steps += 1
+        if at < skipped and not scopes:
+            found = _NOT_PLAIN.search(body, at, skipped)
+            at = found.start() if found else skipped
+        token = _TOKEN.search(body, at)
+        if token is None or token.start() > end:
+            return
         closing, tag, rest, comment = token.groups()
         if tag is None:
             foreign = bool(scopes) and scopes[-1] in _FOREIGN
@@ -91,21 +92,21 @@ def start_tags(
         if rest is not None and not scopes and name not in matters:
             at = token.end()  # nearly all
             continue
-        attributes = None
-        if rest is None or name in wanted:
-            attributes = _attributes(body, token.end(2), MAX_STEPS - steps)
-            if attributes is None:
-                return
-            steps += attributes.steps + 1
-            at = attributes.end
-            empty = attributes.empty
-        else:
+        attributes: dict[bytes, bytes] = {}
+        if rest is not None and name not in wanted:
             at = token.end()
             empty = rest.endswith(b"/>")
+        elif read := _attributes(body, token.end(2), MAX_STEPS - steps):
+            attributes, at, empty, took = read
+            steps += took + 1
+        else:
+            return
         if name in _BREAKOUT:
-            while scopes and scopes[-1] in _FOREIGN:
-                scopes.pop()
-            continue
+            if name != b"meta" or not closing:
+                while scopes and scopes[-1] in _FOREIGN:
+                    scopes.pop()
+            if name not in wanted:
+                continue
         if closing:
             if name in scopes:
                 while scopes.pop() != name:
@@ -120,9 +121,9 @@ def start_tags(
         if opens:
             if not empty and len(scopes) < _MAX_DEPTH:
                 scopes.append(name)
-        elif attributes is not None and name in wanted:
+        elif name in wanted:
             if unscripted or (within is None and b"template" not in scopes):
-                yield name, token.start(), attributes.values
+                yield name, token.start(), attributes
         elif within is None:
             if name == b"script":
                 at = _end_of_script(body, at)
@@ -136,7 +137,7 @@ def start_tags(
 
 
 def _end_of_markup(body: bytes, start: int, *, comment: bool, foreign: bool) -> int:
-    """Return where a comment, or what counts as one, ends; 0 if it does not."""
+    """Return the offset behind a comment, or what counts as one; 0 if it has no end."""
     if comment:
         if body.startswith((b">", b"->"), start + 4):
             return body.index(b">", start) + 1
@@ -174,13 +175,17 @@ def _end_of_script(body: bytes, at: int) -> int:
     return 0
 
 
-def _attributes(body: bytes, at: int, limit: int) -> _Attributes | None:
-    """Read the attributes of a tag from *at*. None if it has no end, or more than *limit*."""
+def _attributes(
+    body: bytes, at: int, limit: int
+) -> tuple[dict[bytes, bytes], int, bool, int] | None:
+    """Read a tag from *at*: its attributes (names in lower case; of several the first), the offset
+    behind it, whether it ends with ``/>``, and how many steps that took. None if it has no end, or
+    more attributes than *limit*."""
     values: dict[bytes, bytes] = {}
     for steps, match in enumerate(_ATTRIBUTE.finditer(body, at)):
         blank, end, name, double, single, unclosed, unquoted = match.groups()
         if end:
-            return _Attributes(values, match.end(), blank.endswith(b"/"), steps)
+            return values, match.end(), blank.endswith(b"/"), steps
         if not name or unclosed or steps > limit:
             return None
         values.setdefault(name.lower(), double or single or unquoted or b"")
