@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
 
 
-# So many lines of a kind are logged at INFO level, see Sparse.
+# Lines of a kind that are logged at INFO level, see Sparse.
 _FIRST = 10
 
 

@@ -18,6 +18,7 @@ from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
+from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.recent import Recent
@@ -89,7 +90,7 @@ class SitemapSeeding(ResolutionListener):
         """Those of the first, while they are being written."""
         self._feeder = Feeder(crawler, settings, engine, self._conventions, deferral, self._spool)
         self._proofs = Proofs(
-            crawler, settings, cache, flights, deferral.worth_waiting, self._feeder
+            crawler, settings, cache, flights, origins.policy.is_worth_waiting, self._feeder
         )
         self.reading = Reading(
             crawler,
@@ -244,7 +245,7 @@ class SitemapSeeding(ResolutionListener):
     # The crawl's beginning and end
 
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
-        self._engine.before_closing(self._before_closing)
+        self._engine.before_closing(Stage.SEEDING, self._before_closing)
         self._feeder.asking.open()
         return self._upkeep.begin()
 
