@@ -62,7 +62,7 @@ class RepMiddleware:
         self.decisions = Recorder(context, origins)
         """Records what is decided."""
         self._deferral = Deferral(context, origins)
-        self._intercept = self._deferral.catcher
+        self._intercept = self._deferral.interceptor
         self._gate = Gate(context, origins, self.decisions, self._deferral, self.overrules)
         self._hits = self._gate.hits
         discovery = Discovery(context)
@@ -136,7 +136,7 @@ class RepMiddleware:
         if meta.get("dont_obey_robotstxt"):
             return None
         if RELEASED in meta:
-            self._deferral.arrive(request)
+            self._deferral.releases.arrive(request)
         # A direct download can't be held: Scrapy doesn't schedule it.
         direct = self._intercept.waiting and self._intercept.came_back(request)
         if self._seeding is not None:

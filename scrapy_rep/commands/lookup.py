@@ -19,6 +19,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.closing import Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
@@ -95,7 +96,7 @@ class RobotsSpider(Spider):
                 lookup.end()
                 running.cancel()
 
-            EngineAccess(self.crawler).before_closing(stop)
+            EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
             await maybe_deferred_to_future(running)
             self.ended = True
         except (CancelledError, asyncio.CancelledError, CrawlEnding):

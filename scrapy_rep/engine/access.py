@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.core.scheduler import Scheduler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import DeferredLock, succeed
+from twisted.internet.defer import succeed
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.pause import pause
+from scrapy_rep.engine.closing import Closing, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -38,7 +37,7 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Give the pages one more slot while something of ours takes one of theirs.
+        """Add a download slot while something of ours takes one from the pages.
 
         Scrapy counts what `download_async` fetches, and a request that waits in a middleware,
         against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a crawl of 16.
@@ -60,42 +59,9 @@ class EngineAccess:
         have documented methods; that they are attributes of it is not documented."""
         return self._crawler.get_downloader_middleware(HttpCacheMiddleware)
 
-    def before_closing(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Await *callback*, once, when the spider is to be closed: no signal tells before the
-        scheduler is closed. All ways to close a spider go through ``close_spider_async``.
-
-        Who wants to close it meanwhile waits too: the engine does not know yet that it is closing
-        and may find, for one, that the crawl has nothing more to do. The first one's reason holds.
-
-        It begins in the loop's next turn: the wish may come from a handler of a signal that was
-        sent for a request which is just being taken from the scheduler, and the engine stumbles
-        where the last of these ends and it is closed before it has come back from it. So does
-        Scrapy's Ctrl-C without asyncio, which goes through a set of crawlers, where one ends at
-        once and is taken from the set.
-        """
-        engine = self._engine
-        close = engine.close_spider_async
-        lock = DeferredLock()
-        wishes: list[dict[str, Any]] = []
-        called = False
-
-        async def close_spider_async(**kwargs: Any) -> None:
-            nonlocal called
-            wishes.append(kwargs)
-            engine.pause()  # it takes no more requests, as when it closes at once
-            await pause()
-            await maybe_deferred_to_future(lock.acquire())
-            try:
-                if not called:
-                    called = True
-                    await callback()
-            finally:
-                lock.release()
-            engine.unpause()
-            if engine.spider is not None:  # else somebody else has closed it meanwhile
-                await close(**wishes[0])
-
-        engine.close_spider_async = close_spider_async
+    def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
+        """Await *step*, once, when the spider is to be closed, see :class:`Stage` for the order."""
+        Closing.of(self._engine).add(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Have *request*'s errback called and its output handled, though the engine takes no
@@ -121,16 +87,12 @@ class EngineAccess:
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Give the memory of a body back that nobody will read any more.
+        """Free the memory of a body that will not be read any more.
 
         The exception that ends a sitemap's request keeps frames alive, and these the response,
         until garbage is collected. ``Response._set_body`` is what its constructor calls.
         """
         response._set_body(b"")
-
-    def pause(self) -> None:
-        """Take no more requests from the scheduler."""
-        self._engine.pause()
 
     @property
     def paused(self) -> bool:
@@ -164,20 +126,18 @@ class EngineAccess:
             return 0
 
     def crawl(self, request: Request) -> None:
-        """Crawl *request*: through a scheduler of another kind than Scrapy's as ever, else as
-        :meth:`crawl_from_disk`."""
+        """Crawl *request*: with a foreign scheduler as usual, else as :meth:`crawl_from_disk`."""
         if self.scheduler_is_foreign:
             self._engine.crawl(request)
         else:
             self.crawl_from_disk(request)
 
     def crawl_from_disk(self, request: Request) -> None:
-        """Crawl *request*, of which a file of ours keeps a copy, through the scheduler's queue in
+        """Crawl *request*, which a file of ours keeps a copy of, through the scheduler's queue in
         memory.
 
-        Its queues on disk are no safe place after a kill: a queue that was not closed in order is
-        read from its beginning or not at all, and what is pushed to it comes out as something
-        else. ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
+        Its queues on disk are not safe after a kill: a queue that was not closed in order is read
+        from its beginning or not at all, and what is pushed to it comes out as something else. ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
         """
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)

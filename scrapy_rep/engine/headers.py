@@ -30,7 +30,7 @@ def joined(headers: Headers | None, name: str) -> bytes:
 
 
 def text(headers: Headers | None, name: str) -> str | None:
-    """Return the same as text; None if there is no such header, or only one that is too long."""
+    """Return the same as text; None if there is no such header, or it is too long."""
     try:
         return joined(headers, name).decode("latin-1") or None
     except NotCredible:
@@ -51,7 +51,6 @@ def encodings(headers: Headers) -> list[str]:
 
 
 def last(headers: Headers, name: str) -> bytes:
-    """Return the value of the last header of that name; empty if there is none, or only one that
-    is too long."""
+    """Return the value of the last header of that name; empty if there is none, or it is too long."""
     value = headers.get(name) or b""
     return value if len(value) <= MAX_HEADER else b""

@@ -1,4 +1,4 @@
-"""Scrapy's commands for trying things out: somebody waits for ``scrapy shell``, ``fetch``, ``view``,
+"""Scrapy's commands for trying things out: a person waits for ``scrapy shell``, ``fetch``, ``view``,
 ``parse`` or ``check``, so nothing is held there, and no site is crawled by its sitemaps."""
 
 from __future__ import annotations

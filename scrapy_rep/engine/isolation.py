@@ -31,7 +31,7 @@ class Isolation:
         try:
             yield
         except CancelledError:
-            raise  # nobody wants to know any more
+            raise  # nothing waits for it any more
         except Exception:
             if part not in self._logged:
                 self._logged.add(part)

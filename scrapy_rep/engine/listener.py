@@ -1,4 +1,4 @@
-"""Handlers of signals that come and go: each costs every request of a crawl some microseconds."""
+"""Signal handlers that are connected only while needed: each costs every request of a crawl time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Has a handler called while it is wanted."""
+    """Has handlers called between :meth:`begin` and :meth:`end`."""
 
     def __init__(self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]) -> None:
         """:param handlers: by signal; methods of an object that lives as long as they are wanted"""
@@ -30,8 +30,8 @@ class Listener:
                 self._signals.connect(handler, signal)
 
     def end(self) -> None:
-        """Listen no more, soon: a handler that leaves while its signal is being sent makes the
-        next one, which may be anybody's, miss it."""
+        """Stop listening, soon: a handler that disconnects while its signal is being sent makes the
+        next one miss it."""
         self._wanted = False
         if self._connected and not self._leaving:
             self._leaving = True

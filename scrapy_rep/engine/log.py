@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
 
 
-# So many lines of a kind are logged at INFO level, see Sparse.
+# Lines of a kind that are logged at INFO level, see Sparse.
 _FIRST = 10
 
 
@@ -30,7 +30,7 @@ def get_logger(name: str) -> logging.Logger:
 
     Messages of several lines: one ``%s`` for each. A newline in an argument comes from outside.
     """
-    logger = logging.getLogger(".".join(name.split(".")[:-1][:2]))
+    logger = logging.getLogger(".".join(name.split(".")[:-1][:2]) or name)
     if _clean not in logger.filters:
         logger.addFilter(_clean)
     return logger

@@ -13,20 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SLICE_SECONDS = 0.01
-"""After so many, the event loop has its turn."""
+"""How long the event loop may wait for its turn."""
 
 
 def work(steps: Iterator[object]) -> bool:
     """Take steps for one slice of time. Return whether those were all."""
-    until = time.perf_counter() + SLICE_SECONDS
-    for _ in steps:
-        if time.perf_counter() > until:
-            return False
-    return True
+    slices = Slices()
+    return not any(slices.over for _ in steps)
 
 
 async def pause(seconds: float = 0) -> None:
-    """Let the event loop have its turn, and go on after so many *seconds*."""
+    """Let the event loop have its turn, and go on after *seconds*."""
     over: Deferred[None] = Deferred()
     timer = call_later(seconds, over.callback, None)
     try:
@@ -47,6 +44,6 @@ class Slices:
         now = time.perf_counter()
         if now < self._until:
             return False
-        # What others do meanwhile takes time too, but it hardly ever takes all of it.
+        # What runs in between takes time too, but hardly ever all of it.
         self._until = now + SLICE_SECONDS
         return True

@@ -1,4 +1,4 @@
-"""Memory for what a crawl meets without end: the latest is remembered, the rest forgotten."""
+"""A set of bounded size for what a crawl meets without end: it forgets the oldest."""
 
 from __future__ import annotations
 

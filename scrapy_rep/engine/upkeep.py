@@ -1,5 +1,4 @@
-"""What is done to a file of ours beside reading and writing: opened when that works, looked after,
-closed."""
+"""Looks after a file of ours every second: opens it when that works, tries what failed again."""
 
 from __future__ import annotations
 

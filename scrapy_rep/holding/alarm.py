@@ -1,5 +1,5 @@
-"""One timer for any number of things that are due at some time: a hundred thousand unreachable
-origins cost a heap, not a task each."""
+"""One timer for any number of keys, each of which is due at its own time: a hundred thousand
+unreachable origins cost a heap, not a task each."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# So many things are due before the event loop has its turn.
+# Callbacks until the event loop has its turn.
 _AT_A_TURN = 200
-# While the crawl is paused, it is looked at so often (seconds) whether it still is.
+# Seconds between two looks at whether the crawl is still paused.
 _PAUSE_SECONDS = 0.5
-# What failed is due again after so many seconds.
+# Seconds until a callback that failed is tried again.
 _RETRY_SECONDS = 1.0
 
 
@@ -35,9 +35,9 @@ class Alarm:
         on_due: Callable[[str], None],
         paused: Callable[[], bool],
     ) -> None:
-        """:param now: the clock that times are of, in seconds
-        :param on_due: called with a key; may set it anew
-        :param paused: while it is true nothing is due
+        """:param now: the clock of all times, in seconds
+        :param on_due: called with a key when its time has come; may set it anew
+        :param paused: whether nothing is due for now
         """
         self._now = now
         self._on_due = on_due
@@ -49,8 +49,11 @@ class Alarm:
         self._stopped = False
         self._told = False
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._times
+
     def set(self, key: str, time: float) -> None:
-        """Have *key* due at *time* and not before; infinity: never."""
+        """Make *key* due at *time*, and not before; infinity: never."""
         if self._times.get(key, math.inf) == time:
             return
         if time == math.inf:
@@ -59,6 +62,16 @@ class Alarm:
         self._times[key] = time
         heapq.heappush(self._heap, (time, key))
         self._arm()
+
+    def set_sooner(self, key: str, time: float) -> None:
+        """Make *key* due at *time*, unless it is due before that."""
+        if time < self._times.get(key, math.inf):
+            self.set(key, time)
+
+    @property
+    def soonest(self) -> float:
+        """When the first key is due; infinity if none is."""
+        return min(self._times.values(), default=math.inf)
 
     def stop(self) -> None:
         """Call back no more."""
@@ -90,7 +103,7 @@ class Alarm:
                 try:
                     self._on_due(key)
                 except Exception:
-                    # A bug, or another extension's: no reason for anything to wait for ever.
+                    # A bug, or another extension's: the key must not wait for ever.
                     if not self._told:
                         self._told = True
                         logger.exception(

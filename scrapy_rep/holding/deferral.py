@@ -1,8 +1,15 @@
-"""Requests whose robots.txt can't be had are held, and come back when an answer does
-(REP.md section 4; docs/DESIGN.md, "Why it is cut so").
+"""Holds requests while their robots.txt can't be fetched (REP.md section 4; docs/DESIGN.md).
 
-`holding/intercept.py` takes them out of the downloader, `holding/hold.py` keeps them, `holding/alarm.py` tells when an origin
-is to be asked again, `holding/release.py` hands them back to the scheduler. Here these meet.
+The walk of a held request:
+
+1. The gate (gate.py) is advised to hold it, and passes it to the interceptor (intercept.py), which
+   takes it out of the downloader.
+2. It is added to the hold: in memory (memory.py), with a JOBDIR on disk (disk.py). HeldOrigins
+   (held_origins.py) counts it.
+3. It waits, for as long as ``REP_DEFER_MAX_WAIT`` allows. Here is when its origin is asked again.
+4. An answer, or the end of its patience, has it released (release.py): it goes back through the
+   scheduler to the middleware, where the rules decide, or it fails.
+5. If the spider is stopped first, shutdown.py finds another place for it, or calls its errback.
 """
 
 from __future__ import annotations
@@ -18,22 +25,23 @@ from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
+from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.upkeep import Upkeep
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.alarm import Alarm
-from scrapy_rep.holding.hold import DiskHold, Held, MemoryHold, Opening
-from scrapy_rep.holding.intercept import Catcher
-from scrapy_rep.holding.queue import Line
-from scrapy_rep.holding.queues import LineTable
-from scrapy_rep.holding.release import Job, Releases
-from scrapy_rep.holding.shutdown import Ending
-from scrapy_rep.origins.policy import Room
+from scrapy_rep.holding.held_origin import HeldOrigin
+from scrapy_rep.holding.held_origins import HeldOrigins
+from scrapy_rep.holding.hold import Held
+from scrapy_rep.holding.intercept import Interceptor
+from scrapy_rep.holding.opening import Opening
+from scrapy_rep.holding.release import Releases
+from scrapy_rep.holding.shutdown import Shutdown
 from scrapy_rep.origins.resolver import ResolutionListener
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from scrapy import Request, Spider
 
@@ -46,8 +54,8 @@ if TYPE_CHECKING:
 
 # An answer that takes this many times REP_DEFER_GRACE is worth a word in the log.
 _SLOW = 5
-# The alarm's key, and seconds, for the line of the log that tells what is held.
-_TELL, _TELL_SECONDS = "", 60.0
+# Seconds between two lines of the log that tell what is held.
+_TELL_SECONDS = 60.0
 
 
 class Deferral(ResolutionListener):
@@ -56,307 +64,237 @@ class Deferral(ResolutionListener):
     part = "holding of requests"
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
-        self._crawler = crawler = context.crawler
-        self._stats = context.stats
-        self._settings = settings = context.settings
-        self._engine = engine = context.engine
+        crawler = context.crawler
+        self._context = context
         self._policy = origins.policy
         self._cache = origins.cache
-        self._known = origins.table
+        self._table = origins.table
         self._flights = origins.flights
-        self._clock = context.clock
-        self._hold: MemoryHold | DiskHold = MemoryHold()
-        self._releases: Releases[Line] = Releases(
-            crawler, engine, self._now, self._sent, self._finished
-        )
-        self._releases.hold = self._hold
-        self._lines = LineTable(
-            crawler, self._now, settings.defer_max_requests, settings.defer_max_wait
-        )
-        self._ending = Ending(crawler, engine, self._releases, self._lines)
-        self._alarm = Alarm(self._now, self._due, lambda: engine.paused)
+        self._max_wait = context.settings.defer_max_wait
+        self.held = HeldOrigins(context, origins)
+        """What is held, and how much more may be."""
+        self.releases = Releases(context, self.held, self._finished)
+        """Where requests arrive that are no longer held."""
+        self._shutdown = Shutdown(context, self.releases, self.held)
+        self._retries = self._alarm(self._ask_again)
+        self._deadlines = self._alarm(self._give_up_oldest)
+        self._slow_answers = self._alarm(HeldOrigin.tell_slow)
+        self._reports = Alarm(time.monotonic, self._report, self._is_paused)
         self._upkeep = Upkeep(self._look)
         self._opening: Opening | None = None
-        self._number = 0
-        self._tells = False
-        self.catcher = Catcher(crawler, self._caught)
-        """Whom the middleware hands requests over to."""
-        self._started = time.monotonic()
-        self.closing = False
+        """None without a JOBDIR."""
+        self.interceptor = Interceptor(crawler, self._intercepted)
+        """Takes the requests that are to be held."""
+        self._closing = False
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
 
-    def _now(self) -> float:
-        """Seconds that the crawl has been running, earlier runs with its JOBDIR included."""
-        return time.monotonic() - self._started
+    def _alarm(self, act: Callable[[HeldOrigin], None]) -> Alarm:
+        def on_due(key: str) -> None:
+            held_origin = self.held.get(key)
+            if held_origin is not None:
+                act(held_origin)
 
-    # What the middleware asks
+        return Alarm(time.monotonic, on_due, self._is_paused)
 
-    @property
-    def full(self) -> bool:
-        """Whether no more may be held."""
-        return self._lines.full
-
-    def full_for(self, origin: Origin | str) -> bool:
-        """Whether no more requests of *origin* may be held."""
-        return self._lines.full_for(origin)
-
-    def room(self, origin: Origin) -> Room:
-        """Return how many more requests of *origin* may be held."""
-        if not self.full_for(origin):
-            return Room.FREE
-        return Room.GREEDY if self._lines.is_greedy(origin) else Room.FULL
+    def _is_paused(self) -> bool:
+        return self._context.engine.paused
 
     @property
     def holding(self) -> bool:
         """Whether any requests are held, or on their way back."""
-        return bool(self._lines or self._releases)
+        return bool(self.held or self.releases)
 
     @property
-    def outlives(self) -> bool:
+    def durable(self) -> bool:
         """Whether what is held when the crawl ends goes on in the next."""
-        return isinstance(self._hold, DiskHold) or self._engine.scheduler_outlives
-
-    def arrive(self, request: Request) -> None:
-        """Take a released request back, see :meth:`Releases.arrive`."""
-        self._releases.arrive(request)
-
-    def warn_full(self, origin: Origin | str) -> None:
-        """Tell the user that requests of *origin* are dropped because too many are held."""
-        self._lines.warn_full(origin)
+        return self.held.hold.durable or self._context.engine.scheduler_outlives
 
     # Holding
 
-    def _caught(self, request: Request) -> bool:
+    def _intercepted(self, request: Request) -> bool:
         """Hold *request*; False: it goes to the scheduler instead."""
         origin = origin_of(request)
         known = self._cache.get(origin)
-        self._number += 1
-        waited, row = self._releases.before(request)
-        held = Held(self._number, self._now() - waited, request.dont_filter, request, row)
-        if self.closing:
-            return self._caught_at_the_end(origin, held)
-        if self.full_for(origin):
-            self._releases.mark(held)
+        self.held.number += 1
+        waited, row = self.releases.before(request)
+        since = self.held.now() - waited
+        held = Held(self.held.number, since, request.dont_filter, request, row)
+        if self._closing:
+            return self._intercepted_at_the_end(origin, held)
+        if self.held.full_for(origin):
+            self.releases.mark(held)
             return False  # back to the scheduler: in the middleware it can wait
-        line = self._add(origin, held, known)
+        held_origin = self._add(origin, held, known)
         if known is None:
-            # It is in the air, or has come to be asked for again this moment.
+            # It is being asked for, or has just become due again.
             self._flights.to(origin, request, again=True)
-        elif not self.worth_waiting(known):
-            self._let_go(line)  # the answer came meanwhile, whatever it is
+        elif not self._policy.is_worth_waiting(known):
+            self.releases.add(held_origin)  # the answer came meanwhile, whatever it is
         return True
 
-    def worth_waiting(self, known: Known) -> bool:
-        """Whether what is known of an origin may change soon, and the user wants to wait for it."""
-        return self._policy.is_worth_waiting(known)
-
-    def _caught_at_the_end(self, origin: Origin, held: Held) -> bool:
-        if isinstance(self._hold, DiskHold):
-            line = self._add(origin, held, None)
-            line.why = self._why(line, "the crawl ended")
-            for _ in self._ending.emptied(self._hold, [line]):
+    def _intercepted_at_the_end(self, origin: Origin, held: Held) -> bool:
+        if self.held.hold.durable:
+            held_origin = self._add(origin, held, None)
+            held_origin.why = self.held.why(held_origin, "the crawl ended")
+            for _ in self._shutdown.settle(held_origin):
                 pass  # it can't be written to disk
-        elif self._engine.scheduler_outlives:
-            self._releases.mark(held)
+        elif self._context.engine.scheduler_outlives:
+            self.releases.mark(held)
             return False
         else:
-            self._ending.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
+            self._shutdown.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
         return True
 
-    def _add(self, origin: Origin, held: Held, known: Known | None) -> Line:
-        line = self._lines.of(origin)
-        self._known.pin(origin)
-        self._hold.add(str(origin), held)
-        self._lines.join(line, 1, held.since)
-        line.unanswered += 1
+    def _add(self, origin: Origin, held: Held, known: Known | None) -> HeldOrigin:
+        key = str(origin)
+        held_origin = self.held.add(origin, held)
+        self._expect(key, held.since)
         if known is not None and known.unreachable:
-            self._is_unreachable(line)
-            if self.worth_waiting(known):
-                self._wait_for(line, known)
+            self._is_unreachable(held_origin)
+            if self._policy.is_worth_waiting(known):
+                if key not in self._retries:
+                    self._retry_later(key, known)
+                held_origin.tell_unreachable()
         flight = self._flights.get(origin)
-        if flight is not None and not line.announced:
-            line.slow_at = self._now() + flight.left_of(_SLOW * self._settings.defer_grace)
-        self._set_alarm(line)
-        self._stats.inc_value("rep/deferred")
-        self._crawler.signals.send_catch_log(
+        if flight is not None and not held_origin.told_unreachable:
+            left = flight.left_of(_SLOW * self._context.settings.defer_grace)
+            self._slow_answers.set(key, time.monotonic() + left)
+        self._context.stats.inc_value("rep/deferred")
+        self._context.crawler.signals.send_catch_log(
             signals.request_deferred,
             request=held.request,
             origin=origin,
-            spider=self._crawler.spider,
+            spider=self._context.spider,
         )
-        return line
+        return held_origin
 
-    # The origins' clocks
+    # What is known of an origin
 
     async def resolved(self, resolution: Resolution) -> None:
-        """A robots.txt was asked for: let go of those who waited for it, or ask again later."""
+        """A robots.txt was asked for: let go of what waited for it, or ask again later."""
         known = resolution.known
-        line = self._lines.get(known.origin)
-        if line is None:
+        held_origin = self.held.get(known.origin)
+        if held_origin is None:
             return
         entry = known.entry
         if known.unreachable:
-            self._is_unreachable(line)
-        if not known.unreachable or self._settings.unreachable != "defer":
-            self._let_go(line)  # to be decided like any other
-        elif not self.worth_waiting(known):
-            self._let_go(line, (f"{entry.error}; the host is down", entry.attempts))
+            self._is_unreachable(held_origin)
+        if not known.unreachable or self._context.settings.unreachable != "defer":
+            self.releases.add(held_origin)  # to be decided like any other
+        elif not self._policy.is_worth_waiting(known):
+            why = f"{entry.error}; the host is down", entry.attempts
+            self.releases.add(held_origin, why)
         else:
-            self._known.pin(known.origin)
-            self._wait_for(line, known)
-            self._set_alarm(line)
+            self._table.pin(known.origin)
+            self._retry_later(str(known.origin), known)
+            held_origin.tell_unreachable()
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """A robots.txt can't be asked for: misconfiguration, or a bug; retrying can't help."""
-        line = self._lines.get(origin)
-        if line is not None and not isinstance(error, CancelledError):
-            self._let_go(line, (text_of(error), 0))
+        held_origin = self.held.get(origin)
+        if held_origin is not None and not isinstance(error, CancelledError):
+            self.releases.add(held_origin, (text_of(error), 0))
 
-    def _is_unreachable(self, line: Line) -> None:
-        """The requests of *line* wait for more than a first answer."""
-        if line.unanswered:
-            self._stats.inc_value("rep/deferred/unreachable", line.unanswered)
-            line.unanswered = 0
+    def _is_unreachable(self, held_origin: HeldOrigin) -> None:
+        """The requests of *held_origin* wait for more than a first answer."""
+        if held_origin.unanswered:
+            self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
+            held_origin.unanswered = 0
 
-    def _wait_for(self, line: Line, known: Known) -> None:
-        # Else the same but for rounding. With a storage it may not have been asked for after all.
-        if line.attempt_at != known.entry.next_attempt_at or line.retry_at == math.inf:
-            line.attempt_at = known.entry.next_attempt_at
-            line.retry_at = self._now() + line.attempt_at - self._clock()
-        line.announce()
+    # Waiting
 
-    def _set_alarm(self, line: Line) -> None:
-        if not self._tells:
-            self._tells = True
-            self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
-        self._alarm.set(str(line.origin), line.due_at)
+    def _retry_later(self, key: str, known: Known) -> None:
+        seconds = known.entry.next_attempt_at - self._context.clock()
+        self._retries.set(key, time.monotonic() + seconds)
 
-    def _due(self, key: str) -> None:
-        if key == _TELL:
-            self._tells = bool(self._lines)
-            if self._tells:
-                self._lines.tell()
-                self._alarm.set(_TELL, self._now() + _TELL_SECONDS)
-            return
-        line = self._lines.get(key)
-        if line is None:
-            return
-        now = self._now()
-        if line.deadline <= now:
-            line.deadline = math.inf
-            limit = self._settings.defer_max_wait
-            self._let_go(line, self._why(line, f"held for {limit:g} s"), before=now - limit)
-        if line.slow_at <= now:
-            line.slow_at = math.inf
-            line.announce_slow()
-        if line.retry_at <= now:
-            line.retry_at = math.inf
-            self._flights.to(line.origin, self._hold.peek(str(line.origin)), again=True)
-        self._set_alarm(line)
+    def _ask_again(self, held_origin: HeldOrigin) -> None:
+        first = self.held.hold.peek(str(held_origin.origin))
+        self._flights.to(held_origin.origin, first, again=True)
 
-    def _why(self, line: Line, what: str) -> tuple[str, int]:
-        """Why the requests of *line* are given up, and how often its robots.txt was asked for."""
-        known = self._known.get(line.origin)
-        error = known.entry.error if known else None
-        attempts = (known.entry.attempts if known else 0) + (line.origin in self._flights)
-        return f"{error or 'no answer yet'}; {what}", attempts
+    def _expect(self, key: str, since: float) -> None:
+        """Set the deadline of requests that have been held *since* then, and tell of them by and
+        by."""
+        now = time.monotonic()
+        self._deadlines.set_sooner(key, now + since + self._max_wait - self.held.now())
+        self._reports.set_sooner("", now + _TELL_SECONDS)
 
-    # Letting go
+    def _give_up_oldest(self, held_origin: HeldOrigin) -> None:
+        why = self.held.why(held_origin, f"held for {self._max_wait:g} s")
+        self.releases.add(held_origin, why, before=self.held.now() - self._max_wait)
 
-    def _let_go(
-        self, line: Line, given_up: tuple[str, int] | None = None, before: float = math.inf
-    ) -> None:
-        self._releases.add(Job(line, line.origin, self._number, before, given_up))
+    def _report(self, _: str) -> None:
+        if self.held:
+            self.held.tell(*self._next())
+            self._reports.set("", time.monotonic() + _TELL_SECONDS)
 
-    def _sent(self, job: Job[Line], count: int) -> None:
-        line = job.line
-        self._lines.leave(line, count)
-        if job.given_up:
-            line.given_up += count
-            line.why = job.given_up
-        else:
-            line.released += count
+    def _next(self) -> tuple[float, float]:
+        """In how many seconds a robots.txt is asked for, and requests are given up."""
+        now = time.monotonic()
+        return self._retries.soonest - now, self._deadlines.soonest - now
 
-    def _finished(self, job: Job[Line]) -> None:
-        line, key = job.line, str(job.origin)
-        oldest = self._hold.oldest(key)
+    def _finished(self, held_origin: HeldOrigin) -> None:
+        """Those that could go are gone."""
+        key = str(held_origin.origin)
+        oldest = self.held.hold.oldest(key)
         if oldest is not None:
-            line.deadline = oldest + self._settings.defer_max_wait
-            self._set_alarm(line)
-        elif self._lines.remove(line):
-            line.log_end(self._now(), kept=isinstance(self._hold, DiskHold))
-            self._known.unpin(line.origin)
-            # Nobody is left who wants to know: the crawl need not wait for the answer.
-            self._flights.abandon(line.origin)
-            if not self._lines and isinstance(self._hold, DiskHold):
-                self._hold.tell_unreadable()
+            self._expect(key, oldest)
+        elif self.held.get(key) is held_origin:
+            for alarm in (self._retries, self._deadlines, self._slow_answers):
+                alarm.set(key, math.inf)
+            self.held.end(held_origin)
 
     # The crawl's beginning and end
 
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
-        self._engine.before_closing(self._before_closing)
-        directory = job_dir(self._crawler.settings)
+        self._context.engine.before_closing(Stage.HOLDING, self._before_closing)
+        directory = job_dir(self._context.crawler.settings)
         if not directory:
             return None
         self._opening = Opening(directory, spider)
         return self._upkeep.begin()
 
     async def _look(self) -> None:
-        """Look after the hold on disk. The running time is written down, since a run that is
-        killed has taken time too."""
-        if isinstance(self._hold, DiskHold):
-            await self._hold.upkeep(self._now() if self._lines or self.closing else None)
-        elif self._opening is not None and not self.closing and not self._releases:
+        """Look after the hold on disk, and open it if that has not worked so far."""
+        if self.held.hold.durable or self._opening is None:
+            # The running time is written down, since a run that is killed has taken time too.
+            counts = self.held or self._closing
+            await self.held.hold.upkeep(self.held.now() if counts else None)
+        elif not self._closing and not self.releases:
             hold = await run_in_thread(self._opening.hold)
             if hold is None:
                 return
-            if self.closing or self._releases:
+            if self._closing or self.releases:
                 await run_in_thread(hold.close)  # again in a second
-            else:
-                await self._use(hold)
-
-    async def _use(self, hold: DiskHold) -> None:
-        """Hold requests there from now on. Those of an earlier run come before those held already,
-        which stay in memory."""
-        early, self._hold = self._hold, hold
-        self._releases.hold = hold
-        number, ran = hold.last()
-        self._number += number
-        self._started -= ran
-        for line in self._lines.all():
-            line.later(ran)
-            for held in early.take_mortal(str(line.origin)):
-                moved = held._replace(number=held.number + number, since=held.since + ran)
-                hold.keep(str(line.origin), moved)
-        await self._lines.recover(hold, self._recovered)
-
-    def _recovered(self, line: Line) -> None:
-        self._set_alarm(line)
-        if self._settings.dry_run:
-            self._let_go(line)
+                return
+            async for held_origin, oldest in self.held.move_to(hold):
+                key = str(held_origin.origin)
+                self._expect(key, oldest)
+                self._retries.set(key, time.monotonic())
+                if self._context.settings.dry_run:
+                    self.releases.add(held_origin)
 
     def _spider_idle(self) -> None:
-        if self._lines and not self._releases:
-            self._lines.tell_idle()
-        if self._lines or self._releases or self._flights.landing:
+        if self.held and not self.releases:
+            self.held.tell_idle(*self._next())
+        if self.held or self.releases or self._flights.landing:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         """Nothing in flight or held may delay the end; nothing held may be lost by it."""
-        self.closing = True
-        self._alarm.stop()
-        self._releases.clear()
-        # As long as their flights count.
-        await self._ending.explain(self._lines, lambda one: self._why(one, "the crawl ended"))
+        self._closing = True
+        for alarm in (self._retries, self._deadlines, self._slow_answers, self._reports):
+            alarm.stop()
+        self.releases.clear()
+        await self._shutdown.explain()
         self._flights.end()
-        self._releases.clear()
+        self.releases.clear()
         await self._upkeep.now()
-        await self._ending.empty(self._hold, self._lines.all())
+        await self._shutdown.empty()
 
     async def _spider_closed(self) -> None:
-        self._releases.close()
+        self.releases.close()
         await self._upkeep.end()
-        await run_in_thread(self._hold.close)
+        await run_in_thread(self.held.hold.close)

@@ -98,7 +98,7 @@ class HoldFile(SqliteFile):
         return Index(rows, last, max(held, ran or 0.0), all_rows - len(rows))
 
     def wait_anew(self, since: float) -> None:
-        """Have what was given up held since then."""
+        """Turn requests that were given up into held ones, *since* then."""
         self.db.execute(
             "UPDATE held SET state = ?, since = ? WHERE state = ?", (HELD, since, GIVEN_UP)
         )

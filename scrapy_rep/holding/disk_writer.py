@@ -1,5 +1,5 @@
-"""What is written to the file of held requests: at once as long as that works, else again and again
-in a thread, until it works. Callers never see an error, and never wait."""
+"""Writes to the file of held requests: at once as long as that works, else once a second in a thread,
+until it works. Callers never see an error, and never wait."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# So many requests are written in one transaction.
+# Rows that are written in one transaction.
 _AT_ONCE = 500
-# After so many changes, a checkpoint is worth it.
+# Changes that are worth a checkpoint.
 _MANY = 200
 MEANWHILE = (
     "it is tried again every second. What is held until it works is in memory, and lost if the "
     "crawl is killed"
 )
-# A disk is slow if so many writes in a row take so many seconds each.
+# A disk is slow if this many writes in a row take this many seconds each.
 _SLOW_TIMES, _SLOW_SECONDS = 3, 0.02
 
 
 class HoldWriter:
-    """Keeps what is not written yet."""
+    """Writes changes, and keeps those that are not written yet."""
 
     def __init__(self, file: HoldFile, spider: Spider) -> None:
         self.file = file
@@ -43,9 +43,8 @@ class HoldWriter:
         self._given_up: set[int] = set()
         self._ran: float | None = None
         self._added: dict[int, Row] = {}
-        self._failing = False
-        """Whether anything is written in a thread alone."""
         self._trouble = Trouble(file.path, MEANWHILE, spider)
+        """While it is on, everything is written in a thread."""
         self._slow = 0
         self._unmerged = 0
         """How many changes were written since the last checkpoint."""
@@ -53,20 +52,20 @@ class HoldWriter:
     # What is to be written
 
     def add(self, row: Row) -> None:
-        """Have *row* in the file, instead of what is there with its id."""
+        """Write *row*, in place of the one with its id."""
         self._deleted.discard(row.id)
         self._added[row.id] = row
         self._now()
 
     def delete(self, rows: list[int]) -> None:
-        """Have *rows* no longer in the file."""
+        """Delete *rows*."""
         for row in rows:
             self._added.pop(row, None)
         self._deleted.update(rows)
         self._now()
 
     def give_up(self, rows: list[int]) -> None:
-        """Have *rows* kept for the next run."""
+        """Mark *rows* as kept for the next run."""
         for row in rows:
             if row in self._added:
                 self._added[row] = self._added[row]._replace(state=GIVEN_UP)
@@ -74,7 +73,7 @@ class HoldWriter:
         self._now()
 
     def tick(self, ran: float) -> None:
-        """Have it written down for how long the crawl has been running."""
+        """Write for how many seconds the crawl has been running."""
         self._ran = ran
         self._now()
 
@@ -90,19 +89,19 @@ class HoldWriter:
 
     def _now(self) -> None:
         """Write at once, if that works at all now."""
-        while self._left and not self._failing:
+        while self._left and not self._trouble.on:
             changes = self._changes()
             began = time.perf_counter()
             try:
                 self.file.write(changes)
             except sqlite3.Error as error:
-                self._failed(error)
+                self._trouble.begins(error)
                 return
             self._written(changes)
             slow = time.perf_counter() - began > _SLOW_SECONDS
             self._slow = self._slow + 1 if slow else 0
             if self._slow >= _SLOW_TIMES:
-                self._failed(TimeoutError("writing takes long"))
+                self._trouble.begins(TimeoutError("writing takes long"))
 
     def _changes(self) -> Changes:
         """Some of what is left."""
@@ -126,7 +125,7 @@ class HoldWriter:
 
     async def again(self) -> None:
         """Try again to write what could not be written."""
-        if not self._failing:
+        if not self._trouble.on:
             return
         try:
             while self._left:
@@ -139,11 +138,11 @@ class HoldWriter:
             if not self._slow:
                 self._works()
         except (sqlite3.Error, OSError) as error:
-            self._failed(error)
+            self._trouble.begins(error)
 
     async def look(self) -> None:
-        """If somebody has deleted the file, put another one with the same contents in its place."""
-        failing = self._failing
+        """If the file was deleted, put another one with the same contents in its place."""
+        failing = self._trouble.on
         try:
             if not await run_in_thread(self.file.is_gone):
                 if self._unmerged >= _MANY and not failing:
@@ -151,26 +150,22 @@ class HoldWriter:
                         await run_in_thread(self.file.checkpoint)
                         self._unmerged = 0
                 return
-            self._failed(FileNotFoundError("it was deleted"))
+            self._trouble.begins(FileNotFoundError("it was deleted"))
             new = await run_in_thread(self.file.restored)
             old, self.file = self.file, new
             await run_in_thread(old.close)
             if not failing and not self._left:
                 self._works()
         except (sqlite3.Error, OSError) as error:
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        self._failing = True
-        self._trouble.begins(error)
+            self._trouble.begins(error)
 
     def _works(self) -> None:
-        self._failing, self._slow = False, 0
+        self._slow = 0
         self._trouble.ends()
 
     def close(self) -> None:
         """Close the file, with a word about what could not be written."""
-        if self._left and self._failing:
+        if self._left and self._trouble.on:
             logger.warning(
                 "%(path)s could not be written to up to the end: what it still holds may be "
                 "fetched once more by the next run",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scrapy import Request
 
 from scrapy_rep.engine.interactive import in_shell
-from scrapy_rep.engine.tally import Tally
+from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.engine.urls import FOREIGN
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.policy import Decide, Drop, Hold, Pass, Situation, Wait
@@ -50,7 +50,7 @@ class Gate:
         self._crawler = context.crawler
         self._clock = context.clock
         self._stats = context.stats
-        self.hits = Tally(context.crawler, context.engine, "rep/cache/hit")
+        self.hits = StatCounter(context.crawler, context.engine, "rep/cache/hit")
         self._in_shell = in_shell(context.crawler)
         self._origins = origins
         self._policy = origins.policy
@@ -97,7 +97,7 @@ class Gate:
         return self._set_aside(request, origin, answer, direct=direct)
 
     def _situation(self, origin: Origin, direct: bool) -> Situation:
-        room, durable = self._deferral.room(origin), self._deferral.outlives
+        room, durable = self._deferral.held.room(origin), self._deferral.durable
         return Situation(direct, room, self._waiting.slot_free, durable)
 
     def _act(self, request: Request, known: Known, path: str, direct: bool) -> Decided:
@@ -172,9 +172,9 @@ class Gate:
         """Have *request* held, or drop it."""
         if isinstance(advice, Hold):
             self._recorder.handed_over(request, origin)
-            return None if self._recorder.dry_run else self._deferral.catcher.hand_over(request)
+            return None if self._recorder.dry_run else self._deferral.interceptor.hand_over(request)
         if advice.for_room:
-            self._deferral.warn_full(origin)
+            self._deferral.held.warn_full(origin)
         if advice.for_room or known is not None:
             self._stats.inc_value("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, advice.reason, advice.attempts)

@@ -1,68 +1,153 @@
-"""Where held requests are: in memory, or on disk under JOBDIR."""
+"""Where held requests are: in memory here, with a JOBDIR in a file too (disk.py)."""
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections import deque
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.disk_writer import MEANWHILE
-from scrapy_rep.holding.memory import Held, MemoryHold
-from scrapy_rep.storages.sqlite_file import open_or_set_aside
-from scrapy_rep.storages.trouble import Trouble
 
 if TYPE_CHECKING:
-    from scrapy import Spider
+    from collections.abc import Iterator
 
-__all__ = ["DiskHold", "Held", "MemoryHold", "Opening"]
+    from scrapy import Request
 
 logger = get_logger(__name__)
 
-FILE_NAME = "rep-held.sqlite"
-"""Of the file under JOBDIR."""
+
+class Held(NamedTuple):
+    """A held request."""
+
+    number: int
+    """Counts upwards in the order of holding."""
+    since: float
+    """When it was first held, in seconds on the clock of the crawl's running time."""
+    dont_filter: bool
+    """As the user set it."""
+    request: Request
+    row: int | None = None
+    """Where it is on disk, if it is."""
 
 
-class Opening:
-    """Opens the hold under JOBDIR, as soon as that works."""
-
-    def __init__(self, directory: str, spider: Spider) -> None:
-        self._path = Path(directory, FILE_NAME)
-        self._spider = spider
-        self._trouble = Trouble(self._path, MEANWHILE, spider)
-        self._looked = False
-
-    def hold(self) -> DiskHold | None:
-        """Return the hold; None if the file can't be used now. It takes a while."""
-        if not self._looked:
-            self._looked = True
-            _warn_of_kill(self._path, self._spider)
-        try:
-            hold = open_or_set_aside(
-                self._path, lambda path: DiskHold(path, self._spider), self._spider
-            )
-        except (sqlite3.Error, OSError) as error:
-            self._trouble.begins(error)
-            return None
-        self._trouble.ends()
-        return hold
+Entry: TypeAlias = "Held | tuple[int, float, int]"
+"""A request, or what stands for one on disk: its number, since when it is held, its row. A plain
+tuple, since the garbage collector skips these."""
 
 
-def _warn_of_kill(path: Path, spider: Spider) -> None:
-    """Tell what becomes of Scrapy's own queue if the last run, whose hold was at *path*, did not
-    close it. Nothing is moved out of its way: some of what is in it can often be read."""
-    # SQLite deletes this one when the last connection is closed, and a run closes the hold after
-    # the scheduler.
-    killed = Path(f"{path}-wal").exists()
-    queue = path.parent / "requests.queue"
-    if killed and any(one.name != "active.json" and one.is_file() for one in queue.rglob("*")):
-        logger.warning(
-            "The last run in %(directory)s was killed. Scrapy writes its queue on disk when a crawl is "
-            "closed in order, so requests that were waiting in %(queue)s are lost, and those of this "
-            "run may be lost in it too, with errors such as 'Task exception was never retrieved'. To "
-            "go on without, stop this run and delete %(queue)s; to have lost pages requested again, "
-            "delete requests.seen as well. Requests held by scrapy-rep are not affected.",
-            {"directory": path.parent, "queue": queue},
-            extra={"spider": spider},
+class Hold:
+    """Held requests by origin (as text), first in first out. These end with the process."""
+
+    durable = False
+    """Whether they outlive it."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[Entry]] = {}
+
+    def add(self, origin: str, held: Held) -> None:
+        """Keep *held*, behind all others."""
+        self.keep(origin, lean(held))
+
+    def keep(self, origin: str, entry: Entry) -> None:
+        """Keep *entry* in memory."""
+        self._queues.setdefault(origin, deque()).append(entry)
+
+    def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
+        """Take out the first requests of *origin*.
+
+        :param limit: how many at most
+        :param upto: only those with no higher number
+        :param before: only those held since no later time
+        :raises sqlite3.Error: if the file can't be read now
+        """
+        while entries := self._first(origin, limit, upto, before):
+            taken = self._read(entries)
+            self._remove(origin, entries)
+            if taken:
+                return taken
+        return []
+
+    def _first(self, origin: str, limit: int, upto: int, before: float) -> list[Entry]:
+        found: list[Entry] = []
+        for entry in self._queues.get(origin, ()):
+            if len(found) >= limit or entry[0] > upto:
+                break
+            # One that was held before may have waited longer than those in front of it.
+            if entry[1] <= before:
+                found.append(entry)
+        return found
+
+    def _remove(self, origin: str, some: list[Entry]) -> None:
+        queue = self._queues[origin]
+        gone = {entry[0] for entry in some}
+        while queue and queue[0][0] in gone:
+            gone.discard(queue.popleft()[0])
+        if gone:
+            queue = deque(entry for entry in queue if entry[0] not in gone)
+            self._queues[origin] = queue
+        if not queue:
+            del self._queues[origin]
+
+    def _read(self, entries: list[Entry]) -> list[Held]:
+        """Return the requests that *entries* stand for, as far as they can be read."""
+        return [entry for entry in entries if isinstance(entry, Held)]
+
+    def put_back(self, origin: str, some: list[Held]) -> None:
+        """Keep what was taken out after all, in its place: before all others."""
+        if some:
+            entries = map(self._entry, reversed(some))
+            self._queues.setdefault(origin, deque()).extendleft(entries)
+
+    def _entry(self, held: Held) -> Entry:
+        return held
+
+    def take_mortal(self, origin: str) -> Iterator[Held]:
+        """Take out those that would end with the process."""
+        yield from self._read(list(self._queues.pop(origin, ())))
+
+    def peek(self, origin: str) -> Request | None:
+        """Return the request of *origin* that is first, if it can be read."""
+        queue = self._queues.get(origin)
+        return self._request(queue[0]) if queue else None
+
+    def _request(self, entry: Entry) -> Request | None:
+        return entry.request if isinstance(entry, Held) else None
+
+    def oldest(self, origin: str) -> float | None:
+        """Since when the request of *origin* that has waited longest has been held."""
+        return min((entry[1] for entry in self._queues.get(origin, ())), default=None)
+
+    def give_up(self, origin: str, some: list[Held]) -> None:
+        """These were taken out, to fail: keep them for the next run, if there can be one."""
+
+    def done(self, rows: list[int]) -> None:
+        """The requests of these rows have been dealt with: forget them."""
+
+    def tell_unreadable(self) -> None:
+        """Warn of requests that could not be read, if there were any since the last time."""
+
+    async def upkeep(self, ran: float | None) -> None:
+        """Do what is to be done every second.
+
+        :param ran: for how many seconds the crawl has been running, if that is to be written down
+        """
+
+    def close(self) -> None:
+        """The crawl has ended. It takes a while."""
+        self._queues.clear()
+
+
+def lean(held: Held) -> Held:
+    """Return *held* with a copy of its request.
+
+    Scrapy remembers a kilobyte of each request object that it has seen (its parsed URL, its
+    fingerprint) for as long as that lives: a copy has the same contents without that.
+    """
+    try:
+        return held._replace(request=copy(held.request))
+    except Exception as error:  # noqa: BLE001
+        # A class of the user's that can't be copied: held as it is.
+        logger.debug(
+            "%(request)s can't be copied: %(error)s", {"request": held.request, "error": error}
         )
+        return held

@@ -1,17 +1,18 @@
 """How held requests come back: in slices, through the scheduler, as they were.
 
 A released request carries a mark in its meta from here to :meth:`Releases.arrive`, where the
-middleware sees it next. That is the scheduler's time, so nobody can copy it: by the time that a
-callback or another middleware sees the meta, the mark is gone.
+middleware sees it next. Only the scheduler has it in between, so the mark is never copied: it is
+gone before a callback or another middleware sees the meta.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet, finalize
 
 from scrapy.utils.asyncio import call_later
@@ -22,100 +23,91 @@ from scrapy_rep.engine.pause import SLICE_SECONDS
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.hold import DiskHold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
-    from scrapy_rep.engine.access import EngineAccess
-    from scrapy_rep.holding.hold import Held, MemoryHold
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.holding.held_origin import HeldOrigin
+    from scrapy_rep.holding.held_origins import HeldOrigins
+    from scrapy_rep.holding.hold import Held
+    from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 
 MARK = "_rep_held"
 
-# The event loop has its turn after so many requests or seconds, whichever comes first.
+# Requests until the event loop has its turn, unless that many take too long.
 _SLICE = 50
-# When the disk does not answer.
+# Seconds until what failed is tried again.
 _RETRY_SECONDS = 1.0
-# So many requests from disk are in the scheduler's memory at a time; then it is looked at so often
-# (seconds) whether they are fewer.
+# Requests from disk that may be in the scheduler's memory at a time, and seconds between two looks at
+# whether they are fewer.
 _OUTSTANDING = 1000
 _OUTSTANDING_SECONDS = 0.05
-# So many rows are deleted at a time.
+# Rows that are deleted at a time.
 _ROWS = 20
 
-LineT = TypeVar("LineT")
 
-
-def tell_given_up(crawler: Crawler, request: Request, error: RobotsUnreachable) -> None:
+def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
     """Count and announce that *request*, which was held, is about to fail with *error*."""
-    assert crawler.stats is not None
-    crawler.stats.inc_value("rep/given_up")
-    crawler.signals.send_catch_log(
+    context.stats.inc_value("rep/given_up")
+    context.crawler.signals.send_catch_log(
         signals.request_given_up,
         request=request,
         origin=error.origin,
         reason=error.reason,
         attempts=error.attempts,
-        spider=crawler.spider,
+        spider=context.spider,
     )
 
 
 @dataclass(slots=True)
-class Job(Generic[LineT]):
+class Job:
     """Held requests of one origin that may go."""
 
-    line: LineT
-    origin: Origin
+    held_origin: HeldOrigin
     upto: int
-    """Only those held up to this number: whoever is held later waits for another answer."""
+    """Only those held up to this number: what is held later waits for another answer."""
     before: float
     """Only those held since no later time."""
     given_up: tuple[str, int] | None
     """Why they are given up (and after how many attempts); None if they are released."""
 
 
-class Releases(Generic[LineT]):
-    """Hands held requests to the scheduler, and knows them when they arrive."""
+class Releases:
+    """Hands held requests to the scheduler, and recognises them when they arrive."""
 
     def __init__(
         self,
-        crawler: Crawler,
-        engine: EngineAccess,
-        now: Callable[[], float],
-        on_sent: Callable[[Job[LineT], int], None],
-        on_finished: Callable[[Job[LineT]], None],
+        context: CrawlContext,
+        held: HeldOrigins,
+        on_finished: Callable[[HeldOrigin], None],
     ) -> None:
-        """:param on_sent: called with a job and how many of its requests went just now
-        :param on_finished: called when none of a job's requests is left
-        """
-        assert crawler.stats is not None
-        self._crawler = crawler
-        self._stats = crawler.stats
-        self._engine = engine
-        self._now = now
-        self._on_sent = on_sent
+        """:param on_finished: called when a job has no more requests"""
+        self._context = context
+        self._held = held
         self._on_finished = on_finished
-        self._jobs: deque[Job[LineT]] = deque()
+        self._jobs: deque[Job] = deque()
         self._running = False
         self._told = False
         self._outstanding: WeakSet[Request] = WeakSet()
         self._before: WeakKeyDictionary[Request, tuple[float, int | None]] = WeakKeyDictionary()
         self._arrived: set[int] = set()
         self._gone: list[int] = []
-        self.hold: MemoryHold | DiskHold
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
-    def add(self, job: Job[LineT]) -> None:
-        """Let the requests of *job* go, after those of earlier jobs."""
-        self._jobs.append(job)
+    def add(
+        self,
+        held_origin: HeldOrigin,
+        given_up: tuple[str, int] | None = None,
+        before: float = math.inf,
+    ) -> None:
+        """Let the requests of an origin go, after those of earlier calls, see :class:`Job`."""
+        self._jobs.append(Job(held_origin, self._held.number, before, given_up))
         if not self._running:
             self._running = True
             call_later(0, self._go_on)
@@ -142,7 +134,7 @@ class Releases(Generic[LineT]):
                 logger.error(
                     "Held requests can't be released now, it is tried again: %(error)s",
                     {"error": text_of(error)},
-                    extra={"spider": self._crawler.spider},
+                    extra=self._context.extra,
                     exc_info=not isinstance(error, sqlite3.Error),
                 )
             pause = _RETRY_SECONDS
@@ -150,42 +142,50 @@ class Releases(Generic[LineT]):
         if self._running:
             call_later(pause, self._go_on)
 
-    def _some(self, job: Job[LineT]) -> None:
-        taken = self.hold.take(str(job.origin), _SLICE, job.upto, job.before)
+    def _some(self, job: Job) -> None:
+        held_origin, hold = job.held_origin, self._held.hold
+        key = str(held_origin.origin)
+        taken = hold.take(key, _SLICE, job.upto, job.before)
         if not taken:
             self._jobs.popleft()
-            self._on_finished(job)
+            self._on_finished(held_origin)
             return
-        if job.given_up and isinstance(self.hold, DiskHold):
-            self.hold.give_up(str(job.origin), taken)
+        if job.given_up:
+            hold.give_up(key, taken)
         sent = 0
         try:
-            for held in taken:
-                if not job.given_up:
-                    self._stats.inc_value("rep/released")
-                    self._crawler.signals.send_catch_log(
-                        signals.request_released,
-                        request=held.request,
-                        origin=job.origin,
-                        spider=self._crawler.spider,
-                    )
-                self.mark(held, job.given_up)
-                self._crawl(held)
+            for one in taken:
+                self._send(job, one)
                 sent += 1
         finally:
-            # A scheduler may raise, one whose server is gone: what it did not take is held on.
-            self.hold.put_back(str(job.origin), taken[sent:])
-            self._on_sent(job, sent)
+            # A scheduler may raise, if its server is gone: what it did not take stays held.
+            hold.put_back(key, taken[sent:])
+            self._held.left(held_origin, sent)
+            if job.given_up:
+                held_origin.given_up += sent
+                held_origin.why = job.given_up
+            else:
+                held_origin.released += sent
 
-    def _crawl(self, held: Held) -> None:
-        assert self._crawler.engine is not None
-        if held.row is None or self._engine.scheduler_outlives:
-            self._crawler.engine.crawl(held.request)
-            if held.row is not None and isinstance(self.hold, DiskHold):
-                self.hold.done([held.row])  # it is the scheduler's from here on
+    def _send(self, job: Job, held: Held) -> None:
+        context, request = self._context, held.request
+        if not job.given_up:
+            context.stats.inc_value("rep/released")
+            context.crawler.signals.send_catch_log(
+                signals.request_released,
+                request=request,
+                origin=job.held_origin.origin,
+                spider=context.spider,
+            )
+        self.mark(held, job.given_up)
+        if held.row is None or context.engine.scheduler_outlives:
+            assert context.crawler.engine is not None
+            context.crawler.engine.crawl(request)
+            if held.row is not None:
+                self._held.hold.done([held.row])  # it is the scheduler's from here on
         else:
-            self._outstanding.add(held.request)
-            self._engine.crawl_from_disk(held.request)
+            self._outstanding.add(request)
+            context.engine.crawl_from_disk(request)
 
     def mark(self, held: Held, given_up: tuple[str, int] | None = None) -> None:
         """Make *held* known to :meth:`arrive`, in this process or in another that shares the
@@ -193,9 +193,9 @@ class Releases(Generic[LineT]):
         request = held.request
         request.meta[MARK] = {
             "dont_filter": held.dont_filter,
-            "waited": self._now() - held.since,
-            # A row is this process's own: it means nothing to others who share the scheduler.
-            "row": None if self._engine.scheduler_outlives else held.row,
+            "waited": self._held.now() - held.since,
+            # A row is this process's own: it means nothing to other processes that share the scheduler.
+            "row": None if self._context.engine.scheduler_outlives else held.row,
             "given_up": given_up,
         }
         request.dont_filter = True
@@ -210,20 +210,20 @@ class Releases(Generic[LineT]):
         self._outstanding.discard(request)
         if mark["given_up"]:
             error = RobotsUnreachable(origin_of(request), *mark["given_up"])
-            tell_given_up(self._crawler, request, error)
+            tell_given_up(self._context, request, error)
             raise error
         row = mark["row"]
         self._before[request] = mark["waited"], row
         if row is not None:
             self._arrived.add(row)
-            # When nobody has the request any more, its callback has been called.
+            # When nothing refers to the request any more, its callback has been called.
             finalize(request, self._gone.append, row).atexit = False
         if len(self._gone) >= _ROWS:
             self._forget(self._gone)
 
     def before(self, request: Request) -> tuple[float, int | None]:
-        """Return for how many seconds *request* was held before, and its row on disk, which is
-        the caller's to keep from now on."""
+        """Return for how many seconds *request* was held before, and its row on disk, which the
+        caller has to keep from now on."""
         waited, row = self._before.pop(request, (0.0, None))
         self._arrived.discard(row)
         return waited, row
@@ -236,5 +236,4 @@ class Releases(Generic[LineT]):
         done = [row for row in rows if row in self._arrived]
         self._gone.clear()
         self._arrived.difference_update(done)
-        if isinstance(self.hold, DiskHold):
-            self.hold.done(done)
+        self._held.hold.done(done)

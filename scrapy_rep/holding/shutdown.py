@@ -1,11 +1,11 @@
-"""What becomes of held requests when the crawl ends: none is lost without a word."""
+"""What happens to held requests when the spider is stopped: none is lost without a word."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import DeferredList
+from twisted.internet.defer import DeferredList, succeed
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
@@ -13,98 +13,90 @@ from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.release import MARK, tell_given_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.engine.access import EngineAccess
-    from scrapy_rep.holding.disk import DiskHold
-    from scrapy_rep.holding.memory import Held, MemoryHold
-    from scrapy_rep.holding.queue import Line
-    from scrapy_rep.holding.queues import LineTable
-from scrapy_rep.holding.release import Releases
+    from scrapy_rep.holding.held_origin import HeldOrigin
+    from scrapy_rep.holding.held_origins import HeldOrigins
+    from scrapy_rep.holding.hold import Held
+    from scrapy_rep.holding.release import Releases
+    from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 
-# So many errbacks are called before the event loop has its turn, when the crawl ends.
-_AT_THE_END = 20
+# Errbacks that are called until the event loop has its turn.
+_SLICE = 20
 
 
-class Ending:
-    """Hands held requests back to a scheduler that outlives the process, else calls errbacks."""
+class Shutdown:
+    """Leaves held requests on disk, hands them to a scheduler that outlives the process, or calls
+    their errbacks: in that order of preference."""
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        engine: EngineAccess,
-        releases: Releases[Line],
-        table: LineTable,
-    ) -> None:
-        self._crawler = crawler
-        self._engine = engine
+    def __init__(self, context: CrawlContext, releases: Releases, held: HeldOrigins) -> None:
+        self._context = context
         self._releases = releases
-        self._table = table
+        self._held = held
 
-    async def explain(self, lines: LineTable, why: Callable[[Line], tuple[str, int]]) -> None:
-        """Write down why the requests of each line are given up, if they have to be."""
+    async def explain(self) -> None:
+        """Note why the requests of each origin are given up, if they have to be: before the fetches
+        that are under way are broken off, which count as attempts."""
         slices = Slices()
-        for line in lines.all():
-            line.why = why(line)
+        for held_origin in self._held.all():
+            held_origin.why = self._held.why(held_origin, "the crawl ended")
             if slices.over:
                 await pause()
 
-    async def empty(self, hold: MemoryHold | DiskHold, lines: list[Line]) -> None:
-        """As :meth:`emptied`, while the event loop has its turns."""
+    async def empty(self) -> None:
+        """Settle all requests that would end with the process, and wait for the errbacks' output."""
         slices = Slices()
-        for failed in self.emptied(hold, lines):
-            if failed is not None:
-                # Before the engine begins to close: an errback may still want to use it.
-                self._engine.pause()
-                await maybe_deferred_to_future(DeferredList(failed))
-            if slices.over:
-                await pause()
+        settled: list[Deferred[None]] = []
+        for held_origin in self._held.all():
+            for one in self.settle(held_origin):
+                settled.append(one)
+                if len(settled) >= _SLICE:
+                    await self._finish(settled, slices)
+            await self._finish(settled, slices)
 
-    def emptied(
-        self, hold: MemoryHold | DiskHold, lines: list[Line]
-    ) -> Iterator[list[Deferred[None]] | None]:
-        """Find another place for what would end with the process, or call its errback.
+    async def _finish(self, settled: list[Deferred[None]], slices: Slices) -> None:
+        if settled:
+            # Before the engine begins to close: an errback may still want to use it.
+            await maybe_deferred_to_future(DeferredList(settled))
+            settled.clear()
+        if slices.over:
+            await pause()
 
-        :returns: slice by slice, what fires when the errbacks' output has been dealt with; None
-            where there was nothing to do
-        """
-        for line in lines:
-            failed: list[Deferred[None]] | None = None
-            for number, held in enumerate(hold.take_mortal(str(line.origin))):
-                if failed is None or not number % _AT_THE_END:
-                    yield failed
-                    failed = []
-                self._table.leave(line, 1)
-                if not (self._engine.scheduler_outlives and self._hand_back(held)):
-                    failed.append(self.fail(held, RobotsUnreachable(line.origin, *line.why)))
-            yield failed
+    def settle(self, held_origin: HeldOrigin) -> Iterator[Deferred[None]]:
+        """Find another place for each request that would end with the process, or call its errback.
+        Yield what fires when the errback's output has been dealt with."""
+        for held in self._held.hold.take_mortal(str(held_origin.origin)):
+            self._held.left(held_origin, 1)
+            if self._context.engine.scheduler_outlives and self._hand_back(held):
+                yield succeed(None)
+            else:
+                yield self.fail(held, RobotsUnreachable(held_origin.origin, *held_origin.why))
 
     def _hand_back(self, held: Held) -> bool:
         """Give *held* to the scheduler for another process. Return whether that worked."""
         self._releases.mark(held)
-        assert self._crawler.engine is not None
+        crawler = self._context.crawler
+        assert crawler.engine is not None
         try:
-            self._crawler.engine.crawl(held.request)
+            crawler.engine.crawl(held.request)
         except Exception as error:  # noqa: BLE001
             # Whatever a scheduler raises whose server is gone.
             logger.error(
                 "%(request)s can't be handed back to the scheduler: %(error)s",
                 {"request": held.request, "error": error},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
             return False
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value("rep/handed_back")
+        self._context.stats.inc_value("rep/handed_back")
         return True
 
     def fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:
         """Call the errback of *held*."""
         held.request.dont_filter = held.dont_filter
         held.request.meta.pop(MARK, None)
-        tell_given_up(self._crawler, held.request, error)
-        return self._engine.fail(held.request, error)
+        tell_given_up(self._context, held.request, error)
+        return self._context.engine.fail(held.request, error)

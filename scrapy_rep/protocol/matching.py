@@ -16,7 +16,6 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import compress, islice
-from operator import itemgetter
 from typing import NamedTuple
 
 from scrapy_rep.protocol.syntax import escape
@@ -119,12 +118,16 @@ class Rules:
         # What is in none of the values needn't be looked for in each.
         joined = "".join(values)
         if "%" in joined or not joined.isascii():
-            values = list(map(escape, values))
+            values = [
+                escape(value) if "%" in value or not value.isascii() else value for value in values
+            ]
             joined = "".join(values)
         # Each pattern once; of equal ones the largest number counts.
         rules = dict(zip(values, numbers, strict=True))
         if len(rules) < len(values):
-            rules = dict(sorted(zip(values, numbers, strict=True), key=itemgetter(1)))
+            for pattern, number in zip(values, numbers, strict=True):
+                if number > rules[pattern]:
+                    rules[pattern] = number
             joined = "".join(rules)
         if "/index.htm" in joined:
             _add_directories(rules)

@@ -115,16 +115,16 @@ class RobotsTxt:
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
-        asked, obeyed, _, rules = self._answer
-        if agent != asked or obey_global is not obeyed:
-            _, _, _, rules = self._turn_to(agent, obey_global)
+        answer = self._answer
+        if agent != answer[0] or obey_global is not answer[1]:
+            answer = self._turn_to(agent, obey_global)
         path = url.removeprefix(self._site)
         if path[:1] != "/" or path == url or "#" in path:
             path = path_of(url)
             usual = _SITE.match(url)
             if usual is not None:
                 self._site = usual[0]
-        found = rules._find(path)
+        found = answer[3]._find(path)
         return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
 
     def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:

@@ -146,7 +146,11 @@ class Feeder:
             site = self._spool.next_site()
             if site is None:
                 return 0 if more else None
-            if self.outstanding.total >= _ALL or blocked > self._spool.sites or self._deferral.full:
+            if (
+                self.outstanding.total >= _ALL
+                or blocked > self._spool.sites
+                or self._deferral.held.full
+            ):
                 return _LOOK
             blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
         return 0
@@ -155,7 +159,7 @@ class Feeder:
 
     def _room(self, site: int) -> int:
         """How many pages of *site* may go to the scheduler now."""
-        if self._deferral.holding and self._deferral.full_for(self._spool.origin_of(site)):
+        if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
             return 0
         if self._engine.scheduler_is_foreign:
             room = _ALONE - self._engine.scheduled

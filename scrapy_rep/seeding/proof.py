@@ -25,7 +25,6 @@ from scrapy_rep.seeding.selection import Reason, host_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.table import Known
     from scrapy_rep.seeding.context import SeedingContext
@@ -98,14 +97,12 @@ class _Pending(NamedTuple):
 class Proofs:
     """Knows which origin lists which sitemaps, or finds out."""
 
-    def __init__(
-        self, context: SeedingContext, origins: Origins, deferral: Deferral, feeder: Feeder
-    ) -> None:
+    def __init__(self, context: SeedingContext, origins: Origins, feeder: Feeder) -> None:
         self._context = context
         self._spool = context.spool
         self._cache = origins.cache
         self._flights = origins.flights
-        self._deferral = deferral
+        self._policy = origins.policy
         self._feeder = feeder
         self._listings = Listings()
         self._targets = Targets(context.crawl.crawler, context.crawl.settings.private_hosts)
@@ -192,7 +189,7 @@ class Proofs:
                 except Exception:  # noqa: BLE001
                     return _LONGEST_LOOK  # a misconfiguration, say, which is logged elsewhere
         if known is not None and known.unreachable:
-            if self._deferral.worth_waiting(known) and time.monotonic() < pending.deadline:
+            if self._policy.is_worth_waiting(known) and time.monotonic() < pending.deadline:
                 seconds = known.usable_until - self._context.crawl.clock()
                 return min(max(seconds, _LOOK), _LONGEST_LOOK)
             known = None

@@ -20,6 +20,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
+from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.recent import Recent
@@ -88,7 +89,7 @@ class SitemapSeeding(ResolutionListener):
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
         self._log = SitemapLog(context)
         self._feeder = Feeder(parts, deferral)
-        self._proofs = Proofs(parts, origins, deferral, self._feeder)
+        self._proofs = Proofs(parts, origins, self._feeder)
         self.intake = Intake(parts, self._feeder, self._proofs, self._log, discovery)
         """What becomes of requests for sitemaps."""
         self._idle_with: list[str] = []
@@ -206,7 +207,7 @@ class SitemapSeeding(ResolutionListener):
     # The crawl's beginning and end
 
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
-        self._context.engine.before_closing(self._before_closing)
+        self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         self._feeder.sitemaps.open()
         return self._upkeep.begin()
 

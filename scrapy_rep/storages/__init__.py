@@ -1,16 +1,15 @@
-"""Where entries live (REP.md section 5). What is named here is imported when it is asked for:
-the Redis client is an extra."""
+"""Where entries live (REP.md section 5)."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
+from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.storages.sqlite import SqliteStorage
+
 if TYPE_CHECKING:
-    from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
-    from scrapy_rep.storages.memory import MemoryStorage
     from scrapy_rep.storages.redis import RedisStorage
-    from scrapy_rep.storages.sqlite import SqliteStorage
 
 __all__ = [
     "Entry",
@@ -21,17 +20,10 @@ __all__ = [
     "UnreadableEntry",
 ]
 
-_HOMES = {
-    "Entry": "base",
-    "MemoryStorage": "memory",
-    "RedisStorage": "redis",
-    "SqliteStorage": "sqlite",
-    "Storage": "base",
-    "UnreadableEntry": "base",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name == "RedisStorage":  # its client is an extra
+        from scrapy_rep.storages.redis import RedisStorage
+
+        return RedisStorage
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

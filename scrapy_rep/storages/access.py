@@ -1,5 +1,5 @@
-"""A storage as the crawl uses it: in threads, so that neither disk nor network holds the event
-loop; and not at all for a while when it fails, for the crawl has to go on."""
+"""A storage as the crawl uses it: in threads, so that neither disk nor network blocks the event
+loop; and when it fails, not at all for a while, since the crawl has to go on."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# A storage that failed is tried again after so many seconds, by one call.
+# Seconds until a storage that failed is tried again, by one call.
 _RETRY_SECONDS = 10.0
-# A lease is renewed so often before it ends: one renewal may come late.
+# How often a lease is renewed before it ends: one renewal may come late.
 _RENEWALS = 3
 
-# Kinds of calls. Each may fail for itself: on a full disk there may be room for a lease.
+# Kinds of calls. Each may fail by itself: on a full disk there may be room for a lease.
 _LOAD, _LEASE, _RELEASE, _SAVE = "load", "lease", "release", "save"
 
 
@@ -91,12 +91,12 @@ def open_storage(
 
 
 class Claim(NamedTuple):
-    """What a storage says to somebody who wants to ask for a robots.txt."""
+    """What a storage says when a robots.txt is to be asked for."""
 
     entry: Entry | None
     """What is kept of the origin."""
     granted: bool
-    """Whether it may be asked for: nobody else does."""
+    """Whether it may be asked for: no other process does."""
 
 
 class StorageAccess:
@@ -109,14 +109,16 @@ class StorageAccess:
         self._lease_seconds = lease_seconds
         self._owner = uuid4().hex
         self._turn = DeferredLock()
-        self._trouble = _Trouble(type(storage).__name__, self._log)
+        self._name = type(storage).__name__
+        self._again_at: dict[str, float] = {}
+        """When kinds of calls that fail are tried again. The log tells once, until all work."""
         self._told_unreadable = False
         self._leased: set[str] = set()
         self._renewal: CallLaterResult | None = None
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
-        """Return what is kept of *origin*; if that :param:`is_enough` not, and nobody else has
-        it, with the lease of it. Without the storage there is no entry, and everybody may ask.
+        """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
+        fails there is no entry, and every process may ask.
 
         :param is_enough: called in a thread
         """
@@ -124,7 +126,7 @@ class StorageAccess:
         try:
             claim = await maybe_deferred_to_future(waiting)
         except BaseException:
-            self.give_back(origin)  # nobody waits any more, but the thread may get the lease yet
+            self.give_back(origin)  # nothing waits any more, but the thread may get the lease yet
             raise
         if claim.granted:
             self._leased.add(origin)
@@ -156,8 +158,8 @@ class StorageAccess:
     # In the event loop
 
     def _queue(self, job: Callable[[], T]) -> Deferred[T]:
-        """Run *job* in a thread, after those that were queued before. It runs to its end whether
-        or not anybody waits for it."""
+        """Run *job* in a thread, after those queued before. It runs to its end even if its caller is
+        cancelled."""
         done: Deferred[T] = Deferred()
         running = self._turn.run(lambda: deferred_from_coro(run_in_thread(job)))
         running.addBoth(lambda result: None if done.called else done.callback(result))
@@ -183,7 +185,7 @@ class StorageAccess:
             return Claim(entry, granted=False)
         if not self._lease(origin):
             return Claim(entry, granted=False)
-        # Somebody's answer may have come between the two.
+        # Another process's answer may have come between the two.
         entry = self._load(origin)
         if entry is not None and is_enough(entry):
             self._attempt(_RELEASE, self._storage.release, origin, self._owner)
@@ -198,7 +200,7 @@ class StorageAccess:
         try:
             self._storage.close()
         except Exception as error:  # noqa: BLE001
-            self._trouble.failed(_SAVE, error)
+            self._failed(_SAVE, error)
 
     def _lease(self, origin: str) -> bool:
         lease = self._storage.lease
@@ -223,37 +225,19 @@ class StorageAccess:
 
     def _attempt(self, kind: str, method: Callable[..., T], *arguments: object) -> T | None:
         """Call a method of the storage; None if that fails, or has failed not long ago."""
-        if self._trouble.is_on(kind):
+        if self._again_at.get(kind, -math.inf) > time.monotonic():
             return None
         try:
             result = method(*arguments)
         except Exception as error:  # noqa: BLE001
             # Whatever a storage raises: a full disk, a server that is gone, a bug of the user's.
-            self._trouble.failed(kind, error)
+            self._failed(kind, error)
             return None
-        self._trouble.worked(kind)
+        if self._again_at.pop(kind, None) is not None and not self._again_at:
+            self._log(logging.INFO, f"The robots.txt cache ({self._name}) works again.")
         return result
 
-    def _log(self, level: int, message: str) -> None:
-        logger.log(level, "%(message)s", {"message": message}, extra=self._extra())
-
-    def _extra(self) -> dict[str, object]:
-        return {"spider": self._crawler.spider}
-
-
-class _Trouble:
-    """Which kinds of calls fail now. Word of it is given once, until all of them work again."""
-
-    def __init__(self, name: str, log: Callable[[int, str], None]) -> None:
-        self._name = name
-        self._log = log
-        self._again_at: dict[str, float] = {}
-
-    def is_on(self, kind: str) -> bool:
-        """Whether calls of this *kind* are of no use now."""
-        return self._again_at.get(kind, -math.inf) > time.monotonic()
-
-    def failed(self, kind: str, error: Exception) -> None:
+    def _failed(self, kind: str, error: Exception) -> None:
         if not self._again_at:
             self._log(
                 logging.WARNING,
@@ -264,6 +248,6 @@ class _Trouble:
             )
         self._again_at[kind] = time.monotonic() + _RETRY_SECONDS
 
-    def worked(self, kind: str) -> None:
-        if self._again_at.pop(kind, None) is not None and not self._again_at:
-            self._log(logging.INFO, f"The robots.txt cache ({self._name}) works again.")
+    def _log(self, level: int, message: str) -> None:
+        extra = {"spider": self._crawler.spider}
+        logger.log(level, "%(message)s", {"message": message}, extra=extra)

@@ -1,4 +1,4 @@
-"""What a storage has to do. Three do it here; a project may bring its own."""
+"""What a storage has to do. There are three here; a project may bring its own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Storage:
     Scrapy makes one from its class: by ``from_crawler(crawler)`` where there is one, else without
     arguments. A crawl calls the methods in threads, one call at a time, so they may take their time
     and need no locks.
-    Whatever they raise is logged as a warning, and the crawl goes on without the storage for a
-    while. :meth:`load` and :meth:`save` have to be there; the rest does for a storage that
+    What they raise is logged as a warning, and the crawl goes on without the storage for a while.
+    :meth:`load` and :meth:`save` are required; the defaults of the rest will do for a storage that
     one process at a time uses.
     """
 
@@ -51,10 +51,10 @@ class Storage:
         return None
 
     def lease(self, origin: str, owner: str, seconds: float) -> bool:
-        """Let *owner*, and nobody else, ask for the robots.txt of *origin* for so many *seconds*.
-        Who has the lease already gets it anew.
+        """Give *owner* alone the right to ask for the robots.txt of *origin*, for some *seconds*. An
+        owner that has the lease already renews it.
 
-        :returns: whether *owner* has it; False: somebody else does
+        :returns: whether *owner* has the lease; False: another one does
         """
         return True
 

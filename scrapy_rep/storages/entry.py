@@ -21,8 +21,8 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 
 SCHEMA = 1
 
-# What the compression may refer to from the first byte on: a tenth less for all of a corpus of real
-# files, a third less for the median file of 500 bytes. Part of the schema: never to be changed.
+# What the compression may refer to from the first byte on: most files are so short that this counts.
+# Part of the schema: must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
@@ -43,9 +43,9 @@ MAX_TIME = 253_402_300_799.0
 MAX_TEXT = 65_536
 """In characters. A URL from the longest header line that HTTP clients accept is shorter."""
 
-# More than anybody asks in a century, and small for whatever counts on.
+# More attempts than a century has time for, and small enough to count on from.
 _MAX_COUNT = 10**9
-# Of what is wrong with an entry, so much is told.
+# Characters of what is wrong with an entry that are told.
 _SHOWN = 80
 
 
@@ -82,7 +82,7 @@ class Entry:
     origin: str
     """Canonical, as ``str()`` of an :class:`~scrapy_rep.protocol.Origin`."""
     updated_at: float = 0.0
-    """When robots.txt was last asked for, in vain or not."""
+    """When robots.txt was last asked for, with success or without."""
 
     outcome: Outcome = Outcome.UNREACHABLE
     """Of the last answer that counted; ``UNREACHABLE`` if there never was one."""
@@ -119,14 +119,14 @@ class Entry:
         return unsqueeze(self.packed) if self.packed else b""
 
     def __call__(self) -> bytes:
-        """Return :attr:`body`. For who takes a function: this one takes no memory."""
+        """Return :attr:`body`: where a function is wanted that returns it, this one takes no memory."""
         return self.body
 
     @property
     def has_copy(self) -> bool:
         """Whether there are rules to go on with while the origin is unreachable.
 
-        A missing file is no copy: who had no robots.txt yesterday and answers 503 today has
+        A missing file is no copy: a site that had no robots.txt yesterday and answers 503 today has
         trouble that a crawl would add to, so the polite reading is to wait.
         """
         return self.outcome is Outcome.RULES
@@ -202,27 +202,18 @@ class Entry:
         return cls.from_parts(unsqueeze(data[5:end]), data[end:])
 
 
-_TEXT: tuple[Any, ...] = (str, 0, MAX_TEXT)
-_COUNT = (int, 0, _MAX_COUNT)
-_TIME = ((int, float), 0, MAX_TIME)
-# The type of each field, and between what its value (the length of a text) has to be.
-_KINDS: dict[str, tuple[Any, ...]] = {
-    "origin": _TEXT,
-    "updated_at": _TIME,
-    "outcome": (Outcome,),
-    "status": (int, *STATUSES),
-    "url": _TEXT,
-    "hops": _COUNT,
-    "sha256": _TEXT,
-    "fetched_at": _TIME,
-    "fresh_until": _TIME,
-    "unreachable_since": _TIME,
-    "unreachable_for": _TIME,
-    "attempts": _COUNT,
-    "dead_attempts": _COUNT,
-    "next_attempt_at": _TIME,
-    "error": _TEXT,
+# The type of a field, and the range of its value (of a text: of its length), by annotation.
+_RANGES: dict[str, tuple[Any, ...]] = {
+    "Outcome": (Outcome,),
+    "str": (str, 0, MAX_TEXT),
+    "int": (int, 0, _MAX_COUNT),
+    "float": ((int, float), 0, MAX_TIME),
 }
+_KINDS = {
+    item.name: _RANGES[str(item.type).removesuffix(" | None")]
+    for item in fields(Entry)
+    if item.name != "packed"
+} | {"status": (int, *STATUSES)}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

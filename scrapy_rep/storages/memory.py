@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 
-# What an entry takes beside its bytes: its name, and its place.
+# What an entry takes in addition to its bytes: its name, and its place.
 _BYTES = 250
 
 
@@ -61,7 +61,7 @@ class MemoryStorage(Storage):
         self.shrink(self._max_origins, self._max_bytes)
 
     def shrink(self, max_origins: int, max_bytes: int) -> None:
-        """Forget entries until there are no more than so many, and no more bytes."""
+        """Forget entries until no more than these are left."""
         while (many := len(self._packed) > max_origins) or (
             self._bytes > max_bytes and len(self._packed) > 1
         ):

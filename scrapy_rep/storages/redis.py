@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 # A server that takes longer counts as gone, for a while.
 _TIMEOUT_SECONDS = 2.0
-# So many entries are asked for at a time when all are.
+# Entries that are asked for at a time when all are.
 _AT_A_TIME = 500
 
 # Milliseconds. Returns 1 if the lease is the owner's now. One that has no end (a restored dump loses
-# it), or a later one than any lease has, is nobody's; so is what is no lease at all.
+# it), or a later one than any lease has, counts as free; so does a value that is no lease.
 _LEASE = """
 local owner = redis.pcall('GET', KEYS[1])
 local left = redis.call('PTTL', KEYS[1])
@@ -45,7 +45,7 @@ if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 class RedisStorage(Storage):
     """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and ``PREFIX:body:SHA256``.
 
-    Bodies are apart from entries: many sites have the same, and one that is no longer in use is
+    Bodies are apart from entries: many sites have the same, and a body that is no longer in use is
     kept until it expires, so that a decision that rests on it can be checked.
     """
 

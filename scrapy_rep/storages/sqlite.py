@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from scrapy.utils.project import data_path
 
@@ -14,7 +14,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.entry import unsqueeze
-from scrapy_rep.storages.sqlite_file import set_aside
+from scrapy_rep.storages.sqlite_file import connect, set_aside, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,15 +25,15 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Marks the file as one of ours ("REPc"). What has another mark is somebody else's.
+# Marks the file as one of ours ("REPc"). A file with another mark is foreign.
 _APPLICATION = 0x52455063
-# Of the tables. Goes up when an older version of this package could do damage to newer tables.
+# Of the tables. Goes up when an older version of this package could damage newer tables.
 _VERSION = 1
 
-# Others hold the lock for milliseconds, unless one purges a large file.
+# Other processes hold the lock for milliseconds, unless one purges a large file.
 _LOCK_SECONDS = 5.0
 
-# Bodies are apart from entries: many sites have the same, and one that is no longer in use is
+# Bodies are apart from entries: many sites have the same, and a body that is no longer in use is
 # kept for a while, so that a decision that rests on it can be checked.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -57,6 +57,17 @@ CREATE INDEX IF NOT EXISTS bodies_by_age ON bodies (used_at);
 """
 
 _SELECT = "SELECT header, packed FROM entries LEFT JOIN bodies USING (sha256)"
+_SAVE_BODY = """
+INSERT INTO bodies VALUES (?, ?, ?)
+ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
+"""
+_LEASE = """
+INSERT INTO leases VALUES (?, ?, ?)
+ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
+WHERE owner = excluded.owner OR until <= ? OR until > ?
+"""
+
+_Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class Foreign(sqlite3.DatabaseError):
@@ -78,32 +89,26 @@ class SqliteStorage(Storage):
         return cls(Path(data_path(path)).absolute())
 
     def load(self, origin: str) -> Entry | None:
-        row = self._do(
-            lambda db: db.execute(f"{_SELECT} WHERE origin = ?", (origin,)).fetchone(),
-        )
+        row = self._row(f"{_SELECT} WHERE origin = ?", origin)
         return None if row is None else Entry.from_parts(*row)
 
     def save(self, entry: Entry) -> None:
-        def save(db: sqlite3.Connection) -> None:
-            if entry.sha256 is not None:
-                db.execute(
-                    "INSERT INTO bodies VALUES (?, ?, ?) ON CONFLICT (sha256) "
-                    "DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed",
-                    (entry.sha256, entry.updated_at, entry.packed),
-                )
-            db.execute(
-                "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)",
-                (entry.origin, entry.header(), entry.sha256, entry.updated_at),
-            )
-
-        self._do(save, writes=True)
+        values = (entry.origin, entry.header(), entry.sha256, entry.updated_at)
+        statements: list[_Statement] = [
+            ("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", values)
+        ]
+        if entry.sha256 is not None:
+            body = (entry.sha256, entry.updated_at, entry.packed)
+            statements.append((_SAVE_BODY, body))
+        self._write(*statements)
 
     def drop(self, origin: str) -> bool:
-        def drop(db: sqlite3.Connection) -> bool:
-            db.execute("DELETE FROM leases WHERE origin = ?", (origin,))
-            return db.execute("DELETE FROM entries WHERE origin = ?", (origin,)).rowcount > 0
-
-        return self._do(drop, writes=True)
+        return bool(
+            self._write(
+                ("DELETE FROM leases WHERE origin = ?", (origin,)),
+                ("DELETE FROM entries WHERE origin = ?", (origin,)),
+            )
+        )
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         for row in self._do(lambda db: db.execute(_SELECT)):
@@ -113,51 +118,45 @@ class SqliteStorage(Storage):
                 yield error
 
     def body(self, sha256: str) -> bytes | None:
-        row = self._do(
-            lambda db: db.execute(
-                "SELECT packed FROM bodies WHERE sha256 = ?", (sha256,)
-            ).fetchone()
-        )
+        row = self._row("SELECT packed FROM bodies WHERE sha256 = ?", sha256)
         return None if row is None else unsqueeze(row[0])
 
     def lease(self, origin: str, owner: str, seconds: float) -> bool:
         now = time.time()
-        taken = self._do(
-            lambda db: (
-                db.execute(
-                    "INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (origin) DO UPDATE "
-                    "SET owner = excluded.owner, until = excluded.until "
-                    "WHERE owner = excluded.owner OR until <= ? OR until > ?",
-                    # The last: the clock was set back. None is as long as that.
-                    (origin, owner, now + seconds, now, now + 10 * seconds),
-                ).rowcount
-            )
-        )
-        return taken > 0
+        # The last: no lease is that long, so the clock was set back.
+        values = (origin, owner, now + seconds, now, now + 10 * seconds)
+        return bool(self._write((_LEASE, values)))
 
     def release(self, origin: str, owner: str) -> None:
-        self._do(
-            lambda db: db.execute(
-                "DELETE FROM leases WHERE origin = ? AND owner = ?", (origin, owner)
-            )
-        )
+        self._write(("DELETE FROM leases WHERE origin = ? AND owner = ?", (origin, owner)))
 
     def purge(self, before: float) -> None:
-        def purge(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM entries WHERE updated_at < ?", (before,))
-            # Whoever saves an entry says that its body is in use.
-            db.execute("DELETE FROM bodies WHERE used_at < ?", (before,))
-            db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
-
-        self._do(purge, writes=True)
+        self._write(
+            ("DELETE FROM entries WHERE updated_at < ?", (before,)),
+            # Saving an entry says that its body is in use.
+            ("DELETE FROM bodies WHERE used_at < ?", (before,)),
+            ("DELETE FROM leases WHERE until < ?", (time.time(),)),
+        )
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
-    def _do(self, action: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
-        """Run *action*, as one transaction if it *writes* more than one row."""
+    def _row(self, query: str, value: str) -> Any:
+        return self._do(lambda db: db.execute(query, (value,)).fetchone())
+
+    def _write(self, *statements: _Statement) -> int:
+        """Run *statements* as one transaction. Return how many rows the last one changed."""
+
+        def write(db: sqlite3.Connection) -> int:
+            with transaction(db):
+                return [db.execute(*statement).rowcount for statement in statements][-1]
+
+        return self._do(write)
+
+    def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        """Run *action* on the file, on a new one if that is broken."""
         if self._db is not None and not self._is_still_there():
             # Else all would go well, in a file without a name that ends with the process.
             logger.info(
@@ -167,28 +166,21 @@ class SqliteStorage(Storage):
             )
             self.close()
         try:
-            return self._transact(action, writes)
+            if self._db is None:
+                self._db = self._open()
+            return action(self._db)
         except sqlite3.DatabaseError as error:
             self.close()
             if not _is_broken(error):
                 raise type(error)(f"{self._path}: {error}") from None
             self._db = self._open(error)
-        return self._transact(action, writes)
-
-    def _transact(self, action: Callable[[sqlite3.Connection], T], writes: bool) -> T:
-        if self._db is None:
-            self._db = self._open()
-        if not writes:
-            return action(self._db)
-        with self._db:  # commits, or rolls back
-            self._db.execute("BEGIN IMMEDIATE")
-            return action(self._db)
+        return action(self._db)
 
     def _open(self, trouble: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
         """:param trouble: what was wrong with the file that was open until now"""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One opens at a time: a file must not get another name while somebody is about to read
-        # it, and of several that find it broken one sets it aside.
+        # One process opens at a time: a file must not be renamed while another is about to read it,
+        # and of several that find it broken one sets it aside.
         lock = sqlite3.connect(f"{self._path}.lock", timeout=_LOCK_SECONDS, isolation_level=None)
         try:
             _take(lock, self._path)
@@ -205,7 +197,7 @@ class SqliteStorage(Storage):
             lock.close()
 
     def _is_still_there(self) -> bool:
-        """Whether the file that was open is; else somebody has deleted it or set it aside."""
+        """Whether the open file is at its path: it may have been deleted, or set aside."""
         try:
             return _identity(self._path) == self._identity
         except OSError:
@@ -213,11 +205,7 @@ class SqliteStorage(Storage):
 
     def _connect(self) -> sqlite3.Connection:
         # Calls come from different threads, but one at a time.
-        db = sqlite3.connect(
-            self._path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        # Else one row that is no text fails all queries that meet it.
-        db.text_factory = lambda data: data.decode("utf-8", "replace")
+        db = connect(self._path, _LOCK_SECONDS)
         try:
             self._identity = _identity(self._path)
             self._set_up(db)
@@ -267,7 +255,7 @@ def _take(lock: sqlite3.Connection, path: Path) -> None:
     try:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.DatabaseError as error:
-        # Not the cache's fault, whatever it is: a file of that name that is somebody else's, say.
+        # Not the cache's fault, whatever it is: a foreign file of that name, say.
         raise sqlite3.OperationalError(f"{path}.lock: {error}") from None
 
 

@@ -1,5 +1,5 @@
-"""SQLite files under JOBDIR. One that can't be read is set aside: never deleted, never in the way.
-One that is deleted while it is open is put back."""
+"""SQLite files. One that can't be read is set aside: never deleted, never in the way. One under JOBDIR
+that is deleted while it is open is put back."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-FileT = TypeVar("FileT", bound="SqliteFile")
 
-# Nobody else has a reason to lock such a file. Whoever does must not hold the event loop.
+# Seconds to wait for a lock. Nothing else has a reason to lock such a file; if something does, it
+# must not block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
-# A copy is made so many pages at a time: others use the connection in between.
+# Pages that are copied at a time: the connection is used in between.
 _PAGES = 100
 
 
-def connect(path: Path | None) -> sqlite3.Connection:
-    """Open the file at *path*, to be used in any thread."""
-    # Without the name of a file SQLite makes a temporary one, which nobody else sees.
-    db = sqlite3.connect(
-        path or "", timeout=_THREAD_LOCK_SECONDS, isolation_level=None, check_same_thread=False
-    )
+def connect(path: Path | None, seconds: float = _THREAD_LOCK_SECONDS) -> sqlite3.Connection:
+    """Open the file at *path*, to be used in any thread.
+
+    :param path: None: a temporary file, which nothing else sees
+    :param seconds: to wait for a lock
+    """
+    db = sqlite3.connect(path or "", timeout=seconds, isolation_level=None, check_same_thread=False)
     # Else one row that is no text fails all queries that meet it.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
     return db
@@ -43,7 +44,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All of what is done meanwhile, or nothing."""
+    """Commit all that is done meanwhile, or nothing."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -80,11 +81,11 @@ class SqliteFile:
             raise
 
     def another(self) -> closing[sqlite3.Connection]:
-        """Open the file once more, for a thread, which can wait longer for a lock."""
+        """Open the file once more, for a thread: it can wait longer for a lock."""
         return closing(connect(self.path))
 
     def is_gone(self) -> bool:
-        """Whether the file at the path is not this one any more: somebody has deleted it."""
+        """Whether the file at the path is no longer this one: it was deleted."""
         return _nodes(self.path) != self._nodes
 
     def restored(self) -> Self:

@@ -22,15 +22,16 @@ class Trouble:
         self._path = path
         self._meanwhile = meanwhile
         self._spider = spider
-        self._told = False
+        self.on = False
+        """Whether the log says that it can't."""
 
     def begins(self, error: Exception, meanwhile: str | None = None) -> None:
         """The file can't be used.
 
         :param meanwhile: if something else happens than usual
         """
-        if not self._told:
-            self._told = True
+        if not self.on:
+            self.on = True
             logger.warning(
                 "Can't use %(path)s (%(error)s): %(meanwhile)s",
                 {"path": self._path, "error": error, "meanwhile": meanwhile or self._meanwhile},
@@ -39,8 +40,8 @@ class Trouble:
 
     def ends(self) -> None:
         """It can."""
-        if self._told:
-            self._told = False
+        if self.on:
+            self.on = False
             logger.info(
                 "%(path)s can be used again",
                 {"path": self._path},

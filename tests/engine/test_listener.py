@@ -12,7 +12,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.signalmanager import SignalManager
 
 from scrapy_rep.engine.listener import Listener
-from scrapy_rep.holding.intercept import Catcher
+from scrapy_rep.holding.intercept import Interceptor
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
@@ -91,9 +91,9 @@ async def test_what_is_caught_is_seen_by_others() -> None:
     def other(request: Request) -> None:
         seen.append(request.url)
 
-    catcher = Catcher(world.crawler, catch)
+    interceptor = Interceptor(world.crawler, catch)
     ours, foreign = Request("http://a/ours"), Request("http://a/foreign")
-    catcher.hand_over(ours)
+    interceptor.hand_over(ours)
     world.signals.connect(other, scrapy_signals.request_scheduled)
     for request in (foreign, ours, foreign):
         world.signals.send_catch_log(

@@ -7,22 +7,22 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scrapy.http import Response
-from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.words import counted, duration
-from scrapy_rep.holding import deferral
-from scrapy_rep.holding import queues as linetable
-from scrapy_rep.holding.queue import log_held
-from scrapy_rep.holding.queues import LineTable
+from scrapy_rep.holding import deferral, held_origins
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.contexts import context_of
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER, Gate, Record, silent_until_open, urls
+from tests.helpers.holds import held
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
@@ -127,7 +127,7 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
 
 
 async def test_each_spell_of_waiting_is_told(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linetable, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(held_origins, "_IDLE_SECONDS", 0.0)
     gates = [Gate(503, RULES), Gate(503, RULES)]
     first, second = (sites.add(robots=gate) for gate in gates)
 
@@ -142,25 +142,33 @@ async def test_each_spell_of_waiting_is_told(sites: Sites, monkeypatch: pytest.M
     assert len(result.responses) == len(seen) == 2
 
 
-def test_waiting_is_not_told_at_every_turn(caplog: pytest.LogCaptureFixture) -> None:
-    crawler = get_crawler()
+def test_waiting_is_not_told_at_every_turn(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level("INFO", "scrapy_rep.holding")
-    caplog.clear()
-    now = 0
-    table = LineTable(crawler, lambda: now, 100, 600.0)
-    line = table.of(Origin.from_url("http://a.test/"))
-    table.join(line, 50, 0.0)
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr(held_origins, "time", clock)
+    context = context_of()
+    table = held_origins.HeldOrigins(context, Origins(context))
+    for number in range(50):
+        held_origin = table.add(Origin.from_url("http://a.test/"), held(number))
     told = []
-    for now in range(21):
-        table.tell_idle()
-        table.leave(line, 1)
+    for now in map(float, range(21)):
+        table.tell_idle(math.inf, math.inf)
+        table.left(held_origin, 1)
         told.append(len(caplog.messages))
     assert told == [1] * 10 + [2] * 10 + [3]
 
 
 def test_what_is_being_given_up_has_no_time_left(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    log_held(3, 1, math.inf, math.inf, spider=None)
+    context = context_of()
+    table = held_origins.HeldOrigins(context, Origins(context))
+    for number in range(3):
+        table.add(Origin.from_url("http://a.test/"), held(number))
+    caplog.clear()
+    table.tell(math.inf, math.inf)
     [line] = caplog.messages
     assert line.startswith("3 requests to 1 site held; robots.txt is being asked for, given up now")
 

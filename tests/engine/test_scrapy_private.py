@@ -22,6 +22,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
 from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.closing import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import a_while, later, urls
@@ -147,7 +148,7 @@ async def test_all_ways_to_close_are_one(sites: Sites, way: str) -> None:
         events.append("before")
 
     def opened(spider: Spider) -> None:
-        EngineAccess(spider.crawler).before_closing(before)
+        EngineAccess(spider.crawler).before_closing(Stage.COMMAND, before)
 
     def idle() -> None:
         if way == "timeout":
@@ -182,7 +183,7 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
         def parse(self, response: Any, **kwargs: Any) -> Any:
             super().parse(response, **kwargs)
             if response.url.endswith("/x"):
-                EngineAccess(self.crawler).before_closing(before)
+                EngineAccess(self.crawler).before_closing(Stage.COMMAND, before)
                 _stop(self.crawler.engine)
                 later(0.1, lambda: _async(self.crawler.engine))
 
@@ -209,13 +210,44 @@ async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Si
         def parse(self, response: Any, **kwargs: Any) -> Any:
             super().parse(response, **kwargs)
             if response.url.endswith("/page1"):
-                EngineAccess(self.crawler).before_closing(lambda: a_while(0.3))
+                EngineAccess(self.crawler).before_closing(Stage.COMMAND, lambda: a_while(0.3))
                 _async(self.crawler.engine)
 
     settings = {"CONCURRENT_REQUESTS": 1}
     result = await crawl(Closing, settings, requests=urls(site, 9))
     assert result.reason == "way"
     assert len(site.pages_asked) <= 3  # one was under way
+
+
+async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
+    """Whatever the order in which they were added, and by which `EngineAccess`; none is left out
+    that is added while others are being taken."""
+    events: list[str] = []
+
+    def step(name: str) -> Callable[[], Any]:
+        async def take() -> None:
+            await a_while(0.01)
+            events.append(name)
+
+        return take
+
+    class Closing(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            engine = EngineAccess(self.crawler)
+
+            async def seeding() -> None:
+                events.append("SEEDING")
+                engine.before_closing(Stage.COUNTING, step("late"))
+
+            for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
+                EngineAccess(self.crawler).before_closing(stage, step(stage.name))
+            engine.before_closing(Stage.SEEDING, seeding)
+            _async(self.crawler.engine)
+
+    result = await crawl(Closing, requests=[sites.add().url("/x")])
+    assert result.reason == "way"
+    assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
 
 
 def test_the_slot_is_closed_in_one_place() -> None:
@@ -257,7 +289,7 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
                 await maybe_deferred_to_future(engine.fail(request, error))
 
             if closing:
-                engine.before_closing(before)
+                engine.before_closing(Stage.COMMAND, before)
                 _async(engine._engine)
             else:
                 engine.fail(request, error)

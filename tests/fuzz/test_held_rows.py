@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scrapy import Request
 
+from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.disk_file import HoldFile
-from scrapy_rep.holding.hold import DiskHold
 from scrapy_rep.holding.serialization import dumps, loads
 from tests.fuzz.strategies import damaged
 from tests.helpers.holds import INF, SPIDER, A, B, held, numbers

@@ -8,7 +8,8 @@ from typing import Any
 
 from scrapy import Request, Spider
 
-from scrapy_rep.holding.hold import DiskHold, Held
+from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.holding.hold import Held, Hold
 
 INF = float("inf")
 
@@ -41,6 +42,11 @@ def numbers(taken: list[Held]) -> list[int]:
     """In their order; each has the URL that it was held with."""
     assert [one.request.url for one in taken] == [f"{A}/{one.number}" for one in taken]
     return [one.number for one in taken]
+
+
+def count(hold: Hold, origin: str = A) -> int:
+    """How many requests are held."""
+    return len(hold._queues.get(origin, ()))
 
 
 def take_all(hold: Any, origin: str = A) -> list[int]:

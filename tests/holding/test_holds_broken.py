@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.hold import FILE_NAME, DiskHold, Opening
+from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.holding.opening import FILE_NAME, Opening
 from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
     INF,
     SPIDER,
     A,
+    count,
     file_of,
     held,
     in_slices,
@@ -99,7 +101,7 @@ def test_a_row_that_can_not_be_read(path: Path) -> None:
     hold, _ = run(path)
     with captured_log() as records:
         assert take_all(hold) == [1, 3, 5]
-        assert hold.count(A) == 0
+        assert count(hold, A) == 0
         hold.close()
     [warning] = records
     assert warning.levelname == "WARNING"
@@ -186,7 +188,7 @@ def test_a_disk_that_is_full(path: Path) -> None:
     with captured_log() as records:
         for number in range(1, 51):
             hold.add(A, held(number, meta={"filler": "x" * 1000}))
-    assert hold.count(A) == 50
+    assert count(hold, A) == 50
     assert len([one for one in records if one.levelname == "WARNING"]) == 1
     file_of(hold).execute("PRAGMA max_page_count = 100000")
     hold.add(A, held(51))

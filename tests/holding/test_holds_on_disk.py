@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.hold import FILE_NAME, DiskHold, Held
+from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.holding.hold import Held
+from scrapy_rep.holding.opening import FILE_NAME
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
     INF,
     SPIDER,
     A,
     B,
+    count,
     file_of,
     held,
     in_slices,
@@ -96,7 +99,7 @@ def test_closed_in_order(path: Path) -> None:
     hold.done([released[0].row])
     given_up = hold.take(A, 2, 10, INF)
     hold.give_up(A, given_up)
-    assert hold.count(A) == 2
+    assert count(hold, A) == 2
     hold.close()
     hold, recovered = run(path)
     assert recovered == {A: 5}
@@ -143,7 +146,7 @@ def test_unserialisable_among_others(path: Path) -> None:
     warnings = [one for one in records if one.levelname == "WARNING"]
     assert len(warnings) == 1
     assert f"{A}/3" in warnings[0].getMessage()
-    assert hold.count(A) == 10
+    assert count(hold, A) == 10
     assert in_slices(hold, 4) == list(range(1, 11))
     hold.close()
 

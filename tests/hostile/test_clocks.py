@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine.tally import Tally
+from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.protocol.freshness import unreachable_seconds
 from scrapy_rep.reporting.timeline import Timeline
 from tests.helpers.behaviours import RULES
@@ -17,9 +17,9 @@ from tests.helpers.held import origin_of
 from tests.helpers.log import warnings
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import Sites
+from tests.helpers.stat_counted import NOW, World
 from tests.helpers.steps import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider
 from tests.helpers.storing import A, in_a_file, on_a_server
-from tests.helpers.tallied import NOW, World
 
 LIMIT = 30.0 * DAY
 
@@ -126,13 +126,13 @@ def test_the_stat_of_hits_goes_on(back: float) -> None:
 async def test_hits_in_a_crawl(sites: Sites, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     site = sites.add(robots=RULES)
     told: list[float] = []
-    real = Tally._tell
+    real = StatCounter._tell
 
-    def tell(self: Tally) -> None:
+    def tell(self: StatCounter) -> None:
         told.append(clock.now)
         real(self)
 
-    monkeypatch.setattr(Tally, "_tell", tell)
+    monkeypatch.setattr(StatCounter, "_tell", tell)
     page = site.url("/x")
     steps: list[Step] = [page, page, -6 * 3600, page, 2, page, 2, page]
     result = await crawl(StepSpider, {}, steps=steps, clock=clock)

@@ -13,7 +13,7 @@ import pytest
 from scrapy import Request, signals
 
 from scrapy_rep.holding.disk_file import _SCHEMA
-from scrapy_rep.holding.hold import FILE_NAME
+from scrapy_rep.holding.opening import FILE_NAME
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import CrawlResult, crawl
@@ -328,7 +328,7 @@ async def test_recovered_and_ended_in_slices(
         turns.append(1)
 
     monkeypatch.setattr("scrapy_rep.engine.pause.SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("scrapy_rep.holding.queues.pause", pause)
+    monkeypatch.setattr("scrapy_rep.holding.held_origins.pause", pause)
     monkeypatch.setattr("scrapy_rep.holding.shutdown.pause", pause)
     record = Record()
     record.handlers[signals.spider_opened] = lambda spider: (

@@ -13,7 +13,7 @@ NOT_VOUCHED_FOR = ("nofollow", "ugc", "sponsored")
 
 _TAGS = frozenset({b"a", b"area", b"base"})
 # Bytes of values with character references: resolving them takes time.
-_MAX_REFERENCES = 400_000
+_MAX_REFERENCES = 200_000
 
 _BETWEEN = re.compile(r"[\s,]+")
 

@@ -1,4 +1,4 @@
-"""A stat that is counted so often that counting would be felt."""
+"""A stat that is counted for every request."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
+
+from scrapy_rep.engine.closing import Stage
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
 _EVERY = 1.0
 
 
-class Tally:
-    """Counts for itself and tells Scrapy's stats once a second: to tell them each time would be a
-    quarter of what a request of a known origin costs."""
+class StatCounter:
+    """Counts by itself and updates Scrapy's stats once a second: to call them for every request would
+    slow down the hot path."""
 
     def __init__(self, crawler: Crawler, engine: EngineAccess, name: str) -> None:
         assert crawler.stats is not None
@@ -46,7 +48,7 @@ class Tally:
             self._count = 0
 
     def _spider_opened(self) -> None:
-        self._engine.before_closing(self._before_closing)
+        self._engine.before_closing(Stage.COUNTING, self._before_closing)
 
     async def _before_closing(self) -> None:
         """From now on the stats may be read for the last time at any moment."""

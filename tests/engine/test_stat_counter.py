@@ -9,7 +9,7 @@ from scrapy import signals as scrapy_signals
 
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.servers import Sites
-from tests.helpers.tallied import World
+from tests.helpers.stat_counted import World
 
 pytestmark = pytest.mark.scrapy_api
 
