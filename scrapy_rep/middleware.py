@@ -110,7 +110,7 @@ class RepMiddleware:
             and (now := self.clock()) < known.usable_until
             and _MARKS.isdisjoint(request.meta)
             and not self._intercept.waiting
-            and (self._seeding is None or prefix in self._seeding.spellings)
+            and (self._seeding is None or prefix in self._seeding.met_prefixes)
             and self.agents.is_usual(request)
         ):
             path = url[slash:]

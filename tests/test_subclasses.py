@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request
+from scrapy.http import Response
 
 from scrapy_rep import RepMiddleware, may_fetch
 from scrapy_rep.exceptions import RobotsDisallowed
@@ -16,6 +17,7 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER
 from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
@@ -90,3 +92,29 @@ async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) ->
     assert isinstance(outcomes[down.url("/x")], Request)
     assert result.stat("rep/given_up") == 1
     result.assert_clean()
+
+
+class Noting(RepMiddleware):
+    """Has methods that RepMiddleware itself does not have."""
+
+    seen: list[str] = []
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        self.seen.append(response.url)
+        return response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        self.seen.append(f"{request.url} {type(exception).__name__}")
+
+
+@pytest.mark.parametrize("seeding", [False, True])
+async def test_a_subclass_sees_all_responses_but_sitemaps(sites: Sites, seeding: bool) -> None:
+    Noting.seen.clear()
+    site = sites.add()
+    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n{RULES}")
+    site.set("/map.xml", urlset([]))
+    urls = [site.url("/page"), site.url("/private")]
+    await crawl(urls, {**enabled(Noting), "REP_SITEMAPS": seeding})
+    expected = [urls[0], f"{urls[1]} RobotsDisallowed", site.url("/robots.txt")]
+    assert sorted(Noting.seen) == expected
+    assert site.count("/map.xml") == seeding

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 
-from scrapy_rep.engine.urls import as_it_stands, encoded, origin_of, path_in
+from scrapy_rep.engine.encoding import encoded
+from scrapy_rep.engine.urls import as_it_stands, origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import Rules, allows, comparable

@@ -25,7 +25,8 @@ from scrapy_rep.commands.lookup import Lookup, chain_of_project, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import BOLD, DIM, Output
-from scrapy_rep.engine.urls import encoded, path_in
+from scrapy_rep.engine.encoding import encoded
+from scrapy_rep.engine.urls import path_in
 from scrapy_rep.engine.words import clean, iso
 from scrapy_rep.origins.flights import CrawlEnding
 from scrapy_rep.pages.rules import page_rules

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
@@ -22,7 +21,8 @@ from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.terminal import Output, Progress, complain
 from scrapy_rep.commands.tree import JsonTree, TextTree
-from scrapy_rep.engine.urls import encoded, origin_of, path_in
+from scrapy_rep.engine.encoding import resolve_sitemap
+from scrapy_rep.engine.urls import origin_of, path_in
 from scrapy_rep.engine.words import counted, text_of
 from scrapy_rep.origins.flights import CrawlEnding
 from scrapy_rep.protocol import Origin
@@ -203,15 +203,9 @@ class _Site:
     def _take_children(self, one: Sitemap, locations: Sequence[object]) -> None:
         for value in locations:
             try:
-                if not isinstance(value, str):
-                    raise ValueError
-                url = encoded(value)
-                if Origin.from_url(url).scheme not in ("http", "https"):
-                    raise ValueError
+                one.children.append(resolve_sitemap(str(value)).url)
             except ValueError:
                 one.tally.invalid += 1
-                continue
-            one.children.append(url)
 
     async def _fetch(self, one: Sitemap) -> bytes | None:
         """Return the body of a sitemap; None if there is a problem.
@@ -283,6 +277,6 @@ class _Site:
 def _absolute(base: str, value: str) -> str:
     """Return a URL as it stands in a file or a header; *value* itself where that is none."""
     try:
-        return urljoin(base, encoded(value.strip()))
+        return resolve_sitemap(value.strip(), base).url
     except ValueError:
         return value

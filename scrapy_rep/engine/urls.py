@@ -6,11 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from scrapy.utils.httpobj import urlparse_cached
-from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import path_of
-from scrapy_rep.protocol.origin import MAX_HOST
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -29,24 +27,6 @@ behind a shorter one."""
 
 FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """A scheme that the protocol does not cover: data:, file:, s3: and the like."""
-
-# What may be the host of a URL, to whichever parser: some take backslashes, or any number of slashes.
-_HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:)?[/\\]*([^/\\?#]*)", re.IGNORECASE)
-_DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
-
-
-def encoded(url: str | bytes) -> str:
-    """Return *url* as a request for it would have it: percent-encoded, its host in punycode.
-
-    :raises ValueError: if it is no URL, or its host is longer than any: to encode that could take a
-        second
-    """
-    if not url.isascii():
-        text = url if isinstance(url, str) else url.decode("utf-8", "replace")
-        host = _HOST.match(text.translate(_DROPPED))
-        if host is not None and len(host[1].rpartition("@")[2]) > MAX_HOST:
-            raise ValueError("no valid host: it is too long")
-    return safe_url_string(url)
 
 
 def _as_handlers_see_it(request: Request) -> str:

@@ -20,8 +20,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_rep.engine import headers
+from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.urls import encoded
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
 from scrapy_rep.origins.answer import Answer

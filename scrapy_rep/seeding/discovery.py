@@ -1,32 +1,33 @@
-"""Sitemaps that robots.txt files list (REP.md section 9): found, announced, counted, in any crawl.
-That they seed the crawl is the work of `seeding/seeding.py`, which is not even imported where they don't."""
+"""Sitemaps that robots.txt files list (REP.md section 9): found, announced and counted in any crawl.
+
+The middleware makes a :class:`Discovery`; the resolver tells it of each new robots.txt. That
+sitemaps seed the crawl is the work of `seeding.py`, which is imported only where they do.
+"""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep import signals
+from scrapy_rep.engine.encoding import resolve_sitemap
 from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Few, get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.recent import Recent
-from scrapy_rep.engine.urls import as_it_stands, encoded
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.resolver import ResolutionListener
-from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.engine.encoding import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.protocol import RobotsTxt
+    from scrapy_rep.protocol import Origin, RobotsTxt
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
@@ -40,18 +41,11 @@ shared scheduler."""
 FED = "_rep_page"
 """Meta key of pages that sitemaps list, while the scheduler has them."""
 
-# How an origin is written in canonical form, if it has its default port and no letters but ASCII's.
-_CANONICAL = re.compile(r"https?://[a-z0-9._-]{1,255}")
+MAX_SITEMAPS = 500
+"""Of one robots.txt: as many as Google lets a site submit. A file has room for 20,000."""
 
 # How many wrong sitemap lines of one file are logged; the others are only counted.
-_TOLD = 3
-
-# As many as Google lets a site submit. A file of 512,000 bytes has room for 20,000.
-MAX_SITEMAPS = 500
-
-MAX_URL = 2048
-"""Characters: what sitemaps.org allows. To encode a host of foreign letters takes microseconds for
-each letter."""
+_WARNINGS = 3
 
 
 def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
@@ -69,14 +63,28 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
         ) from None
 
 
+def listed_sitemaps(
+    robots_url: str, values: Iterable[str]
+) -> Iterator[tuple[str, SitemapURL | None]]:
+    """Yield the values of ``sitemap`` lines, and what each means; None for one that is no URL.
+    Strange ones take a millisecond each, so a caller can pause after any.
+
+    :param robots_url: where the robots.txt came from, for relative URLs
+    """
+    for value in list(dict.fromkeys(values))[:MAX_SITEMAPS]:
+        try:
+            yield value, resolve_sitemap(value, robots_url)
+        except ValueError:
+            yield value, None
+
+
 class Discovery(ResolutionListener):
     """Announces each sitemap once; a second time if very many others came between."""
 
     part = "search for sitemaps"
 
     def __init__(self, context: CrawlContext) -> None:
-        self._crawler = context.crawler
-        self._stats = context.stats
+        self._context = context
         self._seen = Recent()
 
     async def resolved(self, resolution: Resolution) -> None:
@@ -92,81 +100,54 @@ class Discovery(ResolutionListener):
         for one in self.listed(origin, robots_url, robots, warn=True):
             yield
             if one is not None and self.count(url := one[0]):
-                self._crawler.signals.send_catch_log(
+                self._context.crawler.signals.send_catch_log(
                     signals.sitemap_discovered,
                     origin=origin,
                     url=url,
-                    spider=self._crawler.spider,
+                    **self._context.extra,
                 )
 
     def count(self, url: str) -> bool:
         """Count a sitemap. Return False if it was counted before."""
         is_new = self._seen.add(url)
         if is_new:
-            self._stats.inc_value("rep/sitemaps/found")
+            self._context.stats.inc_value("rep/sitemaps/found")
         return is_new
 
     def listed(
         self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool
     ) -> Iterator[tuple[str, str] | None]:
-        """The sitemaps that a robots.txt lists: their URLs and where these are; None for one that
-        is not a URL. Strange ones take a millisecond each: a caller can stop after any."""
-        listed = list(dict.fromkeys(robots.sitemaps))
-        if len(listed) > MAX_SITEMAPS and warn:
+        """Yield the sitemaps that a robots.txt lists, each once: its URL and the origin that it is
+        fetched from; None for one that repeats, or is no URL.
+
+        :param warn: whether to log what is wrong with them
+        """
+        count = len(set(robots.sitemaps))
+        if count > MAX_SITEMAPS and warn:
             logger.warning(
                 "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first "
                 "%(limit)d are ignored",
-                {"origin": origin, "count": len(listed), "limit": MAX_SITEMAPS},
-                extra={"spider": self._crawler.spider},
+                {"origin": origin, "count": count, "limit": MAX_SITEMAPS},
+                extra=self._context.extra,
             )
         seen = set()
-        few = Few(_TOLD)
-        for value in listed[:MAX_SITEMAPS]:
-            message = found = None
-            try:
-                plain = as_it_stands(value) if len(value) <= MAX_URL else None
-                if plain is not None and _CANONICAL.fullmatch(plain[0]):
-                    found = value, plain[0]  # most: a fifth of the time
-                else:
-                    if _is_relative(value):
-                        message = "robots.txt of %(origin)s lists a sitemap by a relative URL"
-                    url = resolved(robots_url, value)
-                    place = Origin.from_url(url)
-                    if place.scheme not in ("http", "https"):
-                        raise ValueError
-                    found = url, str(place)
-            except ValueError:
-                message = "robots.txt of %(origin)s lists a sitemap that is no URL"
-            if message and warn and few.one_more():
+        few = Few(_WARNINGS)
+        for value, found in listed_sitemaps(robots_url, robots.sitemaps):
+            wrong = "that is no URL" if found is None else "by a relative URL"
+            if (found is None or found.relative) and warn and few.one_more():
                 logger.warning(
-                    f"{message}: %(value)s",
+                    f"robots.txt of %(origin)s lists a sitemap {wrong}: %(value)s",
                     {"origin": origin, "value": value[:200]},
-                    extra={"spider": self._crawler.spider},
+                    extra=self._context.extra,
                 )
-            if found is None or found[0] not in seen:
-                yield found
-            if found is not None:
-                seen.add(found[0])
+            if found is None or found.url in seen:
+                yield None
+            else:
+                seen.add(found.url)
+                yield found.url, str(found.origin)
         if few.left_out:
             logger.warning(
                 "robots.txt of %(origin)s: %(lines)s with such sitemaps",
                 {"origin": origin, "lines": counted(few.left_out, "more line")},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
-
-
-def resolved(robots_url: str, value: str) -> str:
-    """Return the URL that the value of a ``sitemap`` line means.
-
-    :raises ValueError: if it is none
-    """
-    if len(value) > MAX_URL:
-        raise ValueError
-    return encoded(urljoin(robots_url, value) if _is_relative(value) else value)
-
-
-def _is_relative(url: str) -> bool:
-    try:
-        return not urlsplit(url).scheme
-    except ValueError:  # a bracket behind a backslash, say, of which Scrapy makes a slash
-        return False

@@ -1,16 +1,16 @@
-"""The part of the middleware that a crawl needs only where sitemaps seed it.
+"""The part of the middleware that a crawl needs only if sitemaps seed it.
 
-Scrapy spends as much on calling a middleware's method as robots.txt costs a request: so
-``process_response`` is there only if it is of use.
+Each method of a middleware costs every request: `scrapy_rep/middleware.py` calls :func:`with_seeding`
+only for crawls that need it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
+from scrapy_rep.seeding.discovery import SITEMAP
 
+if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
@@ -20,19 +20,23 @@ KindT = TypeVar("KindT", bound=type)
 
 
 class SeedingMiddleware:
-    """Reads the sitemaps that come back, and leaves everything else to the user's own class."""
+    """Takes the responses for sitemaps, and leaves the others to a user's own class."""
 
     _seeding: SitemapSeeding
 
-    def process_response(
-        self, request: Request, response: Response
-    ) -> Coroutine[Any, Any, Response] | Response:
-        """See :meth:`~scrapy_rep.seeding.intake.Reading.process_response`."""
-        return self._seeding.reading.process_response(request, response)
+    def process_response(self, request: Request, response: Response) -> Any:
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`."""
+        if SITEMAP in request.meta:
+            return self._seeding.intake.read(request, response)
+        theirs = getattr(super(), "process_response", None)
+        return response if theirs is None else theirs(request, response)
 
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        """See :meth:`~scrapy_rep.seeding.intake.Reading.process_exception`."""
-        self._seeding.reading.process_exception(request, exception)
+    def process_exception(self, request: Request, exception: Exception) -> Any:
+        """Take note of a failure, see :meth:`~scrapy_rep.seeding.intake.Intake.failed`."""
+        if SITEMAP in request.meta:
+            return self._seeding.intake.failed(request, exception)
+        theirs = getattr(super(), "process_exception", None)
+        return None if theirs is None else theirs(request, exception)
 
 
 def with_seeding(kind: KindT) -> KindT:

@@ -1,5 +1,5 @@
-"""The sitemaps of a crawl, in the file of the spool: those to be asked for, and those done with, so
-that none is read twice, in this run or in a later one with the same JOBDIR."""
+"""The sitemaps of a crawl, in the file of the spool: those to be requested, and those done with, so
+that none is read twice, in this run or in a later one with the same JOBDIR. Part of `spool.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_HOSTS = 100
 """How many other hosts are asked for anything because of one origin's sitemaps."""
 
 
-class Sitemap(NamedTuple):
+class SitemapRow(NamedTuple):
     """A sitemap that is to be read."""
 
     id: int
@@ -58,9 +58,6 @@ class SitemapTable:
     def __init__(self, db: Callable[[], sqlite3.Connection]) -> None:
         """:param db: gives the file, or raises"""
         self._get_db = db
-        self._naming: str | None = None
-        self._named: set[str] = set()
-        """The hosts that the origin before has named: a sitemap may list 50,000, one after the other."""
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -91,7 +88,7 @@ class SitemapTable:
                 )
         return bool(added)
 
-    def next(self, host: str) -> Sitemap | None:
+    def next(self, host: str) -> SitemapRow | None:
         """Return the next sitemap to be fetched from *host*, which counts as asked for then."""
         row = self._db.execute(
             "SELECT id, url, host, origin, chain, guessed FROM sitemaps "
@@ -103,11 +100,11 @@ class SitemapTable:
         self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (ASKED, row[0]))
         return _sitemap(row)
 
-    def put_back(self, sitemap: Sitemap) -> None:
+    def put_back(self, sitemap: SitemapRow) -> None:
         """*sitemap* was not asked for after all."""
         self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (WAITING, sitemap.id))
 
-    def get(self, url: str) -> Sitemap | None:
+    def get(self, url: str) -> SitemapRow | None:
         """Return a sitemap; None if it is not known, or done with."""
         row = self._db.execute(
             "SELECT id, url, host, origin, chain, guessed FROM sitemaps "
@@ -116,7 +113,7 @@ class SitemapTable:
         ).fetchone()
         return _sitemap(row) if row else None
 
-    def done(self, sitemap: Sitemap) -> None:
+    def done(self, sitemap: SitemapRow) -> None:
         """Be done with *sitemap*, whatever came of it."""
         self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (DONE, sitemap.id))
 
@@ -144,15 +141,12 @@ class SitemapTable:
 
     def may_name(self, origin: str, host: str) -> bool:
         """Whether *host* may be asked because of *origin*'s sitemaps: it counts from now on."""
-        if self._naming != origin:
-            rows = self._db.execute("SELECT host FROM named WHERE origin = ?", (origin,))
-            self._naming, self._named = origin, {name for (name,) in rows}
-        if host not in self._named:
-            if len(self._named) >= MAX_HOSTS:
-                return False
-            self._db.execute("INSERT OR IGNORE INTO named VALUES (?, ?)", (origin, host))
-            self._named.add(host)
-        return True
+        count, known = self._db.execute(
+            "SELECT count(*), total(host = ?) FROM named WHERE origin = ?", (host, origin)
+        ).fetchone()
+        if not known and count < MAX_HOSTS:
+            self._db.execute("INSERT INTO named VALUES (?, ?)", (origin, host))
+        return bool(known) or count < MAX_HOSTS
 
     def chain_of(self, sitemap: int) -> tuple[str, ...]:
         """The URLs of which one has to be listed by a host, for its entries in *sitemap*."""
@@ -162,9 +156,9 @@ class SitemapTable:
         return (*texts(chain), url)
 
 
-def _sitemap(row: tuple[int, str, str, str, str, int]) -> Sitemap:
+def _sitemap(row: tuple[int, str, str, str, str, int]) -> SitemapRow:
     number, url, host, origin, chain, guessed = row
-    return Sitemap(number, url, host, origin, tuple(texts(chain)), bool(guessed))
+    return SitemapRow(number, url, host, origin, tuple(texts(chain)), bool(guessed))
 
 
 def texts(value: str | None) -> list[str]:

@@ -1,64 +1,55 @@
 """What users of Scrapy's SitemapSpider know, on any spider: its attributes ``sitemap_rules``,
-``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``rep_sitemaps``."""
+``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``. Read once, by `seeding.py`;
+applied in `selection.py` and `feeder.py`. (``rep_sitemaps`` is read in `discovery.py`.)"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy import Spider
 
     from scrapy_rep.protocol.sitemaps.kinds import Entry
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
+T = TypeVar("T")
 
-class Conventions:
+
+class SpiderOptions:
     """What the spider says about sitemaps, checked."""
 
-    def __init__(self, spider: Spider | None, settings: RepSettings) -> None:
+    def __init__(self, spider: Spider | None) -> None:
         """:raises SettingsError: names the attribute and what would be right"""
         self._spider = spider
-        self._rules: list[tuple[re.Pattern[str], Any]] | None = None
-        self._follow: list[re.Pattern[str]] | None = None
-        self._filter: Callable[[Iterable[Entry]], Iterable[Entry]] | None = None
-        self.alternate_links = False
-        """Whether alternate URLs of a page are pages too."""
-        self._read()
-
-    def _read(self) -> None:
-        spider = self._spider
-        rules = getattr(spider, "sitemap_rules", None)
-        if rules is not None:
-            try:
-                self._rules = [(re.compile(regex), self._callback(name)) for regex, name in rules]
-            except (TypeError, ValueError, AttributeError, re.error) as error:
-                raise SettingsError(
-                    "The spider's attribute sitemap_rules must be a list of pairs of a regular "
-                    f"expression and a callback (the name of a method, or a callable): {error}."
-                ) from None
-        follow = getattr(spider, "sitemap_follow", None)
-        if follow is not None:
-            try:
-                if isinstance(follow, str):
-                    raise TypeError("it is a single string")
-                self._follow = [re.compile(regex) for regex in follow]
-            except (TypeError, re.error) as error:
-                raise SettingsError(
-                    "The spider's attribute sitemap_follow must be a list of regular "
-                    f"expressions: {error}."
-                ) from None
+        self._rules: list[tuple[re.Pattern[str], Any]] | None = self._checked(
+            "sitemap_rules",
+            lambda rules: [(re.compile(regex), self._callback(name)) for regex, name in rules],
+            "pairs of a regular expression and a callback (the name of a method, or a callable)",
+        )
+        self._follow: list[re.Pattern[str]] | None = self._checked(
+            "sitemap_follow", _patterns, "regular expressions"
+        )
         self._filter = getattr(spider, "sitemap_filter", None)
         if self._filter is not None and not callable(self._filter):
             raise SettingsError("The spider's attribute sitemap_filter must be a method.")
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
+        """Whether alternate URLs of a page are pages too."""
+
+    def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> T | None:
+        value = getattr(self._spider, name, None)
+        try:
+            return None if value is None else convert(value)
+        except (TypeError, ValueError, AttributeError, re.error) as error:
+            raise SettingsError(
+                f"The spider's attribute {name} must be a list of {what}: {error}."
+            ) from None
 
     def _callback(self, value: Any) -> Any:
         callback = getattr(self._spider, value) if isinstance(value, str) else value
@@ -90,13 +81,14 @@ class Conventions:
         kept: list[Entry] = []
         failed = 0
         while entries:
-            seen = _Counted(entries)
+            taken: list[Entry] = []
             try:
-                for entry in self._filter(seen) or ():
+                for entry in self._filter(_noted(entries, taken)) or ():
                     if not isinstance(entry, dict):
                         raise TypeError(f"it returned {entry!r}, which is no entry")
                     # One by one: what comes before an exception is good.
                     kept.append(entry)
+                break
             except Exception:
                 if log:
                     log = False
@@ -105,25 +97,20 @@ class Conventions:
                         "out. Others of this sitemap are not reported.",
                         extra={"spider": self._spider},
                     )
-                failed += 1 if seen.count else len(entries)
+                failed += 1 if taken else len(entries)
                 # The generator is over. Those after that entry get another one.
-                entries = entries[seen.count :] if seen.count else []
-            else:
-                break
+                entries = entries[len(taken) :] if taken else []
         return kept, failed
 
 
-class _Counted:
-    """An iterator that knows how many were taken."""
+def _patterns(follow: Any) -> list[re.Pattern[str]]:
+    if isinstance(follow, str):
+        raise TypeError("it is a single string")
+    return [re.compile(regex) for regex in follow]
 
-    def __init__(self, entries: list[Entry]) -> None:
-        self._rest = iter(entries)
-        self.count = 0
 
-    def __iter__(self) -> Iterator[Entry]:
-        return self
-
-    def __next__(self) -> Entry:
-        entry = next(self._rest)
-        self.count += 1
-        return entry
+def _noted(entries: list[Entry], taken: list[Entry]) -> Iterator[Entry]:
+    """Yield *entries*, and note which were taken."""
+    for entry in entries:
+        taken.append(entry)
+        yield entry

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import defaultdict, deque
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +32,9 @@ logger = get_logger(__name__)
 
 Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod, alternate URLs (JSON)."""
+
+
+_LAST = 2**63 - 1  # the highest number that a row can have
 
 
 class Page(NamedTuple):
@@ -63,12 +64,13 @@ class Spool:
         self.durable = directory is not None
         self.patience = Patience(self._path, seconds, spider)
         self.sitemaps = SitemapTable(lambda: self._db)
-        self._sites: dict[str, int] = {}
         self._waiting: dict[int, int] = {}
         self.waiting = 0
         """How many pages are still to be requested."""
-        self._again: defaultdict[int, deque[int]] = defaultdict(deque)
-        self._cursors: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
+        """The last row that was taken, of sites with pages waiting."""
+        self._sent: dict[int, int] = {}
+        """The last row that went to the scheduler before, and is taken again, of the same sites."""
         self.unproven = 0
         """How many entries wait for the robots.txt of another host."""
 
@@ -108,7 +110,7 @@ class Spool:
         return open_or_set_aside(self._path, SpoolFile, self._spider)
 
     def _take_over(self, file: SpoolFile) -> None:
-        self._waiting, self._again, self.unproven = file.waiting, file.again, file.unproven
+        self._waiting, self._sent, self.unproven = file.waiting, file.sent, file.unproven
         self.waiting = sum(file.waiting.values())
         self._file, self._usable = file, True
         if file.wrong:
@@ -143,17 +145,9 @@ class Spool:
 
     def site(self, origin: str) -> int:
         """Return the number of a site."""
-        number = self._sites.get(origin)
-        if number is None:
-            self._db.execute(
-                "INSERT OR IGNORE INTO sites (origin, cursor) VALUES (?, 0)", (origin,)
-            )
-            (number,) = self._db.execute(
-                "SELECT id FROM sites WHERE origin = ?", (origin,)
-            ).fetchone()
-            if len(self._sites) >= 10_000:
-                self._sites.clear()
-            self._sites[origin] = number
+        self._db.execute("INSERT OR IGNORE INTO sites (origin, cursor) VALUES (?, 0)", (origin,))
+        query = "SELECT id FROM sites WHERE origin = ?"
+        (number,) = self._db.execute(query, (origin,)).fetchone()
         return int(number)
 
     def origin_of(self, site: int) -> str:
@@ -200,38 +194,24 @@ class Spool:
 
     def take(self, site: int, limit: int) -> list[Page]:
         """Return the next pages of *site*. From now on they count as in the scheduler."""
-        again = self._again.get(site)
-        if again:
-            numbers = list(islice(again, limit))
-            pages = self._pages(
-                f"pages.id IN ({','.join('?' * len(numbers))}) ORDER BY pages.id", numbers, True
-            )
-            for _ in numbers:  # not before they could be read
-                again.popleft()
-            if not again:
-                del self._again[site]
-            self._less(site, len(numbers))
-            return pages
-        pages = self._pages(
-            "site = ? AND pages.id > ? ORDER BY pages.id LIMIT ?",
-            [site, self._cursor(site), limit],
-            False,
-        )
-        if pages:
-            self._move(site, pages[-1].id)
-            self._less(site, len(pages))
-            if site not in self._waiting:
-                del self._cursors[site]
-        else:
-            self._less(site, self._waiting[site])  # somebody has meddled with the file
-        return pages
-
-    def _pages(self, where: str, values: list[int], again: bool) -> list[Page]:
+        sent, position = self._sent.get(site, 0), self._positions.get(site)
+        if position is None:
+            query = "SELECT cursor FROM sites WHERE id = ?"
+            position = 0 if sent else self._db.execute(query, (site,)).fetchone()[0]
+        again = position < sent
         rows = self._db.execute(
-            "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "  # noqa: S608 (ours)
-            f"FROM pages JOIN sitemaps ON sitemaps.id = sitemap WHERE {where}",
-            values,
-        )
+            "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "
+            "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
+            "WHERE site = ? AND pages.id > ? AND pages.id <= ? ORDER BY pages.id LIMIT ?",
+            (site, position, sent if again else _LAST, limit),
+        ).fetchall()
+        if rows and not again:
+            self._move(site, rows[-1][0])
+        self._positions[site] = rows[-1][0] if rows else sent
+        if not rows and again:
+            return self.take(site, limit)
+        # Without any, somebody has meddled with the file.
+        self._less(site, len(rows) or self._waiting[site])
         return [
             Page(number, url, lastmod, texts(alternate), sitemap, again)
             for number, url, lastmod, alternate, sitemap in rows
@@ -242,31 +222,24 @@ class Spool:
         self._waiting[site] -= count
         if self._waiting[site] <= 0:
             del self._waiting[site]
-
-    def _cursor(self, site: int) -> int:
-        if site not in self._cursors:
-            (cursor,) = self._db.execute(
-                "SELECT cursor FROM sites WHERE id = ?", (site,)
-            ).fetchone()
-            self._cursors[site] = cursor
-        return self._cursors[site]
+            self._positions.pop(site, None)
+            self._sent.pop(site, None)
 
     def _move(self, site: int, cursor: int) -> None:
         self._db.execute("UPDATE sites SET cursor = ? WHERE id = ?", (cursor, site))
-        self._cursors[site] = cursor
 
     def put_back(self, site: int, pages: list[Page]) -> None:
         """Take back the last ones of what was taken: with the first, the scheduler failed."""
         if not pages:
             return
-        if pages[0].again:
-            self._again[site].extendleft(page.id for page in reversed(pages))
-        else:
-            # It may have gone as far as the dupe filter, which would drop it next time.
-            self._again[site].appendleft(pages[0].id)
-            cursor = self._cursors[site] = pages[0].id
+        first = pages[0]
+        self._positions[site] = first.id - 1
+        # The first may have gone as far as the dupe filter, which would drop it next time.
+        sent = pages[-1].id if first.again else first.id
+        self._sent[site] = max(sent, self._sent.get(site, 0))
+        if not first.again:
             with suppress(sqlite3.Error):  # else the next run takes them for some that were taken
-                self._move(site, cursor)
+                self._move(site, first.id)
         self._waiting[site] = self._waiting.get(site, 0) + len(pages)
         self.waiting += len(pages)
 

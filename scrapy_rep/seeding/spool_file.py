@@ -3,7 +3,6 @@ an earlier run left there."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from scrapy_rep.seeding import sitemap_table as sitemaptable
@@ -82,13 +81,9 @@ class SpoolFile(SqliteFile):
             db.execute("SELECT site, count(*) FROM pages GROUP BY site")
         )
         """How many pages of each site wait."""
-        self.again: defaultdict[int, deque[int]] = defaultdict(deque)
-        """Of these, the ones that went to the scheduler before."""
-        for site, page in db.execute(
-            "SELECT site, pages.id FROM sites JOIN pages ON site = sites.id "
-            "WHERE pages.id <= cursor ORDER BY pages.id"
-        ):
-            self.again[site].append(page)
+        query = "SELECT DISTINCT site, cursor FROM sites, pages WHERE site = sites.id AND pages.id <= cursor"
+        self.sent: dict[int, int] = dict(db.execute(query))
+        """The cursors of sites with pages that went to the scheduler and were not dealt with."""
         (self.unproven,) = db.execute("SELECT count(*) FROM unproven").fetchone()
         self.unproven_origins: list[tuple[str, str]] = db.execute(
             "SELECT sites.origin, min(sitemaps.origin) FROM unproven "

@@ -18,8 +18,8 @@ from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.xml import _MAX_TEXT
 from scrapy_rep.seeding.discovery import Discovery
-from scrapy_rep.seeding.listing import Listing
-from scrapy_rep.seeding.selection import proper
+from scrapy_rep.seeding.proof import Listing
+from scrapy_rep.seeding.selection import page_url
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.contexts import context_of
 from tests.helpers.sitemaps import atom, index, rss, urlset
@@ -128,7 +128,7 @@ DATES = damaged(
 @example(LONG_HOST, b"")
 def test_entries_of_any_kind(loc: bytes, date: bytes) -> None:
     try:
-        url, start = in_a_slice(lambda: proper(loc.decode("utf-8", "surrogateescape").strip()))
+        url, start = in_a_slice(lambda: page_url(loc.decode("utf-8", "surrogateescape").strip()))
     except ValueError:
         pass
     else:

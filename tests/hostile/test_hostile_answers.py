@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from scrapy_rep.engine import pause
+from scrapy_rep.engine.encoding import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.seeding import discovery, listing, seeding
-from scrapy_rep.seeding.discovery import MAX_SITEMAPS, MAX_URL, Discovery
-from scrapy_rep.seeding.listing import Listing, Listings
+from scrapy_rep.seeding import discovery, proof, seeding
+from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
+from scrapy_rep.seeding.proof import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
 from tests.helpers.contexts import context_of
@@ -139,9 +140,14 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         turns.append(1)
         return really(steps)
 
+    async def paused(seconds: float = 0) -> None:
+        turns.append(1)
+        await pause.pause(seconds)
+
     monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
-    for module in (discovery, seeding, listing):
+    for module in (discovery, proof):
         monkeypatch.setattr(module, "work", work)
+    monkeypatch.setattr(seeding, "pause", paused)
     return turns
 
 
@@ -185,9 +191,12 @@ def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps == MAX_SITEMAPS + 1
     assert some.has_any(["http://b.test/", f"http://a.test/{MAX_SITEMAPS - 2}"])
     assert not some.has_any([f"http://a.test/{MAX_SITEMAPS - 1}", "http://["])
-    long = Listing("http://a.test/robots.txt", ["http://" + "ä." * MAX_URL, "/" + "x" * MAX_URL])
+    long = Listing(
+        "http://a.test/robots.txt",
+        ["http://" + "ä." * MAX_SITEMAP_URL, "/" + "x" * MAX_SITEMAP_URL],
+    )
     assert (long.complete(), long.complete(), long.complete()) == (False, False, True)
-    assert not long.has_any(["http://a.test/" + "x" * MAX_URL])
+    assert not long.has_any(["http://a.test/" + "x" * MAX_SITEMAP_URL])
 
 
 def test_some_listings_are_kept() -> None:
@@ -223,7 +232,7 @@ def test_a_sitemap_line_has_a_limit() -> None:
 
 async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:
     site = sites.add()
-    site.set("/robots.txt", f"Sitemap: /{'x' * MAX_URL}\nSitemap: /map.xml\n")
+    site.set("/robots.txt", f"Sitemap: /{'x' * MAX_SITEMAP_URL}\nSitemap: /map.xml\n")
     site.set("/map.xml", urlset([site.url("/page")]))
     result = await seeded(site)
     assert pages(result) == [site.url("/page")]

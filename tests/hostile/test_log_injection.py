@@ -20,8 +20,10 @@ from scrapy_rep.commands.terminal import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting.report.page import render
-from scrapy_rep.seeding.outcome import Report
+from scrapy_rep.seeding.sitemap_log import SitemapLog
+from scrapy_rep.seeding.sitemap_table import SitemapRow
 from tests.helpers.behaviours import answer
+from tests.helpers.contexts import context_of
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text
 from tests.helpers.log import lines, summary, warnings
@@ -123,7 +125,8 @@ def test_what_was_told_holds_on_to_no_crawler() -> None:
     """A process may run crawls without end."""
     crawler: Any = Crawler(Spider)
     crawler.stats = StatsCollector(crawler)
-    Report(crawler, "http://a.example/x", "http://a.example").failed("why", quiet=False)
+    sitemap = SitemapRow(1, "http://a.example/x", "http://a.example", "http://a.example", (), False)
+    SitemapLog(context_of(crawler)).failed(sitemap, "why", expected=False)
     gone = weakref.ref(crawler)
     del crawler
     gc.collect()

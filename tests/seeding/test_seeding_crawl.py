@@ -237,9 +237,9 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
     site.set("/map.xml", urlset(some(site, "page")))
     site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     settings = {**ON, "REP_DEFER_MAX_WAIT": 0.5}
-    for name in ("spool.Spool.take", "spool.Spool.add_pages", "sitemaptable.SitemapTable.add"):
+    for name in ("spool.Spool.take", "spool.Spool.add_pages", "sitemap_table.SitemapTable.add"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"scrapy_rep.protocol.sitemaps.{name}", fail)
+            patch.setattr(f"scrapy_rep.seeding.{name}", fail)
             result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
         assert result.reason == "finished"
         assert result.status(site.url("/start")) == 200
@@ -257,10 +257,10 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
         "spool.Spool.add_pages",
         "spool.Spool.site",
         "spool.Spool.forget",
-        "sitemaptable.SitemapTable.add",
-        "sitemaptable.SitemapTable.next",
-        "sitemaptable.SitemapTable.get",
-        "sitemaptable.SitemapTable.done",
+        "sitemap_table.SitemapTable.add",
+        "sitemap_table.SitemapTable.next",
+        "sitemap_table.SitemapTable.get",
+        "sitemap_table.SitemapTable.done",
     ],
 )
 async def test_a_disk_that_fails_for_a_while(
@@ -268,7 +268,7 @@ async def test_a_disk_that_fails_for_a_while(
 ) -> None:
     """Whatever fails: it is waited for, and nothing is lost, read twice or requested twice."""
     monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
-    place, method = f"scrapy_rep.protocol.sitemaps.{name}".rsplit(".", 1)
+    place, method = f"scrapy_rep.seeding.{name}".rsplit(".", 1)
     kind = load_object(place)
     works, failed = getattr(kind, method), []
 

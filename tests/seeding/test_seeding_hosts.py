@@ -90,6 +90,23 @@ async def test_rules_that_were_redirected(sites: Sites) -> None:
     assert pages(result) == sorted([site.url("/page"), also.url("/page")])
 
 
+async def test_entries_that_are_read_after_their_host_has_answered(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before them were judged meanwhile."""
+    monkeypatch.setattr("scrapy_rep.seeding.intake.SLICE_SECONDS", -1.0)
+    site, other = sites.add(), sites.add()
+    for one in (site, other):
+        listing(one, site.url("/map.xml"))
+    first, wanted = [other.url("/first")], [other.url(f"/{n}") for n in range(100)]
+    filling = "<x/>" * 400_000
+    body = urlset(first + wanted)
+    at = body.index("<url>", body.index("<url>") + 1)
+    site.set("/map.xml", body[:at] + filling + body[at:])
+    result = await seeded(site)
+    assert pages(result) == sorted(first + wanted)
+
+
 async def test_one_that_answers_late(sites: Sites) -> None:
     """What is listed of it waits, and nothing else does."""
     site, late = sites.add(), sites.add()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
 
+from scrapy_rep.engine.encoding import resolve_sitemap
 from scrapy_rep.inspection.lint.finding import Finding
 from scrapy_rep.inspection.outline import GLOBAL
 from scrapy_rep.protocol import Origin, RobotsTxt
@@ -35,14 +35,11 @@ def sitemap_findings(
             yield Finding(line, "bad-sitemap", "no URL is given: ignored")
             continue
         try:
-            relative = not urlsplit(value).scheme
-            url = urljoin(robots_url or "http://host.invalid/robots.txt", value)
-            origin = Origin.from_url(url)
-        except ValueError:
-            yield Finding(line, "bad-sitemap", "not a URL that a sitemap can have: ignored")
-            continue
-        if origin.scheme not in ("http", "https"):
-            yield Finding(line, "bad-sitemap", "only http and https URLs can be sitemaps: ignored")
+            url, origin, relative = resolve_sitemap(
+                value, robots_url or "http://host.invalid/robots.txt"
+            )
+        except ValueError as error:
+            yield Finding(line, "bad-sitemap", f"{error}: ignored")
             continue
         if relative:
             yield Finding(

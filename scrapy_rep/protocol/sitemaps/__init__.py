@@ -1,15 +1,13 @@
-"""Sitemaps (REP.md section 9): what is in them, and how that becomes requests.
-
-:class:`SitemapReader` and what it needs (`reader`, `unpack`, `xmlfeed`, `textfeed`) know
-nothing of Scrapy and do no I/O:
+"""What is in a sitemap (REP.md section 9). Knows nothing of Scrapy and does no I/O.
 
     reader = SitemapReader()
-    for entries in reader.read([body]):      # body: bytes, gzip or not; in pieces if you like
+    for entries in reader.read([body]):      # bytes, gzip or not
         for entry in entries:
             entry["loc"], entry.get("lastmod"), entry.get("alternate")
     reader.kind, reader.count, reader.problem
 
-The other modules are the parts of :class:`scrapy_rep.seeding.seeding.SitemapSeeding`.
+The modules, each using those before it: `kinds`, `lastmod`, `gunzip`, `ampersands`, `text`, `xml`,
+`reader`. How entries become requests is :mod:`scrapy_rep.seeding`.
 """
 
 from scrapy_rep.protocol.sitemaps.kinds import Kind

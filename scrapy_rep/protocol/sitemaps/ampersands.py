@@ -8,17 +8,19 @@ import re
 MAX_MENDED = 1_000_000
 """Of one file. Each becomes five bytes and an event: a file of nothing else would take a minute."""
 
+_CDATA = b"<![CDATA["
+# A CDATA section as far as it is there, or an ampersand that begins no reference.
+_PATTERN = re.compile(
+    rb"<!\[CDATA\[.*?(?:\]\]>|\Z)|&(?!#[0-9]{1,8};|#x[0-9a-fA-F]{1,8};|[A-Za-z_][\w.-]{0,30};)",
+    re.DOTALL,
+)
+# What the end of a piece may cut in two, in its last bytes.
+_CUT = re.compile(rb"(?:[&<][^;>]{0,39}|\]\]?)\Z")
+_LONGEST = 40
+
 
 class Ampersands:
-    """Takes bytes, gives them mended."""
-
-    # A complete CDATA section, one whose end is not there yet, or an ampersand that begins no
-    # reference.
-    _PATTERN = re.compile(
-        rb"<!\[CDATA\[(?:.*?\]\]>|.*)|&(?!#[0-9]{1,8};|#x[0-9a-fA-F]{1,8};|[A-Za-z_][\w.-]{0,30};)",
-        re.DOTALL,
-    )
-    _LONGEST = 40  # bytes of what may be cut in two by the end of a piece
+    """Takes a file in pieces, gives them mended."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -26,41 +28,22 @@ class Ampersands:
         self.count = 0
         """How many were mended."""
 
-    def feed(self, data: bytes) -> bytes:
-        if not (self._rest or self._in_cdata or b"&" in data or b"<![" in data[-12:]):
-            start = data.rfind(b"<![CDATA[")
-            if (start < 0 or data.find(b"]]>", start) >= 0) and b"<" not in data[-9:]:
-                return data
+    def feed(self, data: bytes, *, last: bool = False) -> bytes:
+        """Return *data* mended, but what has to wait for the next piece."""
         data = self._rest + data
-        # A CDATA section may end with the next piece's first byte.
-        cut = max(0, len(data) - 2) if data.endswith(b"]") else len(data)
-        for mark in (b"&", b"<"):
-            at = data.rfind(mark, max(0, len(data) - self._LONGEST))
-            if at >= 0:
-                cut = min(cut, at)
-        self._rest = data[cut:]
-        return self._mend(data[:cut])
-
-    def close(self) -> bytes:
-        data, self._rest = self._rest, b""
-        return self._mend(data)
-
-    def _mend(self, data: bytes) -> bytes:
-        if self._in_cdata:
-            end = data.find(b"]]>")
-            if end < 0:
-                return data
+        cut = None if last else _CUT.search(data, max(0, len(data) - _LONGEST))
+        self._rest = data[cut.start() :] if cut else b""
+        # As if an open section began here.
+        begun = _CDATA if self._in_cdata else b""
+        data = begun + data[: len(data) - len(self._rest)]
+        if b"&" in data or _CDATA in data:
             self._in_cdata = False
-            return data[: end + 3] + self._mend(data[end + 3 :])
-        out: list[bytes] = []
-        done = 0
-        for match in self._PATTERN.finditer(data):
-            if match[0] == b"&":
-                out += [data[done : match.start()], b"&amp;"]
-                done = match.end()
-                self.count += 1
-            elif not match[0].endswith(b"]]>"):
-                self._in_cdata = True
-                break
-        out.append(data[done:])
-        return b"".join(out)
+            data = _PATTERN.sub(self._mended, data)
+        return data[len(begun) :]
+
+    def _mended(self, match: re.Match[bytes]) -> bytes:
+        if match[0] == b"&":
+            self.count += 1
+            return b"&amp;"
+        self._in_cdata = not match[0].endswith(b"]]>")
+        return match[0]

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 MAGIC = b"\x1f\x8b\x08"
 
@@ -25,81 +25,31 @@ _MAX_MEMBERS = 10_000
 _GZIP = 31  # zlib's number for "with a gzip header"
 
 
-class Unpacker:
-    """Unpacks what is packed and leaves the rest as it is."""
+class GunzipError(Exception):
+    """The file is damaged, or a bomb. What was unpacked before that is good."""
 
-    def __init__(self, max_bytes: int) -> None:
-        """:param max_bytes: how much of the content the caller reads"""
-        # Of each layer. What was packed is hardly longer than its content, unless it is a bomb.
-        self._max_bytes = 2 * max_bytes + 2 * STEP
-        self.problem: str | None = None
-        """What was wrong with the packing, if anything: what came before that is good."""
 
-    def unpack(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Return the content in pieces of no more than :data:`STEP` bytes. Some are empty: after
-        each step of work the caller has its turn, whether that brought something or not."""
-        rest = _evenly(pieces)
-        for _ in range(_LAYERS):
-            first = yield from _start(rest)
-            rest = chain([first], rest)
-            if not first.startswith(MAGIC):
-                break
-            rest = self._layer(rest)
-        yield from rest
+def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+    """Yield a file, unpacked if it is packed, in pieces of no more than :data:`STEP` bytes. Some are
+    empty: the caller has its turn after each step of work, whether that brought something or not.
 
-    def _layer(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Unpack one layer: a step of this one, or none, for each step of the layer around it."""
-        decoder = zlib.decompressobj(_GZIP)
-        members = size = 0  # members that have ended
-        begun = False
+    :param max_bytes: how much of the content the caller reads
+    :raises GunzipError: after the last piece that can be unpacked
+    """
+    pieces = _evenly(pieces)
+    for _ in range(_LAYERS):
+        first = b""
         for piece in pieces:
-            data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
-            if not data:
-                yield b""
-            full = False
-            # A full piece may have left more behind without needing more input.
-            while data or full:
-                if decoder.eof:
-                    if members >= _MAX_MEMBERS:
-                        self._fail(f"the gzip file has more than {_MAX_MEMBERS} members")
-                        return
-                    decoder = zlib.decompressobj(_GZIP)
-                try:
-                    out = decoder.decompress(data, STEP)
-                except zlib.error as error:
-                    # Rubbish after the end of a member is no news: gunzip ignores it too.
-                    if begun or not members:
-                        self._fail(f"broken gzip ({error})")
-                    return
-                begun = not decoder.eof
-                full = begun and len(out) == STEP
-                if begun:
-                    data = decoder.unconsumed_tail
-                else:
-                    members += 1
-                    data = decoder.unused_data.lstrip(b"\0")
-                size += len(out)
-                yield out
-                if size > self._max_bytes:
-                    self._fail(f"unpacked, it is longer than {self._max_bytes} bytes")
-                    return
-        if not decoder.eof:
-            self._fail("the gzip file ends too early")
-
-    def _fail(self, problem: str) -> None:
-        # What the inner layers say then follows from what the outer one said first.
-        self.problem = self.problem or problem
-
-
-def _start(pieces: Iterator[bytes]) -> Generator[bytes, None, bytes]:
-    """Return the first bytes: enough of them to see what it is."""
-    first = b""
-    for piece in pieces:
-        first += piece
-        if len(first) >= len(MAGIC):
+            first += piece
+            if len(first) >= len(MAGIC):
+                break
+            yield b""
+        pieces = chain([first], pieces)
+        if not first.startswith(MAGIC):
             break
-        yield b""
-    return first
+        # What was packed is hardly longer than its content, unless it is a bomb.
+        pieces = _layer(pieces, 2 * max_bytes + 2 * STEP)
+    yield from pieces
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -114,3 +64,38 @@ def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 del data[:STEP]
     if data:
         yield bytes(data)
+
+
+def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+    """Unpack one layer: a step of this one, or none, for each step of the layer around it."""
+    decoder = zlib.decompressobj(_GZIP)
+    members = size = 0  # members that have ended
+    begun = False
+    for piece in pieces:
+        data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
+        if not data:
+            yield b""
+        full = False
+        # A full piece may have left more behind without needing more input.
+        while data or full:
+            if decoder.eof:
+                if members >= _MAX_MEMBERS:
+                    raise GunzipError(f"the gzip file has more than {_MAX_MEMBERS} members")
+                decoder = zlib.decompressobj(_GZIP)
+            try:
+                out = decoder.decompress(data, STEP)
+            except zlib.error as error:
+                # Rubbish after the end of a member is no news: gunzip ignores it too.
+                if members and not begun:
+                    return
+                raise GunzipError(f"broken gzip ({error})") from None
+            begun = not decoder.eof
+            full = begun and len(out) == STEP
+            members += decoder.eof
+            data = decoder.unconsumed_tail or decoder.unused_data.lstrip(b"\0")
+            size += len(out)
+            yield out
+            if size > max_bytes:
+                raise GunzipError(f"unpacked, it is longer than {max_bytes} bytes")
+    if not decoder.eof:
+        raise GunzipError("the gzip file ends too early")

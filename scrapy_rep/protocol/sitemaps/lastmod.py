@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timezone
 from email.utils import parsedate_to_datetime
 
 _W3C = re.compile(
@@ -32,12 +32,9 @@ def _from_w3c(match: re.Match[str]) -> datetime:
     day = int(match["day"] or monthrange(year, month)[1])
     if match["clock"] is None:
         return datetime.combine(date(year, month, day), time.max, timezone.utc)
-    moment = datetime.combine(date(year, month, day), time.fromisoformat(match["clock"]))
     zone = match["zone"] or "Z"
-    if zone in "Zz":
-        return moment.replace(tzinfo=timezone.utc)
-    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
-    return moment.replace(tzinfo=timezone(-offset if zone[0] == "-" else offset))
+    offset = "+00:00" if zone in "Zz" else f"{zone[:3]}:{zone[-2:]}"
+    return datetime.fromisoformat(f"{date(year, month, day)}T{match['clock']}{offset}")
 
 
 def moment(value: object) -> datetime:

@@ -1,11 +1,14 @@
-"""From bytes to entries, whatever the sitemap is: the content tells, not a name or a header."""
+"""From bytes to entries, whatever the sitemap is: the content tells, not a name or a header.
+
+`seeding/intake.py` and `commands/sitemaps.py` read with it."""
 
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.sitemaps.gunzip import Unpacker
+from scrapy_rep.protocol.sitemaps.gunzip import GunzipError, gunzip
 from scrapy_rep.protocol.sitemaps.text import TextFeed
 from scrapy_rep.protocol.sitemaps.xml import XmlFeed
 
@@ -31,7 +34,7 @@ class SitemapReader:
 
     def __init__(self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> None:
         """:param max_bytes: after unpacking
-        :param max_entries: so many are returned at most
+        :param max_entries: the most that are returned
         """
         self._max_bytes = max_bytes
         self._max_entries = max_entries
@@ -47,70 +50,65 @@ class SitemapReader:
     def read(self, pieces: Iterable[bytes]) -> Iterator[list[Entry]]:
         """Return the entries, some at a time.
 
-        :param pieces: the file, in as many pieces as you like
+        :param pieces: the file, as it came
         :returns: lists that may be empty, each after about a millisecond of work
         """
-        unpacker = Unpacker(self._max_bytes)
-        feed: XmlFeed | TextFeed | None = None
+        content = self._unpacked(pieces)
         start = b""
-        whole = False
-        for piece in unpacker.unpack(pieces):
-            data = piece[: self._max_bytes - self.bytes]
-            self.bytes += len(data)
-            if not piece:
-                yield []
-                continue
-            if feed is None:
-                start += data
-                if len(start) < _ENOUGH and len(data) == len(piece):
-                    yield []
-                    continue
-                feed = self._feed_for(start)
-                if feed is None:
-                    return
-                yield self._limited(feed, feed.feed(start))
-                start = b""
+        for piece in content:
+            start += piece
+            if len(start) >= _ENOUGH:
+                break
+            yield []
+        feed = self._feed_for(start)
+        if feed is None:
+            return
+        for piece in chain([start], content):
+            if piece:
+                yield self._limited(feed, feed.feed(piece))
+                if feed.over or self.problem is not None:
+                    break
             else:
-                yield self._limited(feed, feed.feed(data))
-            if isinstance(feed, XmlFeed) and feed.over:
-                break
-            if self.problem is not None:
-                break  # more entries than allowed
-            if len(data) < len(piece) and self.bytes >= self._max_bytes:
-                self.problem = f"longer than {self._max_bytes} bytes: the rest is ignored"
-                break
+                yield []
         else:
-            whole = True
-            if feed is None:
-                feed = self._feed_for(start)
-                if feed is None:
-                    self.problem = unpacker.problem or self.problem
+            if self.problem is None:
+                yield self._limited(feed, feed.feed(b"", last=True))
+        self._conclude(feed)
+
+    def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the content of the file as far as it may be read."""
+        try:
+            for piece in gunzip(pieces, self._max_bytes):
+                data = piece[: self._max_bytes - self.bytes]
+                self.bytes += len(data)
+                yield data
+                if len(data) < len(piece):
+                    self.problem = f"longer than {self._max_bytes} bytes: the rest is ignored"
                     return
-                yield self._limited(feed, feed.feed(start))
-        if whole and unpacker.problem is None:
-            yield self._limited(feed, feed.close())
-        self._conclude(feed, unpacker)
+        except GunzipError as error:
+            self.problem = str(error)
 
     def _feed_for(self, start: bytes) -> XmlFeed | TextFeed | None:
-        """What can read a file that begins so."""
+        """Return what can read a file that begins so; None if nothing can, and then there is a
+        problem."""
         text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if not text:
-            self.problem = "it is empty"
-            return None
         if text.startswith(_UTF16):
             if text[2:].lstrip(b"\0 \t\r\n").startswith(b"<"):
                 return XmlFeed()
             if start.startswith(_UTF16):  # elsewhere it is no mark to Python
                 return TextFeed("utf-16")
-        if _HTML.match(_without_comments(text[:_ENOUGH])):
-            self.problem = "it is an HTML page, not a sitemap"
-            return None
-        if text.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
+        if not text:
+            problem = "it is empty"
+        elif _HTML.match(_without_comments(text[:_ENOUGH])):
+            problem = "it is an HTML page, not a sitemap"
+        elif text.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
             return XmlFeed()
-        if b"\0" in text[:_ENOUGH]:
-            self.problem = "it is neither XML nor text"
-            return None
-        return TextFeed("utf-8")
+        elif b"\0" in text[:_ENOUGH]:
+            problem = "it is neither XML nor text"
+        else:
+            return TextFeed("utf-8-sig")
+        self.problem = self.problem or problem
+        return None
 
     def _limited(self, feed: XmlFeed | TextFeed, entries: list[Entry]) -> list[Entry]:
         self.kind = feed.kind
@@ -120,11 +118,10 @@ class SitemapReader:
         self.count += len(entries)
         return entries
 
-    def _conclude(self, feed: XmlFeed | TextFeed, unpacker: Unpacker) -> None:
+    def _conclude(self, feed: XmlFeed | TextFeed) -> None:
         if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
             self.problem = f"its root element is <{feed.root[:100]}>: it is no sitemap"
-            return
-        self.problem = self.problem or unpacker.problem or feed.problem
+        self.problem = self.problem or feed.problem
         if self.kind is None:
             self.problem = self.problem or "it is no sitemap"
 

@@ -19,32 +19,16 @@ class TextFeed:
 
     kind = Kind.TEXT
     problem = None
+    over = False
 
-    def __init__(self, encoding: str = "utf-8") -> None:
+    def __init__(self, encoding: str) -> None:
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         self._line = ""
-        self._first = True
 
-    def feed(self, data: bytes) -> list[Entry]:
-        """Return the entries that *data* completes."""
-        return self._lines(self._decoder.decode(data))
-
-    def close(self) -> list[Entry]:
-        """Return what is left: a last line needs no end."""
-        return self._lines(self._decoder.decode(b"", True) + "\n")
-
-    def _lines(self, text: str) -> list[Entry]:
-        if self._first and text:
-            self._first = False
-            text = text.removeprefix("\ufeff")
-        first, *others = text.replace("\r", "\n").split("\n")
-        if len(self._line) <= MAX_LINE:
-            first = self._line + first[: MAX_LINE + 1]
-        else:
-            first = self._line
-        if not others:
-            self._line = first[: MAX_LINE + 1]
-            return []
-        *whole, last = others
-        self._line = last[: MAX_LINE + 1]
-        return [{"loc": line} for line in map(str.strip, (first, *whole)) if line]
+    def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
+        """Return the entries that *data* completes; a last line needs no end."""
+        text = self._decoder.decode(data, last) + "\n" * last
+        first, *lines = text.replace("\r", "\n").split("\n")
+        lines = [self._line + first[: MAX_LINE + 1 - len(self._line)], *lines]
+        self._line = lines.pop()[: MAX_LINE + 1]
+        return [{"loc": line} for line in map(str.strip, lines) if line]

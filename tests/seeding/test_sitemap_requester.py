@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 from scrapy import Request
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.seeding import asking as module
-from scrapy_rep.seeding.asking import Asking
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.seeding import requester as module
+from scrapy_rep.seeding.context import SeedingContext
 from scrapy_rep.seeding.discovery import SITEMAP
+from scrapy_rep.seeding.requester import SitemapRequester
 from scrapy_rep.seeding.sitemap_table import ASKED
+from scrapy_rep.seeding.spider_options import SpiderOptions
 from scrapy_rep.seeding.spool import Spool
 from scrapy_rep.settings import RepSettings
 
@@ -27,7 +31,9 @@ class World:
         self.scheduled: list[str] = []
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         self.woken = 0
-        self.asking = Asking(get_crawler(), RepSettings(), engine, self.spool, self.wake)
+        crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
+        context = SeedingContext(crawl, SpiderOptions(None), self.spool)
+        self.asking = SitemapRequester(context, self.wake)
         self.asking.open()
 
     def crawl(self, request: Request) -> None:
@@ -66,7 +72,7 @@ def test_each_once_and_two_of_a_host_at_a_time(hosts: int, each: int) -> None:
     assert world.woken == len(urls)
     while world.asking:
         assert world.asking.some() is False  # to go on when one has come
-        under_way = world.asking.asked
+        under_way = world.asking.outstanding
         assert len(under_way) <= 33  # the last host may have two
         assert max(Counter(map(host_of, under_way)).values()) <= 2
         world.come(under_way[0])
@@ -79,7 +85,7 @@ def test_all_hosts_have_turns() -> None:
     world.add(40, 50)
     for _ in range(80):
         world.asking.some()
-        world.come(world.asking.asked[0])
+        world.come(world.asking.outstanding[0])
     turns = Counter(map(host_of, world.scheduled))
     assert len(turns) == 40
     assert max(turns.values()) - min(turns.values()) <= 2
@@ -93,7 +99,7 @@ def test_new_hosts_are_seen_wherever_the_turn_is() -> None:
         world.spool.sitemaps.add(f"{place}/x.xml", place, place, ())
         world.asking.added()
     world.asking.some()
-    assert {*world.asking.asked} >= {"http://a.example/x.xml", "http://z.example/x.xml"}
+    assert {*world.asking.outstanding} >= {"http://a.example/x.xml", "http://z.example/x.xml"}
 
 
 def test_a_step_looks_at_few_of_very_many_hosts() -> None:
@@ -104,7 +110,7 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
     world.spool._db.set_trace_callback(statements.append)
     for _ in range(3):
         world.asking.some()
-        world.come(world.asking.asked[0])
+        world.come(world.asking.outstanding[0])
     assert len(statements) < 3 * 32 * 4
     kept = [value for value in vars(world.asking).values() if hasattr(value, "__len__")]
     assert max(map(len, kept)) <= 33
