@@ -95,3 +95,18 @@ def test_nothing_imports_in_circles(folder: str) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_no_file_and_no_constructor_is_too_long() -> None:
+    long, wide = [], []
+    for name, path in modules("scrapy_rep").items():
+        text = path.read_text("utf-8")
+        if (lines := text.count("\n")) > (200 if name.endswith("middleware") else 300):
+            long.append(f"{name}: {lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                count = len(node.args.args) + len(node.args.kwonlyargs) - 1
+                if count > 5:
+                    wide.append(f"{name}, line {node.lineno}: {count} parameters")
+    assert long == []
+    assert wide == []
