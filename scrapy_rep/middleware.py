@@ -145,6 +145,9 @@ class RepMiddleware:
                 return self._ask_after(check, request, direct)
         elif SITEMAP in meta:
             raise IgnoreRequest("another process asked for this sitemap; here none are read")
+        return self._ask(request, direct)
+
+    def _ask(self, request: Request, direct: bool) -> Decided:
         decided = self._gate.ask(request, direct)
         if self._seeding is not None and isinstance(decided, Coroutine):
             return self._seeding.meet_again(request, decided)
@@ -154,7 +157,7 @@ class RepMiddleware:
         self, check: Awaitable[None], request: Request, direct: bool
     ) -> Request | None:
         await check
-        return await settled(self._gate.ask(request, direct))
+        return await settled(self._ask(request, direct))
 
 
 async def may_fetch(crawler: Crawler, url: str) -> bool:
