@@ -14,7 +14,7 @@ from corpus import read
 from crawls import resident_bytes
 from robotsfiles import made
 
-from scrapy_rep.origins.table import KnownOrigins
+from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
@@ -120,13 +120,13 @@ def ours(corpus: str | None, count: int, most: int, pipe: Connection) -> None:
     each."""
     files = files_of(corpus)
     before = resident_bytes()
-    known = KnownOrigins(most, sys.maxsize)
+    known = OriginTable(most, sys.maxsize)
     for number in range(count):
         put(known, number, *pack_body(body_of(files, number)))
     pipe.send((resident_bytes() - before) / count)
 
 
-def put(known: KnownOrigins, number: int, packed: bytes, sha256: str) -> Entry:
+def put(known: OriginTable, number: int, packed: bytes, sha256: str) -> Entry:
     entry = entry_of(number, packed, sha256)
     known.put(Origin.from_url(url_of(number)), entry)
     return entry
@@ -141,7 +141,7 @@ def growth(corpus: str | None, steps: list[int], place: Place, most: int, pipe: 
     if storage is not None:
         storage.load("https://www.site-0.example")  # it has connected
     before = resident_bytes()
-    known = KnownOrigins(most, RepSettings().cache_max_bytes)
+    known = OriginTable(most, RepSettings().cache_max_bytes)
     number = 0
     for step in steps:
         for number in range(number, step):  # noqa: B020

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from corpus import sites
 from tables import Row, table
 
-from scrapy_rep.origins.table import Known
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages.entry import Entry, pack_body
@@ -47,7 +47,7 @@ def ours(file: Site) -> object:
     origin = Origin.from_url(file.urls[0])
     packed, sha256 = pack_body(file.body)
     entry = Entry(str(origin), outcome=Outcome.RULES, status=200, packed=packed, sha256=sha256)
-    known = Known(entry)
+    known = OriginState(entry)
     assert known.robots is not None
     known.robots.allowed(file.urls[0], AGENT)
     return known

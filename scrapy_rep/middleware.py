@@ -103,11 +103,11 @@ class RepMiddleware:
         url = request.url
         slash = url.find("/", SCHEME)
         prefix = url[: slash + 1]
-        known = self._by_prefix.get(prefix)
+        state = self._by_prefix.get(prefix)
         if (
-            known is not None
-            and (rules := known.rules) is not None
-            and (now := self.clock()) < known.usable_until
+            state is not None
+            and (rules := state.rules) is not None
+            and (now := self.clock()) < state.usable_until
             and _MARKS.isdisjoint(request.meta)
             and not self._intercept.waiting
             and (self._seeding is None or prefix in self._seeding.met_prefixes)
@@ -117,7 +117,7 @@ class RepMiddleware:
             if "#" in path:
                 path = path[: path.index("#")]
             if rules.allows(comparable(path)):
-                known.used_at = now
+                state.used_at = now
                 self._hits.add(now)
                 return None
         return self._look_closer(request)

@@ -26,7 +26,7 @@ from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
-from scrapy_rep.origins.table import KnownOrigins
+from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings, Settings
 
     from scrapy_rep.origins.answer import Answer
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
 
 # This many origins are asked ahead of the one whose turn it is: a slow one must not hold up the
@@ -164,7 +164,7 @@ class Lookup:
         self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
         self._cache = RobotsCache(
             self.settings,
-            KnownOrigins(self.settings.cache_max_origins, self.settings.cache_max_bytes),
+            OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes),
             self.fetcher,
             time.time,
             open_storage(crawler, self.settings, time.time),
@@ -208,26 +208,26 @@ class Lookup:
 
     async def _landed(self, origin: Origin, flight: Flight) -> RobotsFile:
         try:
-            known = await flight.wait()
+            state = await flight.wait()
         except CONFIGURATION_ERRORS as error:
             facts = Facts(str(origin), origin.robots_url, error=f"{type(error).__name__}: {error}")
             return RobotsFile(Outcome.UNREACHABLE, facts=facts)
-        return self._file(known, self._answers.pop(origin, None))
+        return self._file(state, self._answers.pop(origin, None))
 
-    async def _ask(self, flight: Flight) -> Known:
-        known, answer = await self._cache.ask(flight.origin)
+    async def _ask(self, flight: Flight) -> OriginState:
+        state, answer = await self._cache.ask(flight.origin)
         if answer is not None:
             # An entry keeps nothing of an answer that does not count.
-            self._answers[known.origin] = answer
-        return known
+            self._answers[state.origin] = answer
+        return state
 
-    def _file(self, known: Known, answer: Answer | None) -> RobotsFile:
+    def _file(self, state: OriginState, answer: Answer | None) -> RobotsFile:
         """:param answer: None if what is known comes from the cache"""
-        entry = known.entry
+        entry = state.entry
         failed = entry.unreachable_since is not None
         facts = Facts(
             origin=entry.origin,
-            robots_url=known.origin.robots_url,
+            robots_url=state.origin.robots_url,
             status=answer.status if answer else entry.status,
             hops=answer.hops if answer else entry.hops,
             final_url=answer.url if answer else entry.url or None,
@@ -241,6 +241,6 @@ class Lookup:
             Outcome.UNREACHABLE if failed and not entry.has_copy else entry.outcome,
             entry.body,
             facts,
-            unrestricted=known.standing is Standing.UNRESTRICTED,
+            unrestricted=state.standing is Standing.UNRESTRICTED,
             pass_unreachable=self.settings.unreachable == "allow",
         )

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
 
 
@@ -117,7 +117,7 @@ class Deferral(ResolutionListener):
     def _intercepted(self, request: Request) -> bool:
         """Hold *request*; False: it goes to the scheduler instead."""
         origin = origin_of(request)
-        known = self._cache.get(origin)
+        state = self._cache.get(origin)
         self.held.number += 1
         waited, row = self.releases.before(request)
         since = self.held.now() - waited
@@ -127,11 +127,11 @@ class Deferral(ResolutionListener):
         if self.held.full_for(origin):
             self.releases.mark(held)
             return False  # back to the scheduler: in the middleware it can wait
-        held_origin = self._add(origin, held, known)
-        if known is None:
+        held_origin = self._add(origin, held, state)
+        if state is None:
             # It is being asked for, or has just become due again.
             self._flights.to(origin, request, again=True)
-        elif not self._policy.is_worth_waiting(known):
+        elif not self._policy.is_worth_waiting(state):
             self.releases.add(held_origin)  # the answer came meanwhile, whatever it is
         return True
 
@@ -148,15 +148,15 @@ class Deferral(ResolutionListener):
             self._shutdown.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
         return True
 
-    def _add(self, origin: Origin, held: Held, known: Known | None) -> HeldOrigin:
+    def _add(self, origin: Origin, held: Held, state: OriginState | None) -> HeldOrigin:
         key = str(origin)
         held_origin = self.held.add(origin, held)
         self._expect(key, held.since)
-        if known is not None and known.unreachable:
+        if state is not None and state.unreachable:
             self._is_unreachable(held_origin)
-            if self._policy.is_worth_waiting(known):
+            if self._policy.is_worth_waiting(state):
                 if key not in self._retries:
-                    self._retry_later(key, known)
+                    self._retry_later(key, state)
                 held_origin.tell_unreachable()
         flight = self._flights.get(origin)
         if flight is not None and not held_origin.told_unreachable:
@@ -175,21 +175,21 @@ class Deferral(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was asked for: let go of what waited for it, or ask again later."""
-        known = resolution.known
-        held_origin = self.held.get(known.origin)
+        state = resolution.state
+        held_origin = self.held.get(state.origin)
         if held_origin is None:
             return
-        entry = known.entry
-        if known.unreachable:
+        entry = state.entry
+        if state.unreachable:
             self._is_unreachable(held_origin)
-        if not known.unreachable or self._context.settings.unreachable != "defer":
+        if not state.unreachable or self._context.settings.unreachable != "defer":
             self.releases.add(held_origin)  # to be decided like any other
-        elif not self._policy.is_worth_waiting(known):
+        elif not self._policy.is_worth_waiting(state):
             why = f"{entry.error}; the host is down", entry.attempts
             self.releases.add(held_origin, why)
         else:
-            self._table.pin(known.origin)
-            self._retry_later(str(known.origin), known)
+            self._table.pin(state.origin)
+            self._retry_later(str(state.origin), state)
             held_origin.tell_unreachable()
 
     def failed(self, origin: Origin, error: Exception) -> None:
@@ -206,8 +206,8 @@ class Deferral(ResolutionListener):
 
     # Waiting
 
-    def _retry_later(self, key: str, known: Known) -> None:
-        seconds = known.entry.next_attempt_at - self._context.clock()
+    def _retry_later(self, key: str, state: OriginState) -> None:
+        seconds = state.entry.next_attempt_at - self._context.clock()
         self._retries.set(key, time.monotonic() + seconds)
 
     def _ask_again(self, held_origin: HeldOrigin) -> None:

@@ -12,7 +12,7 @@ from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.engine.urls import FOREIGN
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.policy import Decide, Drop, Hold, Pass, Situation, Wait
-from scrapy_rep.origins.table import Known
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.waiting import Waiting
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
@@ -90,7 +90,7 @@ class Gate:
         asked_before = self._origins.table.get(origin) is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         answer = await self._waiting.first(request, origin, self._situation(origin, direct))
-        if isinstance(answer, Known):
+        if isinstance(answer, OriginState):
             return await settled(self._act(request, answer, path, direct))
         if self._replays(request, origin):
             return None
@@ -100,61 +100,61 @@ class Gate:
         room, durable = self._deferral.held.room(origin), self._deferral.durable
         return Situation(direct, room, self._waiting.slot_free, durable)
 
-    def _act(self, request: Request, known: Known, path: str, direct: bool) -> Decided:
+    def _act(self, request: Request, state: OriginState, path: str, direct: bool) -> Decided:
         """Act as the policy advises, given what is known."""
         if path == ROBOTS_PATH:
             return None
-        origin = known.origin
-        situation = self._situation(origin, direct) if known.unreachable else Situation()
-        advice = self._policy.advise(known, self._clock(), situation)
+        origin = state.origin
+        situation = self._situation(origin, direct) if state.unreachable else Situation()
+        advice = self._policy.advise(state, self._clock(), situation)
         if isinstance(advice, Decide):
-            if self._origins.cache.takes_long(known, self._chain_of(request)):
-                return self._read_then_decide(request, known, path)
-            self._decide(request, known, path)
+            if self._origins.cache.takes_long(state, self._chain_of(request)):
+                return self._read_then_decide(request, state, path)
+            self._decide(request, state, path)
             return None
         if isinstance(advice, Pass):
             self._stats.inc_value("rep/unreachable/allowed")
-            self._recorder.passed(request, known)
+            self._recorder.passed(request, state)
             return None
         if self._replays(request, origin):
             return None
         if isinstance(advice, Wait):
-            return self._wait_again(request, known, path, advice.seconds)
-        return self._set_aside(request, origin, advice, known, direct=direct)
+            return self._wait_again(request, state, path, advice.seconds)
+        return self._set_aside(request, origin, advice, state, direct=direct)
 
-    async def _read_then_decide(self, request: Request, known: Known, path: str) -> None:
+    async def _read_then_decide(self, request: Request, state: OriginState, path: str) -> None:
         """The file is large: have its rules read in a thread."""
-        await self._origins.cache.read(known, self._chain_of(request))
-        self._decide(request, known, path)
+        await self._origins.cache.read(state, self._chain_of(request))
+        self._decide(request, state, path)
 
-    def _decide(self, request: Request, known: Known, path: str) -> None:
+    def _decide(self, request: Request, state: OriginState, path: str) -> None:
         """Let the rules at hand decide.
 
         :raises RobotsDisallowed: if they forbid it
         """
         everything = self._recorder.everything
-        decision = self._origins.decide(known, self._chain_of(request), path, always=everything)
+        decision = self._origins.decide(state, self._chain_of(request), path, always=everything)
         if decision is None or decision.allowed:
-            if everything or known.standing is Standing.UNRESTRICTED:
-                self._recorder.allowed(request, known, decision)
+            if everything or state.standing is Standing.UNRESTRICTED:
+                self._recorder.allowed(request, state, decision)
         elif self._overrules(request, decision):
-            self._recorder.overruled(request, known, decision)
+            self._recorder.overruled(request, state, decision)
         else:
             self._stats.inc_value("robotstxt/forbidden")
-            self._refuse(request, RobotsDisallowed(known.origin, decision), known)
+            self._refuse(request, RobotsDisallowed(state.origin, decision), state)
 
     async def _wait_again(
-        self, request: Request, known: Known, path: str, seconds: float
+        self, request: Request, state: OriginState, path: str, seconds: float
     ) -> Request | None:
         """A direct download can't be held: it waits for the next answer, which is near."""
-        answer = await self._waiting.again(request, known, seconds)
-        if isinstance(answer, Known):
+        answer = await self._waiting.again(request, state, seconds)
+        if isinstance(answer, OriginState):
             return await settled(self._act(request, answer, path, direct=True))
-        return self._set_aside(request, known.origin, answer, known, direct=True)
+        return self._set_aside(request, state.origin, answer, state, direct=True)
 
     def _replays(self, request: Request, origin: Origin) -> bool:
         """Whether *request* passes because Scrapy's HTTP cache answers it: its site isn't asked."""
-        if not self._origins.cache.replays(request):
+        if not self._origins.http_cache.answers(request):
             return False
         self._stats.inc_value("rep/unreachable/replayed")
         self._recorder.replayed(request, origin)
@@ -165,7 +165,7 @@ class Gate:
         request: Request,
         origin: Origin,
         advice: Hold | Drop,
-        known: Known | None = None,
+        state: OriginState | None = None,
         *,
         direct: bool,
     ) -> Request | None:
@@ -175,22 +175,22 @@ class Gate:
             return None if self._recorder.dry_run else self._deferral.interceptor.hand_over(request)
         if advice.for_room:
             self._deferral.held.warn_full(origin)
-        if advice.for_room or known is not None:
+        if advice.for_room or state is not None:
             self._stats.inc_value("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, advice.reason, advice.attempts)
-        self._refuse(request, error, known, direct=direct)
+        self._refuse(request, error, state, direct=direct)
         return None
 
     def _refuse(
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
-        known: Known | None = None,
+        state: OriginState | None = None,
         *,
         direct: bool = False,
     ) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
-        self._recorder.dropped(request, error, known, direct=direct)
+        self._recorder.dropped(request, error, state, direct=direct)
         if self._recorder.dry_run:
             return
         # Without a spider it is a middleware by itself, in somebody's test.
@@ -209,8 +209,10 @@ class Gate:
             return False
         if path == ROBOTS_PATH:
             return True
-        known = found if isinstance(found, Known) else await self._waiting.alone(request, found)
-        if known is None or known.unreachable:
+        state = (
+            found if isinstance(found, OriginState) else await self._waiting.alone(request, found)
+        )
+        if state is None or state.unreachable:
             return self._policy.unreachable == "allow"
-        decision = self._origins.decide(known, self._chain_of(request), path, always=True)
+        decision = self._origins.decide(state, self._chain_of(request), path, always=True)
         return decision is None or decision.allowed or self._overrules(request, decision)

@@ -29,7 +29,6 @@ from scrapy_rep.protocol.freshness import (
     standing,
     unreachable_seconds,
 )
-from scrapy_rep.storages.access import open_storage
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import MAX_TIME
 
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.table import Known, KnownOrigins
+    from scrapy_rep.origins.state import OriginState
+    from scrapy_rep.origins.table import OriginTable
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.storages.access import StorageAccess
@@ -62,7 +61,7 @@ class RobotsCache:
     def __init__(
         self,
         settings: RepSettings,
-        known: KnownOrigins,
+        table: OriginTable,
         fetcher: Fetcher | HttpCache,
         clock: Callable[[], float],
         storage: StorageAccess | HttpCache | None = None,
@@ -73,64 +72,43 @@ class RobotsCache:
         self._clock = clock
         self._storage = storage
         self._longest_fresh = max(settings.cache_ttl, settings.cache_max_ttl)
-        self._known = known
+        self._table = table
         # Threads that read take the event loop's turns: one of them at a time.
         self._reading = DeferredLock()
         self._broken: dict[Origin, tuple[float, str]] = {}
         """What the project's own code has kept us from asking: until when we don't try, and why."""
-        self._http_cache: HttpCache | None = None
 
-    @classmethod
-    def of(cls, context: CrawlContext, known: KnownOrigins) -> RobotsCache:
-        """Return the cache of a crawl, with what fetches and what outlives the process.
-
-        :raises SettingsError: if there is no such storage as the settings name
-        """
-        crawler, settings, engine = context.crawler, context.settings, context.engine
-        fetcher = Fetcher(crawler, settings, engine)
-        http_cache = HttpCache(crawler, settings, engine, fetcher)
-        if http_cache.offline:  # what is old must not be taken for new by others
-            cache = cls(settings, known, http_cache, context.clock)
-        else:
-            storage = open_storage(crawler, settings, context.clock)
-            kept = storage or (http_cache if http_cache.enabled else None)
-            cache = cls(settings, known, fetcher, context.clock, kept)
-        cache._http_cache = http_cache
-        return cache
-
-    def get(self, origin: Origin) -> Known | None:
+    def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and may be used now, None if it has to be asked."""
-        known = self._known.get(origin)
-        if known is None:
+        state = self._table.get(origin)
+        if state is None:
             return None
-        now = known.used_at = self._clock()
-        if now >= known.usable_until:
-            self._judge(known, now)
-        return None if known.standing is Standing.ASK else known
+        now = state.used_at = self._clock()
+        if now >= state.usable_until:
+            self._judge(state, now)
+        return None if state.standing is Standing.ASK else state
 
-    def replays(self, request: Request) -> bool:
-        """Whether Scrapy's HTTP cache will answer *request*, so that its site isn't asked."""
-        return self._http_cache is not None and self._http_cache.answers(request)
-
-    def takes_long(self, known: Known, agent: tuple[str, ...]) -> bool:
+    def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
         """Whether the rules for *agent* have to be made ready by :meth:`read`."""
-        robots = known.robots
+        robots = state.robots
         if robots is None or robots.is_read(agent, self._settings.obey_global_group):
             return False
-        return len(known.entry.body) > LARGE
+        return len(state.entry.body) > LARGE
 
-    async def read(self, known: Known, agent: tuple[str, ...], body: bytes | None = None) -> None:
+    async def read(
+        self, state: OriginState, agent: tuple[str, ...], body: bytes | None = None
+    ) -> None:
         """Have the rules for *agent* ready: a large file is read in a thread, since that takes
         longer than the event loop may be held.
 
         :param body: of the robots.txt, if the caller has it at hand
         """
         obey_global = self._settings.obey_global_group
-        if known.robots is None or known.robots.is_read(agent, obey_global):
+        if state.robots is None or state.robots.is_read(agent, obey_global):
             return
         await maybe_deferred_to_future(self._reading.acquire())
         try:
-            robots, entry = known.robots, known.entry
+            robots, entry = state.robots, state.entry
             if robots is None or robots.is_read(agent, obey_global):
                 return  # another request has had it read meanwhile
             body = entry.body if body is None else body
@@ -138,15 +116,17 @@ class RobotsCache:
                 # Nobody sees it before it is ready.
                 robots = RobotsTxt(entry)
                 await run_in_thread(robots.preload, body, agent, obey_global)
-                if known.entry is entry:
-                    known.robots = robots
+                if state.entry is entry:
+                    state.robots = robots
             else:
                 robots.preload(body, agent, obey_global)
-            self._known.weigh(known)
+            self._table.weigh(state)
         finally:
             self._reading.release()
 
-    async def ask(self, origin: Origin, like: Request | None = None) -> tuple[Known, Answer | None]:
+    async def ask(
+        self, origin: Origin, like: Request | None = None
+    ) -> tuple[OriginState, Answer | None]:
         """Have *origin*'s robots.txt fetched, here or by another process, and take in what came
         of it.
 
@@ -157,11 +137,11 @@ class RobotsCache:
         answer: Answer | None = None
         self._raise_if_broken(origin)
         storage = self._storage
-        known = await self._recall(origin, storage) if storage else None
-        if known is None:
+        state = await self._recall(origin, storage) if storage else None
+        if state is None:
             try:
                 answer = await self._fetcher.fetch(origin, like)
-                known = self._learn(origin, answer)
+                state = self._learn(origin, answer)
             except BaseException as error:
                 if storage:
                     storage.give_back(str(origin))
@@ -169,8 +149,8 @@ class RobotsCache:
                     self._remember_broken(origin, error)
                 raise
             if storage:
-                storage.publish(known.entry)
-        return known, answer
+                storage.publish(state.entry)
+        return state, answer
 
     def _remember_broken(self, origin: Origin, error: ProjectError) -> None:
         if len(self._broken) >= _MAX_BROKEN:
@@ -182,44 +162,46 @@ class RobotsCache:
         if broken and self._clock() < broken[0]:
             raise ProjectError(broken[1])
 
-    async def _recall(self, origin: Origin, storage: StorageAccess | HttpCache) -> Known | None:
+    async def _recall(
+        self, origin: Origin, storage: StorageAccess | HttpCache
+    ) -> OriginState | None:
         """Return what *storage* knows of *origin*, waiting for another process that asks for it;
         None if it has to be asked, by us."""
         seconds = _POLL_SECONDS
         while True:
             claim = await storage.claim(str(origin), self._is_usable)
-            known = self._known.get(origin)
+            state = self._table.get(origin)
             # What is older than ours and of no use was kept before the storage was out of reach.
             if claim.entry and (
-                known is None
-                or known.entry.updated_at < claim.entry.updated_at
+                state is None
+                or state.entry.updated_at < claim.entry.updated_at
                 or self._is_usable(claim.entry)
             ):
-                known = self._take(origin, claim.entry)
+                state = self._take(origin, claim.entry)
             if claim.granted:
                 return None
-            if known is not None:
-                self._judge(known, self._clock())  # time has passed since it was
-                if known.standing is not Standing.ASK:
-                    return known
+            if state is not None:
+                self._judge(state, self._clock())  # time has passed since it was
+                if state.standing is not Standing.ASK:
+                    return state
             await pause(seconds)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
-    def _learn(self, origin: Origin, answer: Answer) -> Known:
+    def _learn(self, origin: Origin, answer: Answer) -> OriginState:
         """Take in what a fetch brought."""
         now = _in_range(self._clock())
-        previous = self._known.get(origin)
+        previous = self._table.get(origin)
         if answer.outcome is Outcome.UNREACHABLE:
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
         else:
             entry = self._answered(origin, answer, now)
         return self._take(origin, entry)
 
-    def _take(self, origin: Origin, entry: Entry) -> Known:
+    def _take(self, origin: Origin, entry: Entry) -> OriginState:
         """Take a newer entry in."""
-        known = self._known.put(origin, entry)
-        self._judge(known, self._clock())
-        return known
+        state = self._table.put(origin, entry)
+        self._judge(state, self._clock())
+        return state
 
     def _answered(self, origin: Origin, answer: Answer, now: float) -> Entry:
         settings = self._settings
@@ -265,10 +247,10 @@ class RobotsCache:
             error=answer.reason,
         )
 
-    def _judge(self, known: Known, now: float) -> None:
-        """Say what *known* is good for from *now* on."""
-        known.rules = None
-        known.standing, known.usable_until = self._standing(known.entry, now)
+    def _judge(self, state: OriginState, now: float) -> None:
+        """Say what *state* is good for from *now* on."""
+        state.rules = None
+        state.standing, state.usable_until = self._standing(state.entry, now)
 
     def _is_usable(self, entry: Entry) -> bool:
         return self._standing(entry, self._clock())[0] is not Standing.ASK

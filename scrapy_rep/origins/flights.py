@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
@@ -49,10 +49,10 @@ class Flight:
         self.request = request
         """The request that was the first to want to know, if it was one."""
         self._began_at = time.monotonic()
-        self.waiters: list[Deferred[Known]] = []
+        self.waiters: list[Deferred[OriginState]] = []
         self.landing = False
         """Whether the answer is there and counts, but has not been announced to all."""
-        self.result: Known | Exception | None = None
+        self.result: OriginState | Exception | None = None
         """Once it has landed. Without asyncio that may be as soon as it begins."""
         self.running: Deferred[Any] | None = None
 
@@ -60,7 +60,7 @@ class Flight:
         """Return what is left of *seconds*, counted from the beginning of the flight."""
         return self._began_at + seconds - time.monotonic()
 
-    async def wait(self, seconds: float | None = None) -> Known:
+    async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer, at most *seconds*.
 
         :raises StillWaiting: if they are over
@@ -73,7 +73,7 @@ class Flight:
             return self.result
         if seconds is not None and seconds <= 0:
             raise StillWaiting
-        waiter: Deferred[Known] = Deferred()
+        waiter: Deferred[OriginState] = Deferred()
         self.waiters.append(waiter)
         if seconds is None:
             return await maybe_deferred_to_future(waiter)
@@ -96,7 +96,7 @@ class Flights:
     def __init__(
         self,
         crawler: Crawler,
-        ask: Callable[[Flight], Awaitable[Known]],
+        ask: Callable[[Flight], Awaitable[OriginState]],
     ) -> None:
         """:param ask: fetches the flight's robots.txt and takes in what came of it"""
         self._crawler = crawler
@@ -145,7 +145,7 @@ class Flights:
             flight.running = deferred_from_coro(self._fly(flight))
 
     async def _fly(self, flight: Flight) -> None:
-        result: Known | Exception
+        result: OriginState | Exception
         try:
             result = await self._ask(flight)
         except Exception as error:
@@ -163,7 +163,7 @@ class Flights:
             self._take_off()
         self._land(flight, result)
 
-    def _land(self, flight: Flight, result: Known | Exception) -> None:
+    def _land(self, flight: Flight, result: OriginState | Exception) -> None:
         flight.result = result
         waiters, flight.waiters = flight.waiters, []
         for waiter in waiters:

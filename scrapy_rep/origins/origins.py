@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 from scrapy_rep.engine.urls import USUAL, origin_of, path_in
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flights
+from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.resolver import Resolver
-from scrapy_rep.origins.table import Known, KnownOrigins
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
+from scrapy_rep.storages.access import open_storage
 
 if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.storages.access import StorageAccess
 
 
 class Origins:
@@ -31,11 +36,22 @@ class Origins:
         self._obey_global = settings.obey_global_group
         self.agents = Agents(context.crawler, settings)
         """Which product tokens a request goes by."""
-        self.table = KnownOrigins(
+        self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, context.clock
         )
         """What is in memory."""
-        self.cache = RobotsCache.of(context, self.table)
+        fetcher = Fetcher(context.crawler, settings, context.engine)
+        self.http_cache = HttpCache(context.crawler, settings, context.engine, fetcher)
+        """Scrapy's own, which keeps robots.txt files for replays."""
+        source: Fetcher | HttpCache = fetcher
+        storage: StorageAccess | HttpCache | None = None
+        if self.http_cache.offline:
+            source = self.http_cache  # what is old must not be taken for new by others: no storage
+        else:
+            storage = open_storage(context.crawler, settings, context.clock)
+            if storage is None and self.http_cache.enabled:
+                storage = self.http_cache
+        self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
         """What is known, and may be used now."""
         self.policy = Policy.of(settings)
         self.resolver = Resolver(context, self.agents, self.cache)
@@ -43,7 +59,7 @@ class Origins:
         self.flights = Flights(context.crawler, self.resolver.ask)
         """The fetches that are under way."""
 
-    def find(self, request: Request) -> tuple[Known | Origin, str]:
+    def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if its robots.txt has to be
         asked for; and what of the URL is compared with rules.
 
@@ -54,20 +70,20 @@ class Origins:
             origin = origin_of(request)
             return self.cache.get(origin) or origin, path_in(request)
         prefix, path = usual[1] + "/", usual[2]
-        known = self.table.by_prefix.get(prefix)
+        state = self.table.by_prefix.get(prefix)
         now = self._clock()
-        if known is not None and now < known.usable_until:
-            known.used_at = now
-            return known, path
+        if state is not None and now < state.usable_until:
+            state.used_at = now
+            return state, path
         origin = origin_of(request)
-        known = self.cache.get(origin)
-        if known is None:
+        state = self.cache.get(origin)
+        if state is None:
             return origin, path
-        self.table.add_prefix(known, prefix)
-        return known, path
+        self.table.add_prefix(state, prefix)
+        return state, path
 
     def decide(
-        self, known: Known, chain: tuple[str, ...], path: str, *, always: bool = False
+        self, state: OriginState, chain: tuple[str, ...], path: str, *, always: bool = False
     ) -> Decision | None:
         """Return what the rules at hand say about *path*; None for what they plainly allow, which
         then takes the middleware's fast path.
@@ -75,16 +91,16 @@ class Origins:
         :param chain: the product tokens that the request goes by
         :param always: return a decision in any case, and leave the fast path out
         """
-        robots = known.robots
+        robots = state.robots
         if robots is None:
-            if not always and known.standing is not Standing.UNRESTRICTED:
-                known.rules = NO_RULES
+            if not always and state.standing is not Standing.UNRESTRICTED:
+                state.rules = NO_RULES
             return None
         token, rules = robots.rules(chain, self._obey_global)
-        self.table.weigh(known)
+        self.table.weigh(state)
         found = rules._find(comparable(path))
         if always or not allows(found):
             return robots._decision(token, found)
-        if chain is self.agents.usual and known.standing is Standing.FRESH:
-            known.rules = rules
+        if chain is self.agents.usual and state.standing is Standing.FRESH:
+            state.rules = rules
         return None

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.settings import RepSettings
 
 
@@ -46,7 +46,7 @@ class Drop(NamedTuple):
     """Whether it is dropped only because too many are held."""
 
     @classmethod
-    def of(cls, state: Known) -> Drop:
+    def of(cls, state: OriginState) -> Drop:
         """Return the advice for the unreachable origin *state*."""
         return cls(state.entry.error or "unreachable", state.entry.attempts)
 
@@ -99,7 +99,7 @@ class Policy:
             settings.download_timeout,
         )
 
-    def advise(self, state: Known | None, now: float, situation: Situation) -> Advice:
+    def advise(self, state: OriginState | None, now: float, situation: Situation) -> Advice:
         """Return what to do with a request.
 
         :param state: what is known of its origin; None: robots.txt has to be asked for
@@ -137,7 +137,7 @@ class Policy:
             return Hold()
         return Drop("the crawl is ending")
 
-    def is_worth_waiting(self, state: Known) -> bool:
+    def is_worth_waiting(self, state: OriginState) -> bool:
         """Whether *state* may soon change, and the user wants to wait for that."""
         alive = state.entry.dead_attempts < self.dead_host_tries
         return state.unreachable and alive and self.unreachable == "defer"

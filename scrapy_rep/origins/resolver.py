@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.cache import RobotsCache
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Flight
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin, RobotsTxt
 
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Resolution:
     """News of one origin."""
 
-    known: Known
+    state: OriginState
     answer: Answer | None
     """What the fetch brought. None: it was found in the storage."""
     request: Request
@@ -34,17 +34,17 @@ class Resolution:
     @property
     def outcome(self) -> Outcome:
         """What the answer means; what is known, if nothing was fetched."""
-        return self.known.entry.outcome if self.answer is None else self.answer.outcome
+        return self.state.entry.outcome if self.answer is None else self.answer.outcome
 
     @property
     def robots(self) -> RobotsTxt | None:
         """The rules that it brought."""
-        return self.known.robots if self.outcome is Outcome.RULES else None
+        return self.state.robots if self.outcome is Outcome.RULES else None
 
     @property
     def robots_url(self) -> str:
         """Where the file came from, for relative URLs in it."""
-        return self.known.entry.url or self.known.origin.robots_url
+        return self.state.entry.url or self.state.origin.robots_url
 
 
 class ResolutionListener:
@@ -74,13 +74,13 @@ class Resolver:
         self.listeners: list[ResolutionListener] = []
         """In the order in which they are told."""
 
-    async def ask(self, flight: Flight) -> Known:
+    async def ask(self, flight: Flight) -> OriginState:
         """Have a flight's robots.txt fetched, or found in the storage.
 
         :raises Exception: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`
         """
         try:
-            known, answer = await self._cache.ask(flight.origin, flight.request)
+            state, answer = await self._cache.ask(flight.origin, flight.request)
         except Exception as error:
             for listener in self.listeners:
                 with self._isolated(listener.part):
@@ -88,11 +88,11 @@ class Resolver:
             raise
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
-        resolution = Resolution(known, answer, request)
+        resolution = Resolution(state, answer, request)
         for listener in self.listeners:
             with self._isolated(listener.part):
                 await listener.resolved(resolution)
-        return known
+        return state
 
 
 class RulesReader(ResolutionListener):
@@ -109,4 +109,4 @@ class RulesReader(ResolutionListener):
         """Read them for the agent that asked first."""
         if resolution.answer is not None and resolution.robots is not None:
             chain = self._agents.chain_of(resolution.request)
-            await self._cache.read(resolution.known, chain, resolution.answer.body)
+            await self._cache.read(resolution.state, chain, resolution.answer.body)

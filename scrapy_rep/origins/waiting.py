@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
 
 # One in this many of the download slots may be taken by requests that wait.
@@ -29,7 +29,7 @@ _SHARE = 2
 # Where CONCURRENT_REQUESTS is 0, for no limit: as many silent origins would be many all the same.
 _UNLIMITED = 100
 
-_Answer: TypeAlias = "Known | Hold | Drop"
+_Answer: TypeAlias = "OriginState | Hold | Drop"
 
 
 class Waiting:
@@ -78,7 +78,7 @@ class Waiting:
             # A wrong configuration, or a bug, which Flights logs. The request is innocent.
             return Drop(text_of(error))
 
-    async def alone(self, request: Request, origin: Origin) -> Known | None:
+    async def alone(self, request: Request, origin: Origin) -> OriginState | None:
         """Have the robots.txt of *origin* fetched, and wait for it however long it takes, for a
         caller outside the downloader. None: there will be none."""
         try:
@@ -91,7 +91,9 @@ class Waiting:
     def _leave(self) -> None:
         self._count -= 1
 
-    async def again(self, request: Request, state: Known, seconds: float) -> Known | Drop:
+    async def again(
+        self, request: Request, state: OriginState, seconds: float
+    ) -> OriginState | Drop:
         """Wait until the robots.txt of an unreachable origin was asked for once more, at most
         ``REP_DOWNLOAD_TIMEOUT``. For direct downloads, which can't be held.
 
@@ -101,16 +103,17 @@ class Waiting:
         try:
             with self._context.engine.extra_slot():
                 await self._flights.rest(origin, seconds)
-                known = self._cache.get(origin)
-                if known is None:
+                news = self._cache.get(origin)
+                if news is None:
                     left = self._context.settings.download_timeout - seconds
-                    known = await self._flights.to(origin, request, again=True).wait(left)
+                    news = await self._flights.to(origin, request, again=True).wait(left)
+                state = news
         except StillWaiting:
-            known = state
+            pass
         except CrawlEnding:
             return Drop("the crawl is ending")
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (as above)
             return Drop(text_of(error))
-        return Drop.of(known) if known.unreachable else known
+        return Drop.of(state) if state.unreachable else state

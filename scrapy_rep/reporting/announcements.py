@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin, RobotsTxt
 
 logger = get_logger(__name__)
@@ -46,29 +46,29 @@ class Announcer(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was asked for, or found in the storage."""
-        known, answer = resolution.known, resolution.answer
+        state, answer = resolution.state, resolution.answer
         robots, request = resolution.robots, resolution.request
         if answer is None:  # nothing was asked for in this crawl
             self._stats.inc_value("rep/cache/recalled")
-            await self._parsed(known.robots, request)
+            await self._parsed(state.robots, request)
             return
         with self._isolated("count of answers"):
             self._count(answer)
         if answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
-                self._log_failure(known, answer)
+                self._log_failure(state, answer)
         await self._parsed(robots, request)
         send = self._crawler.signals.send_catch_log_async
         await send(
             signals.robots_resolved,
-            origin=known.origin,
+            origin=state.origin,
             outcome=answer.outcome,
             status=answer.status,
             url=answer.url,
             hops=answer.hops,
             robots=robots,
             error=str(answer.error) if answer.error else None,
-            attempts=known.entry.attempts,
+            attempts=state.entry.attempts,
             spider=self._crawler.spider,
         )
 
@@ -108,14 +108,14 @@ class Announcer(ResolutionListener):
         elif answer.error is not None and not isinstance(answer.error, IgnoreRequest):
             inc_value(f"robotstxt/exception_count/{type(answer.error)}")
 
-    def _log_failure(self, known: Known, answer: Answer) -> None:
-        entry = known.entry
+    def _log_failure(self, state: OriginState, answer: Answer) -> None:
+        entry = state.entry
         message = (
             "robots.txt of %(origin)s is unreachable (%(reason)s)%(copy)s; not asked for again "
             "within %(delay).1f s"
         )
         values: dict[str, Any] = {
-            "origin": known.origin,
+            "origin": state.origin,
             "reason": answer.reason,
             "copy": ", an older copy goes on being applied" if entry.has_copy else "",
             "delay": entry.next_attempt_at - self._clock(),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy.utils.asyncio import CallLaterResult
 
     from scrapy_rep.origins.agents import Agents
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
 
 logger = get_logger(__name__)
@@ -73,22 +73,22 @@ class AuditTrail:
         origin: Origin | None,
         verdict: str,
         *,
-        known: Known | None = None,
+        state: OriginState | None = None,
         decision: Decision | None = None,
         reason: str | None = None,
         dry_run: bool,
     ) -> None:
         """Write a decision down. README.md says what the fields mean.
 
-        :param known: what it rests on
+        :param state: what it rests on
         """
         if self._broken:
             return
-        entry = known.entry if known is not None else None
+        entry = state.entry if state is not None else None
         if entry is not None and entry.fetched_at is None:
             entry = None  # there never was an answer
-        if reason is None and known is not None and known.standing in _REASONS:
-            reason = f"{_REASONS[known.standing]}; {known.entry.error}"
+        if reason is None and state is not None and state.standing in _REASONS:
+            reason = f"{_REASONS[state.standing]}; {state.entry.error}"
         rule = decision.rule if decision is not None else None
         self._add(
             {

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
 
 # How Scrapy's own stats name why a download failed.
@@ -52,7 +52,7 @@ class Recorder(ResolutionListener):
         self._crawler = crawler = context.crawler
         self._stats = context.stats
         self._settings = settings = context.settings
-        self._known = origins.table
+        self._table = origins.table
         self._clock = clock = context.clock
         agents = origins.agents
         self.dry_run = settings.dry_run
@@ -86,13 +86,13 @@ class Recorder(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was asked for, or found in the storage."""
-        known, answer = resolution.known, resolution.answer
-        entry = known.entry
+        state, answer = resolution.state, resolution.answer
+        entry = state.entry
         failed = entry.unreachable_since is not None
         outcome = Outcome.UNREACHABLE if failed else entry.outcome
         with self._isolated(_LEDGER):
             self._ledger.answered(
-                known.origin,
+                state.origin,
                 outcome,
                 asked=answer is not None,
                 status=answer.status if answer is not None else entry.status,
@@ -107,22 +107,24 @@ class Recorder(ResolutionListener):
         if isinstance(error, CancelledError):
             self._count(origin, ASKED)
 
-    def allowed(self, request: Request, known: Known, decision: Decision | None = None) -> None:
+    def allowed(
+        self, request: Request, state: OriginState, decision: Decision | None = None
+    ) -> None:
         """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""
-        self._record(request, known.origin, "allowed", known=known, decision=decision)
+        self._record(request, state.origin, "allowed", state=state, decision=decision)
 
-    def passed(self, request: Request, known: Known) -> None:
+    def passed(self, request: Request, state: OriginState) -> None:
         """*request* passes though nothing is known: ``REP_UNREACHABLE`` is "allow"."""
         self._figures.passed += 1
-        self._count(known.origin, "passed")
-        reason = f"REP_UNREACHABLE is 'allow'; {known.entry.error}"
-        self._record(request, known.origin, "allowed", known=known, reason=reason)
+        self._count(state.origin, "passed")
+        reason = f"REP_UNREACHABLE is 'allow'; {state.entry.error}"
+        self._record(request, state.origin, "allowed", state=state, reason=reason)
 
-    def overruled(self, request: Request, known: Known, decision: Decision) -> None:
+    def overruled(self, request: Request, state: OriginState, decision: Decision) -> None:
         """*request* passes though *decision* forbids it: a subclass says so."""
         reason = "RepMiddleware.overrules()"
         self._record(
-            request, known.origin, "allowed", known=known, decision=decision, reason=reason
+            request, state.origin, "allowed", state=state, decision=decision, reason=reason
         )
 
     def replayed(self, request: Request, origin: Origin) -> None:
@@ -134,7 +136,7 @@ class Recorder(ResolutionListener):
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
-        known: Known | None = None,
+        state: OriginState | None = None,
         *,
         direct: bool = False,
     ) -> None:
@@ -148,7 +150,7 @@ class Recorder(ResolutionListener):
             with self._isolated(_LEDGER):
                 self._ledger.forbidden(error, request.url)
             self._log.forbidden(request, error)
-            self._record(request, error.origin, "disallowed", known=known, decision=error.decision)
+            self._record(request, error.origin, "disallowed", state=state, decision=error.decision)
             return
         if error.origin is None:
             self._figures.without_origin += 1
@@ -157,7 +159,7 @@ class Recorder(ResolutionListener):
             self._count(error.origin, "dropped")
             self._count_reason(error)
         self._log.unreachable(request, error, direct=direct)
-        self._record(request, error.origin, "unreachable", known=known, reason=error.reason)
+        self._record(request, error.origin, "unreachable", state=state, reason=error.reason)
 
     def handed_over(self, request: Request, origin: Origin) -> None:
         """*request* is about to be held; in a dry run it passes."""
@@ -165,8 +167,8 @@ class Recorder(ResolutionListener):
         if not self.dry_run:
             return  # word comes when it is
         self._stats.inc_value("rep/deferred")
-        known = self._known.get(origin)
-        if known is not None and known.unreachable:
+        state = self._table.get(origin)
+        if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
         self._log.would_hold(origin, self._why_held(origin))
         self._is_held(request, origin)
@@ -223,8 +225,8 @@ class Recorder(ResolutionListener):
         self._count(origin, "sitemaps")
 
     def _why_held(self, origin: Origin) -> str:
-        known = self._known.get(origin)
-        return (known.entry.error if known else None) or "no answer yet"
+        state = self._table.get(origin)
+        return (state.entry.error if state else None) or "no answer yet"
 
     # The parts, apart from each other
 

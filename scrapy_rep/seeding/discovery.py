@@ -92,7 +92,7 @@ class Discovery(ResolutionListener):
         robots = resolution.robots
         if robots is None:
             return
-        steps = self._announce(resolution.known.origin, resolution.robots_url, robots)
+        steps = self._announce(resolution.state.origin, resolution.robots_url, robots)
         while not work(steps):
             await pause()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.table import Known
+    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.seeding.context import SeedingContext
     from scrapy_rep.seeding.feeder import Feeder
     from scrapy_rep.seeding.selection import Verdict
@@ -71,15 +71,15 @@ class Listings:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[tuple[str, str | None], Listing]] = {}
 
-    def of(self, known: Known) -> Listing:
+    def of(self, state: OriginState) -> Listing:
         """Return the listing of an origin's robots.txt."""
-        kept = self._kept.pop(known.name, None)
-        url = known.entry.url or known.origin.robots_url
-        file = url, known.entry.sha256  # not the entry, which holds the body
+        kept = self._kept.pop(state.name, None)
+        url = state.entry.url or state.origin.robots_url
+        file = url, state.entry.sha256  # not the entry, which holds the body
         if kept is None or kept[0] != file:
-            values = known.robots.sitemaps if known.robots is not None else ()
+            values = state.robots.sitemaps if state.robots is not None else ()
             kept = file, Listing(url, values)
-        self._kept[known.name] = kept  # the last one again
+        self._kept[state.name] = kept  # the last one again
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return kept[1]
@@ -127,8 +127,8 @@ class Proofs:
         :param by: the origin that has led to these sitemaps
         :raises sqlite3.Error: if that can't be told now
         """
-        known = self._cache.get(origin)
-        listing = None if known is None or known.unreachable else self._listings.of(known)
+        state = self._cache.get(origin)
+        listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
             return True if listing.has_any(chain) else Reason.CROSS_HOST
         if listing is None and not self._spool.sitemaps.may_name(by, host_of(origin)):
@@ -176,40 +176,40 @@ class Proofs:
     async def _try(self, pending: _Pending) -> float | None:
         """Return after how many seconds to try again; None: not at all."""
         origin, reason = pending.origin, Reason.UNPROVEN
-        known = self._cache.get(origin)
+        state = self._cache.get(origin)
         left = pending.deadline - time.monotonic()
-        if known is None and left > 0:
+        if state is None and left > 0:
             if await self._targets.refuses(origin, pending.by):
                 reason = Reason.PRIVATE
             elif origin in self._pending:
                 try:
-                    known = await self._flights.to(origin).wait(left)
+                    state = await self._flights.to(origin).wait(left)
                 except StillWaiting:
                     pass
                 except Exception:  # noqa: BLE001
                     return _LONGEST_LOOK  # a misconfiguration, say, which is logged elsewhere
-        if known is not None and known.unreachable:
-            if self._policy.is_worth_waiting(known) and time.monotonic() < pending.deadline:
-                seconds = known.usable_until - self._context.crawl.clock()
+        if state is not None and state.unreachable:
+            if self._policy.is_worth_waiting(state) and time.monotonic() < pending.deadline:
+                seconds = state.usable_until - self._context.crawl.clock()
                 return min(max(seconds, _LOOK), _LONGEST_LOOK)
-            known = None
-        await self._settle(origin, known, reason if known is None else Reason.CROSS_HOST)
+            state = None
+        await self._settle(origin, state, reason if state is None else Reason.CROSS_HOST)
         return None
 
-    async def _settle(self, origin: Origin, known: Known | None, reason: Reason) -> None:
+    async def _settle(self, origin: Origin, state: OriginState | None, reason: Reason) -> None:
         """Judge the entries of an origin.
 
-        :param known: what is known of it; None if it has no robots.txt to go by
+        :param state: what is known of it; None if it has no robots.txt to go by
         :param reason: why those are rejected that are not accepted
         """
-        listing = self._listings.of(known) if known is not None else None
+        listing = self._listings.of(state) if state is not None else None
         while listing is not None and not listing.complete():
             await pause()
         judge = partial(self._judge, str(origin), listing, reason)
         while origin in self._pending and await self._spool.patience.retry("proofs", judge):
             self._feeder.wake()
             await pause()
-        if known is None:
+        if state is None:
             self._flights.abandon(origin)  # no waiters left: don't keep the crawl open
         self._feeder.wake()
 

@@ -143,13 +143,13 @@ class SitemapSeeding(ResolutionListener):
             self.met_prefixes.add(prefix)
         if not self._met.add(origin):
             return
-        known = self._cache.get(origin)
-        if known is not None and not known.unreachable:
-            self._seed(origin, known.entry.url or origin.robots_url, known.robots)
+        state = self._cache.get(origin)
+        if state is not None and not state.unreachable:
+            self._seed(origin, state.entry.url or origin.robots_url, state.robots)
 
     async def resolved(self, resolution: Resolution) -> None:
         """Take the sitemaps that a new robots.txt lists, or the guess where there is none."""
-        origin, robots = resolution.known.origin, resolution.robots
+        origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
         if there and origin in self._met:
             self._seed(origin, resolution.robots_url, robots)

@@ -17,7 +17,7 @@ from scrapy.settings import Settings
 from scrapy_rep.engine.words import iso
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.table import KnownOrigins
+from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.freshness import standing
@@ -173,7 +173,7 @@ def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> Non
     """One after the other, by a clock that goes where it likes."""
     origin, clock = Origin.from_text(A), [NOW]
     given_settings = replace(DEFAULTS, cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0))
-    known = KnownOrigins(10, 1_000_000, lambda: clock[0])
+    known = OriginTable(10, 1_000_000, lambda: clock[0])
     fetcher: Any = None
     cache = RobotsCache(given_settings, known, fetcher, lambda: clock[0])
     for status, cache_control, age, again, body, clock[0] in answers:

@@ -32,7 +32,7 @@ async def test_the_dupe_filter_sees_it_once(sites: Sites, tmp_path: Path, jobdir
     """Duplicates are dropped, whether they come while the request is held or afterwards."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
-    # Known to be unreachable by then: each is held, or is a duplicate, when the next one comes.
+    # OriginState to be unreachable by then: each is held, or is a duplicate, when the next one comes.
     wanted = [Request(url) for url in urls(site, 10)]
     record = Record(on_deferred=lambda _, count: gate.open() if count == 12 else None)
     twice = [Request(site.url("/twice"), dont_filter=True, meta={"again": True})] * 2

@@ -201,9 +201,9 @@ def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_some_listings_are_kept() -> None:
     def known(number: int) -> Any:
-        from scrapy_rep.origins.table import Known
+        from scrapy_rep.origins.state import OriginState
 
-        return Known(Entry(f"http://h{number}.test"))
+        return OriginState(Entry(f"http://h{number}.test"))
 
     many = [known(number) for number in range(150)]
     listings = Listings()

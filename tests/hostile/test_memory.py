@@ -15,7 +15,7 @@ from scrapy import signals
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine import recent
-from scrapy_rep.origins.table import Known
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
@@ -77,9 +77,9 @@ KINDS: dict[str, Callable[[], bytes]] = {
 }
 
 
-def known_of(number: int, body: bytes, **values: Any) -> Known:
+def known_of(number: int, body: bytes, **values: Any) -> OriginState:
     """As an answer leaves it: read for an agent, with its sitemaps."""
-    known = Known(rules(f"https://www.site-{number}.example", body, NOW + number, **values))
+    known = OriginState(rules(f"https://www.site-{number}.example", body, NOW + number, **values))
     assert known.robots is not None
     known.robots.preload(body, "testbot")
     return known
@@ -109,7 +109,7 @@ def test_what_is_counted_is_what_it_takes(kind: str) -> None:
     """Parsed and packed, with their places in dictionaries."""
     bodies = [KINDS[kind]() for _ in range(20 if len(KINDS[kind]()) < 1000 else 2)]
 
-    def parsed() -> dict[str, Known]:
+    def parsed() -> dict[str, OriginState]:
         made = [known_of(number, body) for number, body in enumerate(bodies)]
         return {known.name: known for known in made}
 
@@ -127,10 +127,10 @@ def test_what_is_counted_is_what_it_takes(kind: str) -> None:
 
 @pytest.mark.alone
 def test_long_texts_and_failures_are_counted() -> None:
-    def parsed() -> dict[str, Known]:
+    def parsed() -> dict[str, OriginState]:
         made = [known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000) for n in range(10)]
         made += [known_of(10 + n, b"", **{**FAILURE, "error": "e" * 8000}) for n in range(10)]
-        made += [Known(Entry(f"http://{n}.example", NOW + n, **FAILURE)) for n in range(10)]
+        made += [OriginState(Entry(f"http://{n}.example", NOW + n, **FAILURE)) for n in range(10)]
         return {known.name: known for known in made}
 
     took, made = taken(parsed)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.origins.policy import Decide, Drop, Hold, Pass, Policy, Room, Situation, Wait
-from scrapy_rep.origins.table import Known
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -36,8 +36,8 @@ def policy(unreachable: str = "defer", **more: Any) -> Policy:
     return replace(Policy.of(RepSettings()), unreachable=unreachable, patience=PATIENCE, **more)
 
 
-def known(entry: Entry, standing: Standing) -> Known:
-    state = Known(entry)
+def known(entry: Entry, standing: Standing) -> OriginState:
+    state = OriginState(entry)
     state.standing = standing
     return state
 
@@ -75,7 +75,7 @@ def test_advice_while_nothing_is_known(
 @pytest.mark.parametrize("situation", [Situation(), Situation(True, GREEDY, slot_free=False)])
 @pytest.mark.parametrize("unreachable", ["defer", "drop", "allow"])
 def test_advice_while_rules_are_at_hand(
-    state: Known, situation: Situation, unreachable: str
+    state: OriginState, situation: Situation, unreachable: str
 ) -> None:
     assert policy(unreachable).advise(state, NOW, situation) == Decide()
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from scrapy_rep.origins import table as module
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.table import Known, KnownOrigins
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -39,31 +40,31 @@ class World:
 
     def __init__(self, max_origins: int, max_bytes: int = ENOUGH) -> None:
         self.now = NOW
-        self.known = KnownOrigins(max_origins, max_bytes, self.clock)
+        self.table = OriginTable(max_origins, max_bytes, self.clock)
         unused: Any = None
-        self.cache = RobotsCache(RepSettings(), self.known, unused, self.clock)
+        self.cache = RobotsCache(RepSettings(), self.table, unused, self.clock)
 
     def clock(self) -> float:
         """A microsecond later each time."""
         self.now += 1e-6
         return self.now
 
-    def use(self, number: int) -> Known | None:
+    def use(self, number: int) -> OriginState | None:
         """As for a request. What is known has the prefix that stands for it."""
         prefix = f"http://{number}.example/"
-        known = self.known.by_prefix.get(prefix)
+        known = self.table.by_prefix.get(prefix)
         if known is not None and (now := self.clock()) < known.usable_until:
             known.used_at = now
             return known
         known = self.cache.get(origin(number))
         if known is not None:
-            self.known.add_prefix(known, prefix)
+            self.table.add_prefix(known, prefix)
         return known
 
     def in_memory(self) -> set[int]:
         """Those that are known, found without using them."""
-        parsed = [*self.known._parsed, *self.known._pinned]
-        packed = [one.origin for one in self.known._packed.entries()]  # type: ignore[union-attr]
+        parsed = [*self.table._parsed, *self.table._pinned]
+        packed = [one.origin for one in self.table._packed.entries()]  # type: ignore[union-attr]
         names = [str(one) for one in parsed] + packed
         assert len(names) == len(set(names)), "one is kept twice"
         return {int(name.split("//")[1].split(".")[0]) for name in names}
@@ -129,20 +130,20 @@ def test_exactly_the_least_recently_used_leave(
                 assert put.entry == of(number, version)
                 model.put(number, version)
             elif step == "pin":
-                world.known.pin(origin(number))
+                world.table.pin(origin(number))
                 model.pin(number)
             else:
-                world.known.unpin(origin(number))
+                world.table.unpin(origin(number))
                 model.unpin(number)
             assert world.in_memory() == {*model.used, *model.pinned}
-            assert len(world.known._parsed) <= min(parsed, max_origins)
-            for prefix, one in world.known.by_prefix.items():
+            assert len(world.table._parsed) <= min(parsed, max_origins)
+            for prefix, one in world.table.by_prefix.items():
                 assert prefix in one.prefixes
-                assert one in [*world.known._parsed.values(), *world.known._pinned.values()]
+                assert one in [*world.table._parsed.values(), *world.table._pinned.values()]
 
 
 def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
-    known = KnownOrigins(10, ENOUGH)
+    known = OriginTable(10, ENOUGH)
     one = known.put(origin(1), of(1))
     old = one.robots
     assert known.put(origin(1), of(1, 2)) is one
@@ -158,7 +159,7 @@ def test_the_same_robots_until_there_is_news(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "_PARSED", 2)
     world = World(10)
     for number in range(3):
-        world.known.put(origin(number), of(number))
+        world.table.put(origin(number), of(number))
     first = world.use(2)
     assert first is not None
     robots = first.robots
@@ -179,38 +180,38 @@ def test_the_same_robots_until_there_is_news(monkeypatch: pytest.MonkeyPatch) ->
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
     """A few for each origin, and as long as it is in use."""
     world = World(2)
-    known = world.known.put(origin(1), of(1))
+    known = world.table.put(origin(1), of(1))
     some = [f"HTTP://{number}/" for number in range(10)]
     for prefix in [some[0], *some]:  # one that is known already, too
-        world.known.add_prefix(known, prefix)
-    assert 1 <= len(world.known.by_prefix) < 10
-    assert all(one is known for one in world.known.by_prefix.values())
-    world.known.put(origin(2), of(2))
-    world.known.put(origin(3), of(3))
-    assert world.known.by_prefix == {}
-    world.known.add_prefix(known, "http://too-late/")
-    assert world.known.by_prefix == {}
+        world.table.add_prefix(known, prefix)
+    assert 1 <= len(world.table.by_prefix) < 10
+    assert all(one is known for one in world.table.by_prefix.values())
+    world.table.put(origin(2), of(2))
+    world.table.put(origin(3), of(3))
+    assert world.table.by_prefix == {}
+    world.table.add_prefix(known, "http://too-late/")
+    assert world.table.by_prefix == {}
 
 
 def test_pins_outlast_everything() -> None:
     """Something waits for them: they are beyond the limit, and back in it at the end."""
     world = World(3)
     for number in range(3):
-        world.known.put(origin(number), of(number))
-    world.known.pin(origin(0))
-    world.known.pin(origin(0))
-    world.known.pin(origin(99))  # nothing is known of it: nothing to keep
+        world.table.put(origin(number), of(number))
+    world.table.pin(origin(0))
+    world.table.pin(origin(0))
+    world.table.pin(origin(99))  # nothing is known of it: nothing to keep
     for number in range(10, 20):
-        world.known.put(origin(number), of(number))
+        world.table.put(origin(number), of(number))
     assert world.in_memory() == {0, 17, 18, 19}
-    world.known.unpin(origin(0))
-    world.known.unpin(origin(0))
-    world.known.unpin(origin(99))
+    world.table.unpin(origin(0))
+    world.table.unpin(origin(0))
+    world.table.unpin(origin(99))
     assert world.in_memory() == {0, 18, 19}
-    world.known.put(origin(20), of(20))
-    world.known.put(origin(21), of(21))
+    world.table.put(origin(20), of(20))
+    world.table.put(origin(21), of(21))
     assert world.in_memory() == {0, 20, 21}, "just unpinned is just used"
-    world.known.put(origin(22), of(22))
+    world.table.put(origin(22), of(22))
     assert world.in_memory() == {20, 21, 22}
 
 
@@ -220,19 +221,19 @@ def test_an_origin_that_leaves_is_freed() -> None:
     before = counted()
     world = World(5)
     for number in range(50):
-        world.known.put(origin(number), of(number))
+        world.table.put(origin(number), of(number))
         world.use(number)
         if number % 7 == 0:
-            world.known.pin(origin(number))
-            world.known.unpin(origin(number))
+            world.table.pin(origin(number))
+            world.table.unpin(origin(number))
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [5, 5]
-    assert len(world.known.by_prefix) == 5
+    assert len(world.table.by_prefix) == 5
 
 
 def counted() -> list[int]:
     """How many there are, without a collection of garbage."""
     objects = gc.get_objects()
-    return [sum(type(one) is kind for one in objects) for kind in (Known, RobotsTxt)]
+    return [sum(type(one) is kind for one in objects) for kind in (OriginState, RobotsTxt)]
 
 
 def test_compressed_beyond_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +243,7 @@ def test_compressed_beyond_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None
     before = counted()
     world = World(50)
     for number in range(200):
-        world.known.put(origin(number), of(number))
+        world.table.put(origin(number), of(number))
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [5, 5]
     assert world.in_memory() == set(range(150, 200))
     for number in range(150, 200):
@@ -253,7 +254,7 @@ def test_compressed_beyond_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("max_origins", [1, 2, module._PARSED, module._PARSED + 1])
 def test_the_most_recent_origins_are_kept_within_the_limit(max_origins: int) -> None:
-    known = KnownOrigins(max_origins, ENOUGH)
+    known = OriginTable(max_origins, ENOUGH)
     for number in range(max_origins + 3):
         known.put(origin(number), missing(str(origin(number))))
     held = [number for number in range(max_origins + 3) if known.get(origin(number)) is not None]
@@ -286,7 +287,7 @@ def noise(size: int) -> bytes:
     return Random(size).randbytes(size)
 
 
-def check_bytes(known: KnownOrigins) -> None:
+def check_bytes(known: OriginTable) -> None:
     """What is counted is the sum of what is there."""
     assert known._parsed_bytes == sum(one.size for one in known._parsed.values())
     check_packed(known._packed)
@@ -326,22 +327,22 @@ def test_no_more_bytes_than_the_limit(
                 world.use(number)
             elif step == "read" and (one := world.use(number)) and one.robots:
                 one.robots.preload(b"Sitemap: /x\n" * (size // 100), "bot")
-                world.known.weigh(one)
+                world.table.weigh(one)
             elif step == "pin" and world.use(number):
-                world.known.pin(origin(number))
+                world.table.pin(origin(number))
                 pinned.add(number)
             elif step == "unpin":
-                world.known.unpin(origin(number))
+                world.table.unpin(origin(number))
                 pinned.discard(number)
-            check_bytes(world.known)
-            in_use, packed = world.known._parsed, world.known._packed
+            check_bytes(world.table)
+            in_use, packed = world.table._parsed, world.table._packed
             if step in ("put", "use", "read") and number in world.in_memory() - pinned:
                 assert str(origin(number)) in in_use, "the last one is at hand"
-            assert world.known._parsed_bytes <= max_bytes // 2 or (
-                world.known._parsed_bytes - max(one.size for one in in_use.values())
+            assert world.table._parsed_bytes <= max_bytes // 2 or (
+                world.table._parsed_bytes - max(one.size for one in in_use.values())
                 <= max_bytes // 2
             )
-            rest = max_bytes - min(world.known._parsed_bytes, max_bytes // 2)
+            rest = max_bytes - min(world.table._parsed_bytes, max_bytes // 2)
             assert packed._bytes <= rest or len(packed) == 1
             assert pinned <= world.in_memory()
 
@@ -350,20 +351,20 @@ def test_large_ones_leave_before_ordinary_ones() -> None:
     """Though they were used later; and to be compressed is enough for what is large by its rules."""
     world = World(100, 1_000_000)
     for number in range(50):
-        world.known.put(origin(number), of(number))
+        world.table.put(origin(number), of(number))
     for number in range(50, 60):
-        known = world.known.put(origin(number), of(number))
+        known = world.table.put(origin(number), of(number))
         assert known.robots is not None
         known.robots.preload(b"".join(b"Sitemap: /%x\n" % n for n in range(4000)), "bot")
-        world.known.weigh(known)
+        world.table.weigh(known)
     assert world.in_memory() == set(range(60))
-    assert set(world.known._parsed) >= {str(origin(number)) for number in range(50)}
-    assert 50 < len(world.known._parsed) < 60
+    assert set(world.table._parsed) >= {str(origin(number)) for number in range(50)}
+    assert 50 < len(world.table._parsed) < 60
     for number in range(100, 130):
-        world.known.put(origin(number), rules(str(origin(number)), noise(100_000)))
+        world.table.put(origin(number), rules(str(origin(number)), noise(100_000)))
     assert world.in_memory() >= {*range(50), 129}
     assert len(world.in_memory()) < 80
-    check_bytes(world.known)
+    check_bytes(world.table)
 
 
 def test_large_ones_leave_a_storage_first() -> None:
@@ -392,8 +393,8 @@ def test_what_is_large_is_freed() -> None:
     gc.collect()
     before = counted()
     for number in range(50):
-        world.known.put(origin(number), rules(str(origin(number)), noise(50_000)))
+        world.table.put(origin(number), rules(str(origin(number)), noise(50_000)))
         world.use(number)
-    parsed = len(world.known._parsed)
+    parsed = len(world.table._parsed)
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
-    assert len(world.known.by_prefix) == parsed <= 3
+    assert len(world.table.by_prefix) == parsed <= 3
