@@ -54,7 +54,6 @@ _WITHIN = 500
 _TITLE = re.compile(rb"<title\b", re.IGNORECASE)
 _HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
 _HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
-_TAG = re.compile(rb"<[^>]*>")
 _NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\bdoes\s+not\s+exist\b", re.IGNORECASE)
 
 
@@ -62,7 +61,7 @@ def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page reads like "404"."""
     head = body[:_SEARCHED_BYTES]
     texts = _title(head), _heading(head)
-    return any(_NOT_FOUND.search(_TAG.sub(b" ", text)) for text in texts)
+    return any(_NOT_FOUND.search(_without_tags(text)) for text in texts)
 
 
 def _title(head: bytes) -> bytes:
@@ -93,3 +92,12 @@ def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
         end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
         if end >= 0:
             yield end + 1
+
+
+def _without_tags(text: bytes) -> bytes:
+    """Return *text* with a blank for each tag. No pattern: it would search for each ``<`` to the end."""
+    out = []
+    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
+        out.append(text[:start])
+        text = text[end + 1 :]
+    return b" ".join([*out, text])
