@@ -4,7 +4,7 @@ The walk of a held request:
 
 1. The gate (gate.py) is advised to hold it, and passes it to the interceptor (intercept.py), which
    takes it out of the downloader.
-2. It is added to the hold: in memory (memory.py), with a JOBDIR on disk (disk.py). HeldOrigins
+2. It is added to the hold: in memory (hold.py), with a JOBDIR on disk (disk.py). HeldOrigins
    (held_origins.py) counts it.
 3. It waits, for as long as ``REP_DEFER_MAX_WAIT`` allows. Here is when its origin is asked again.
 4. An answer, or the end of its patience, has it released (release.py): it goes back through the
