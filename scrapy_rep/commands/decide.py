@@ -9,14 +9,7 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands import verdicts
-from scrapy_rep.commands.inputs import (
-    STDIN,
-    chains,
-    read_file,
-    requests,
-    settings_of,
-    urls,
-)
+from scrapy_rep.commands.inputs import STDIN, chains, read_file, requests, settings_of, urls
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest

@@ -173,31 +173,15 @@ class _Report:
         meaning = _meaning(rules)
         if rules.noindex or rules.nofollow or meaning["expired"]:
             self.statuses.add(Status.FOUND)
-        is_file = page.url == "file:"
+        fetched = None if page.url == "file:" else page
         if self._json:
-            said = [
-                {
-                    "rule": one.name,
-                    "value": _plain(one.value),
-                    "source": one.source,
-                    "line": one.line,
-                }
-                for one in rules.rules
-            ]
-            self.output.json(
-                {
-                    **_begin(name, chain),
-                    "status": None if is_file else page.status,
-                    "final_url": None if is_file else page.url,
-                    "error": None,
-                    "rules": said,
-                    **meaning,
-                }
-            )
+            self._object(name, chain, rules, page=fetched)
             return
-        rows = [] if is_file else [("answer", f"HTTP status {page.status}")]
-        if not is_file and page.url != name:
-            rows.append(("redirects to", page.url))
+        rows = []
+        if fetched is not None:
+            rows.append(("answer", f"HTTP status {page.status}"))
+            if page.url != name:
+                rows.append(("redirects to", page.url))
         rows += [(one.where, str(one)) for one in rules.rules]
         rows.append(("in all", _in_words(meaning)))
         self._block(name, chain, rows)
@@ -206,15 +190,38 @@ class _Report:
         """Say why there is no page."""
         self.statuses.add(error.status)
         if self._json:
-            nothing: dict[str, Any] = {
-                "status": None,
-                "final_url": None,
-                "error": str(error),
-                "rules": [],
-            }
-            self.output.json({**_begin(name, chain), **nothing, **_meaning(PageRules())})
+            self._object(name, chain, PageRules(), error=str(error))
         else:
             self._block(name, chain, [("no page", str(error))])
+
+    def _object(
+        self,
+        name: str,
+        chain: Chain,
+        rules: PageRules,
+        *,
+        page: Response | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Print JSON (README.md documents the fields).
+
+        :param page: None for a file, and where there is no page
+        """
+        said = [
+            {"rule": one.name, "value": _plain(one.value), "source": one.source, "line": one.line}
+            for one in rules.rules
+        ]
+        self.output.json(
+            {
+                "url": name,
+                "agent": ",".join(chain) or None,
+                "status": page.status if page is not None else None,
+                "final_url": page.url if page is not None else None,
+                "error": error,
+                "rules": said,
+                **_meaning(rules),
+            }
+        )
 
     def _block(self, name: str, chain: Chain, rows: list[tuple[str, str]]) -> None:
         if self._printed:
@@ -223,10 +230,6 @@ class _Report:
         self.output.line(self.output.paint(clean(name), BOLD))
         rows.insert(0, ("agent", ",".join(chain) or "none that can be told"))
         self.output.table(rows, [(DIM, "")] * len(rows), indent="  ")
-
-
-def _begin(name: str, chain: Chain) -> dict[str, Any]:
-    return {"url": name, "agent": ",".join(chain) or None}
 
 
 def _meaning(rules: PageRules) -> dict[str, Any]:
