@@ -65,7 +65,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     :raises InputError: for a file that can't be read, or a wrong setting
     """
     agents = chains(options.agent)
-    report = _Report(Output(), as_json=options.json)
+    printer = _PagePrinter(Output(), as_json=options.json)
     if options.file is not None:
         if arguments:
             raise UsageError("--page takes a URL or --file, not both", print_help=False)
@@ -74,11 +74,11 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         assert command.settings is not None
         usual = chain_of_project(command.settings, settings_of(command.settings))
         for chain in agents or [usual]:
-            report.add(options.file, chain, page)
+            printer.add(options.file, chain, page)
     else:
-        _by_sites(command, arguments, agents, report)
-    report.output.flush()
-    return gravest(*report.statuses)
+        _by_sites(command, arguments, agents, printer)
+    printer.output.flush()
+    return gravest(*printer.statuses)
 
 
 def _headers(given: Sequence[str]) -> Headers:
@@ -95,9 +95,9 @@ def _headers(given: Sequence[str]) -> Headers:
 
 
 def _by_sites(
-    command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], report: _Report
+    command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], printer: _PagePrinter
 ) -> None:
-    asked = requests(arguments, report.statuses)
+    asked = requests(arguments, printer.statuses)
     if not asked:
         return
 
@@ -109,10 +109,10 @@ def _by_sites(
                 try:
                     page = await _fetch(lookup, url, chain, pages)
                 except _NoPage as error:
-                    report.add_none(url, chain, error)
+                    printer.add_none(url, chain, error)
                 else:
-                    report.add(url, chain, page)
-            report.output.flush()
+                    printer.add(url, chain, page)
+            printer.output.flush()
 
     assert command.crawler_process is not None
     run_crawl(command.crawler_process, job)
@@ -158,7 +158,7 @@ async def _download(lookup: Lookup, request: Request) -> Response:
         raise _NoPage(f"{type(error).__name__}: {error}", Status.UNREACHABLE) from None
 
 
-class _Report:
+class _PagePrinter:
     """What is printed, and what the process ends with."""
 
     def __init__(self, output: Output, *, as_json: bool) -> None:
