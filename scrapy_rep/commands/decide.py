@@ -9,14 +9,7 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands import verdicts
-from scrapy_rep.commands.inputs import (
-    STDIN,
-    chains,
-    read_file,
-    requests,
-    settings_of,
-    urls,
-)
+from scrapy_rep.commands.inputs import STDIN, chains, read_file, requests, settings_of, urls
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
 from scrapy_rep.commands.status import Status, gravest
@@ -55,13 +48,13 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     """
     agents = chains(options.agent)
     obey_global = settings_of(command.settings).obey_global_group
-    report = _Report(Output(), options, obey_global)
+    printer = _VerdictPrinter(Output(), options, obey_global)
     if options.file is not None:
-        _by_file(command, arguments, options.file, agents, report)
+        _by_file(command, arguments, options.file, agents, printer)
     else:
-        _by_sites(command, arguments, agents, report)
-    report.end()
-    return gravest(*report.statuses)
+        _by_sites(command, arguments, agents, printer)
+    printer.end()
+    return gravest(*printer.statuses)
 
 
 def _by_file(
@@ -69,7 +62,7 @@ def _by_file(
     arguments: Sequence[str],
     name: str,
     agents: list[Chain],
-    report: _Report,
+    printer: _VerdictPrinter,
 ) -> None:
     """Explain by a file. URLs are compared as they stand, as Google's matcher does; whatever is
     no URL is one for it too."""
@@ -82,10 +75,10 @@ def _by_file(
     url = None
     for url, _ in urls(arguments):
         path = path_of(url)
-        report.add(url, path, robots, agents, _steps_of_file(url, path) if report.explain else ())
+        printer.add(url, path, robots, agents, _steps_of_file(url, path) if printer.explain else ())
     if url is None:
         raise UsageError("no URL given", print_help=False)
-    report.output.flush()
+    printer.output.flush()
 
 
 def _steps_of_file(url: str, path: str) -> list[tuple[str, str]]:
@@ -98,12 +91,12 @@ def _steps_of_file(url: str, path: str) -> list[tuple[str, str]]:
 
 
 def _by_sites(
-    command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], report: _Report
+    command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], printer: _VerdictPrinter
 ) -> None:
     """Explain by the robots.txt of each URL's origin, in the order of the URLs."""
     pending = deque(
         _Asked(url, origin, comparable(path_in(request)))
-        for url, request, origin in requests(arguments, report.statuses)
+        for url, request, origin in requests(arguments, printer.statuses)
     )
     if not pending:
         return
@@ -116,12 +109,12 @@ def _by_sites(
             files[landed] = robots
             while pending and pending[0].origin in files:
                 url, origin, path = pending.popleft()
-                steps = _steps_of_crawl(url, path) if report.explain else ()
-                report.add(url, path, files[origin], chosen, steps)
+                steps = _steps_of_crawl(url, path) if printer.explain else ()
+                printer.add(url, path, files[origin], chosen, steps)
                 left[origin] -= 1
                 if not left[origin]:
                     del files[origin]
-            report.output.flush()
+            printer.output.flush()
 
     assert command.crawler_process is not None
     run_crawl(command.crawler_process, job)
@@ -135,7 +128,7 @@ def _steps_of_crawl(url: str, path: str) -> list[tuple[str, str]]:
     return [*steps, ("compared", path)]
 
 
-class _Report:
+class _VerdictPrinter:
     """What is printed, and what the process ends with."""
 
     def __init__(self, output: Output, options: Namespace, obey_global: bool) -> None:

@@ -37,7 +37,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     if not arguments:
         raise UsageError("--lint wants a URL, a file or - for standard input", print_help=False)
     settings_of(command.settings)
-    report = _Report(Output(), as_json=options.json)
+    printer = _FindingPrinter(Output(), as_json=options.json)
     statuses: set[Status] = set()
     origins: list[Origin] = []
     for argument in arguments:
@@ -46,14 +46,14 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
                 origins.append(request_for(argument)[1])
             else:
                 name = "standard input" if argument == STDIN else argument
-                statuses.add(report.add(name, lint(read_file(argument))))
+                statuses.add(printer.add(name, lint(read_file(argument))))
         except InputError as error:
             complain(str(error))
             statuses.add(Status.USAGE)
 
     async def job(lookup: Lookup) -> None:
         for origin in dict.fromkeys(origins):
-            statuses.add(await _lint_site(lookup, origin, report))
+            statuses.add(await _lint_site(lookup, origin, printer))
 
     if origins:
         assert command.crawler_process is not None
@@ -61,7 +61,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     return gravest(*statuses)
 
 
-async def _lint_site(lookup: Lookup, origin: Origin, report: _Report) -> Status:
+async def _lint_site(lookup: Lookup, origin: Origin, printer: _FindingPrinter) -> Status:
     try:
         answer = await lookup.fetcher.fetch(origin)
     except CONFIGURATION_ERRORS as error:
@@ -73,15 +73,15 @@ async def _lint_site(lookup: Lookup, origin: Origin, report: _Report) -> Status:
     if answer.outcome is Outcome.MISSING:
         why = missing(answer.status, answer.hops)
         message = f"there is no robots.txt ({why}): no restrictions"
-        return report.add(origin.robots_url, [Finding(None, "no-file", message)])
+        return printer.add(origin.robots_url, [Finding(None, "no-file", message)])
     complete = len(answer.body) <= MAX_BYTES
-    return report.add(
+    return printer.add(
         origin.robots_url,
         lint(answer.body, robots_url=origin.robots_url, complete=complete),
     )
 
 
-class _Report:
+class _FindingPrinter:
     """What is printed."""
 
     def __init__(self, output: Output, *, as_json: bool) -> None:

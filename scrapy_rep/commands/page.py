@@ -65,7 +65,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     :raises InputError: for a file that can't be read, or a wrong setting
     """
     agents = chains(options.agent)
-    report = _Report(Output(), as_json=options.json)
+    printer = _PagePrinter(Output(), as_json=options.json)
     if options.file is not None:
         if arguments:
             raise UsageError("--page takes a URL or --file, not both", print_help=False)
@@ -74,11 +74,11 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         assert command.settings is not None
         usual = chain_of_project(command.settings, settings_of(command.settings))
         for chain in agents or [usual]:
-            report.add(options.file, chain, page)
+            printer.add(options.file, chain, page)
     else:
-        _by_sites(command, arguments, agents, report)
-    report.output.flush()
-    return gravest(*report.statuses)
+        _by_sites(command, arguments, agents, printer)
+    printer.output.flush()
+    return gravest(*printer.statuses)
 
 
 def _headers(given: Sequence[str]) -> Headers:
@@ -95,9 +95,9 @@ def _headers(given: Sequence[str]) -> Headers:
 
 
 def _by_sites(
-    command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], report: _Report
+    command: RobotsCommand, arguments: Sequence[str], agents: list[Chain], printer: _PagePrinter
 ) -> None:
-    asked = requests(arguments, report.statuses)
+    asked = requests(arguments, printer.statuses)
     if not asked:
         return
 
@@ -109,10 +109,10 @@ def _by_sites(
                 try:
                     page = await _fetch(lookup, url, chain, pages)
                 except _NoPage as error:
-                    report.add_none(url, chain, error)
+                    printer.add_none(url, chain, error)
                 else:
-                    report.add(url, chain, page)
-            report.output.flush()
+                    printer.add(url, chain, page)
+            printer.output.flush()
 
     assert command.crawler_process is not None
     run_crawl(command.crawler_process, job)
@@ -158,7 +158,7 @@ async def _download(lookup: Lookup, request: Request) -> Response:
         raise _NoPage(f"{type(error).__name__}: {error}", Status.UNREACHABLE) from None
 
 
-class _Report:
+class _PagePrinter:
     """What is printed, and what the process ends with."""
 
     def __init__(self, output: Output, *, as_json: bool) -> None:
@@ -173,31 +173,15 @@ class _Report:
         meaning = _meaning(rules)
         if rules.noindex or rules.nofollow or meaning["expired"]:
             self.statuses.add(Status.FOUND)
-        is_file = page.url == "file:"
+        fetched = None if page.url == "file:" else page
         if self._json:
-            said = [
-                {
-                    "rule": one.name,
-                    "value": _plain(one.value),
-                    "source": one.source,
-                    "line": one.line,
-                }
-                for one in rules.rules
-            ]
-            self.output.json(
-                {
-                    **_begin(name, chain),
-                    "status": None if is_file else page.status,
-                    "final_url": None if is_file else page.url,
-                    "error": None,
-                    "rules": said,
-                    **meaning,
-                }
-            )
+            self._object(name, chain, rules, page=fetched)
             return
-        rows = [] if is_file else [("answer", f"HTTP status {page.status}")]
-        if not is_file and page.url != name:
-            rows.append(("redirects to", page.url))
+        rows = []
+        if fetched is not None:
+            rows.append(("answer", f"HTTP status {page.status}"))
+            if page.url != name:
+                rows.append(("redirects to", page.url))
         rows += [(one.where, str(one)) for one in rules.rules]
         rows.append(("in all", _in_words(meaning)))
         self._block(name, chain, rows)
@@ -206,15 +190,38 @@ class _Report:
         """Say why there is no page."""
         self.statuses.add(error.status)
         if self._json:
-            nothing: dict[str, Any] = {
-                "status": None,
-                "final_url": None,
-                "error": str(error),
-                "rules": [],
-            }
-            self.output.json({**_begin(name, chain), **nothing, **_meaning(PageRules())})
+            self._object(name, chain, PageRules(), error=str(error))
         else:
             self._block(name, chain, [("no page", str(error))])
+
+    def _object(
+        self,
+        name: str,
+        chain: Chain,
+        rules: PageRules,
+        *,
+        page: Response | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Print JSON (README.md documents the fields).
+
+        :param page: None for a file, and where there is no page
+        """
+        said = [
+            {"rule": one.name, "value": _plain(one.value), "source": one.source, "line": one.line}
+            for one in rules.rules
+        ]
+        self.output.json(
+            {
+                "url": name,
+                "agent": ",".join(chain) or None,
+                "status": page.status if page is not None else None,
+                "final_url": page.url if page is not None else None,
+                "error": error,
+                "rules": said,
+                **_meaning(rules),
+            }
+        )
 
     def _block(self, name: str, chain: Chain, rows: list[tuple[str, str]]) -> None:
         if self._printed:
@@ -223,10 +230,6 @@ class _Report:
         self.output.line(self.output.paint(clean(name), BOLD))
         rows.insert(0, ("agent", ",".join(chain) or "none that can be told"))
         self.output.table(rows, [(DIM, "")] * len(rows), indent="  ")
-
-
-def _begin(name: str, chain: Chain) -> dict[str, Any]:
-    return {"url": name, "agent": ",".join(chain) or None}
 
 
 def _meaning(rules: PageRules) -> dict[str, Any]:

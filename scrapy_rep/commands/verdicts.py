@@ -3,10 +3,11 @@ JSON."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW
-from scrapy_rep.engine.words import clean, iso
+from scrapy_rep.engine.words import clean, counted, iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.inspection.outline import GLOBAL
 from scrapy_rep.protocol.availability import Outcome
@@ -97,7 +98,7 @@ def facts_line(robots: RobotsFile) -> str:
 def _address(facts: Facts) -> str:
     text = facts.robots_url or ""
     if facts.hops:
-        text += f", {facts.hops} redirect{'s' if facts.hops > 1 else ''} to {facts.final_url}"
+        text += f", {counted(facts.hops, 'redirect')} to {facts.final_url}"
     return text
 
 
@@ -179,17 +180,9 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "reason": one.reason,
         "path": one.path,
         "outcome": robots.outcome.value,
-        "origin": facts.origin,
-        "robots_url": facts.robots_url,
-        "file": facts.file,
-        "status": facts.status,
-        "hops": facts.hops,
-        "final_url": facts.final_url,
+        **asdict(facts),  # the fields have the names, and the order, of the facts
         "fetched_at": iso(facts.fetched_at),
         "fresh_until": iso(facts.fresh_until),
-        "from_cache": facts.from_cache,
-        "stale": facts.stale,
-        "error": facts.error,
         "sha256": robots.sha256,
     }
     if explain:

@@ -90,11 +90,8 @@ class PageMiddleware(BaseSpiderMiddleware):
     def _refusal(
         self, request: Request, response: Response, rep: RepMiddleware
     ) -> tuple[str, str] | None:
-        from scrapy_rep.pages.following import (
-            is_exempt,
-            is_sitemap,
-            refusal,
-        )  # most crawls need none
+        # Most crawls need none of it.
+        from scrapy_rep.pages.following import is_exempt, is_sitemap, refusal
 
         if is_exempt(request, response) or is_sitemap(response, self.crawler.spider):
             return None

@@ -60,13 +60,9 @@ class Feed:
                 # Others can't choose, and warn.
                 feed_options={"overwrite": overwrite} if scheme in _APPENDING else None,
             )
-        except NotConfigured as error:
-            raise SettingsError(
-                f"{setting} is {shown!r}, which can't be written: {error}."
-            ) from None
         except Exception as error:  # noqa: BLE001
             # Storages assert that the URI has a host, read ports, load libraries.
-            why = text_of(error)
+            why = error if isinstance(error, NotConfigured) else text_of(error)
             raise SettingsError(f"{setting} is {shown!r}, which can't be written: {why}.") from None
 
     def __str__(self) -> str:
