@@ -42,7 +42,7 @@ class _Judge(NamedTuple):
     """None: no restrictions."""
 
 
-class Tally:
+class Counts:
     """What is counted of a sitemap, or of many."""
 
     __slots__ = ("by_rule", "forbidden", "invalid", "unjudged", "urls")
@@ -56,7 +56,7 @@ class Tally:
         """What is listed and no absolute http(s) URL; not among :attr:`urls`."""
         self.by_rule: Counter[Forbidding] = Counter()
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: Counts) -> None:
         """Count what *other* counts."""
         self.urls += other.urls
         self.forbidden += other.forbidden
@@ -93,7 +93,7 @@ class Judges:
         self._origins.add(origin)
         return await self._lookup.get(origin)
 
-    async def count(self, tally: Tally, urls: Iterable[object]) -> None:
+    async def count(self, tally: Counts, urls: Iterable[object]) -> None:
         """Count *urls*, what a sitemap lists."""
         for value in urls:
             if not isinstance(value, str):

@@ -116,8 +116,7 @@ def _by_sites(
                     del files[origin]
             printer.output.flush()
 
-    assert command.crawler_process is not None
-    run_crawl(command.crawler_process, job)
+    run_crawl(command, job)
 
 
 def _steps_of_crawl(url: str, path: str) -> list[tuple[str, str]]:

@@ -56,8 +56,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             statuses.add(await _lint_site(lookup, origin, printer))
 
     if origins:
-        assert command.crawler_process is not None
-        run_crawl(command.crawler_process, job)
+        run_crawl(command, job)
     return gravest(*statuses)
 
 

@@ -35,7 +35,7 @@ from scrapy_rep.storages.access import open_storage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from scrapy.crawler import CrawlerProcessBase
+    from scrapy.commands import ScrapyCommand
     from scrapy.http import Response
     from scrapy.settings import BaseSettings, Settings
 
@@ -111,12 +111,14 @@ class CannotRun(Exception):
     """The engine could not be started, or was stopped before the job had ended."""
 
 
-def run(process: CrawlerProcessBase, job: Job) -> None:
+def run(command: ScrapyCommand, job: Job) -> None:
     """Run *job* in a crawl of its own.
 
     :raises CannotRun: says why in one line
     :raises Exception: what *job* raises
     """
+    process = command.crawler_process
+    assert process is not None
     crawler = process.create_crawler(RobotsSpider)
     try:
         # A Deferred or an asyncio Task, as the reactor has it.

@@ -114,8 +114,7 @@ def _by_sites(
                     printer.add(url, chain, page)
             printer.output.flush()
 
-    assert command.crawler_process is not None
-    run_crawl(command.crawler_process, job)
+    run_crawl(command, job)
 
 
 async def _fetch(lookup: Lookup, url: str, chain: Chain, pages: dict[str, Response]) -> Response:

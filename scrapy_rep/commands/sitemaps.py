@@ -14,7 +14,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.commands.counts import Judges, Tally
+from scrapy_rep.commands.counts import Counts, Judges
 from scrapy_rep.commands.inputs import InputError, chains, request_for, settings_of
 from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
@@ -57,7 +57,7 @@ class Sitemap:
     kind: Kind | None = None
     children: list[str] = field(default_factory=list)
     """The sitemaps that an index lists."""
-    tally: Tally = field(default_factory=Tally)
+    tally: Counts = field(default_factory=Counts)
     problem: str | None = None
     """Why it could not be read, or not to its end."""
     repeated: bool = False
@@ -96,8 +96,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             output.flush()
 
     if origins:
-        assert command.crawler_process is not None
-        run_crawl(command.crawler_process, job)
+        run_crawl(command, job)
     return gravest(*statuses)
 
 
@@ -110,7 +109,7 @@ class _Site:
         self._tree = tree
         self._progress = Progress()
         self._seen: set[str] = set()
-        self._total = Tally()
+        self._total = Counts()
         self._files = 0
         self._status = Status.GOOD
 

@@ -12,7 +12,7 @@ from scrapy_rep.protocol.sitemaps import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_rep.commands.counts import Tally
+    from scrapy_rep.commands.counts import Counts
     from scrapy_rep.commands.sitemaps import Sitemap
 
 # This many of the rules that forbid something are named.
@@ -72,7 +72,7 @@ class TextTree:
             RED if one.forbidden else YELLOW if one.problem else DIM,
         )
 
-    def end(self, total: Tally, files: int) -> None:
+    def end(self, total: Counts, files: int) -> None:
         """Print what it comes to."""
         if not files:
             return
@@ -139,5 +139,5 @@ class JsonTree:
         )
         self._output.flush()
 
-    def end(self, total: Tally, files: int) -> None:
+    def end(self, total: Counts, files: int) -> None:
         """There is nothing to print."""

@@ -20,13 +20,11 @@ from scrapy_rep.reporting.line_file import DiskFull, LineFile
 from scrapy_rep.reporting.output import Feed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
     from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
 
@@ -48,16 +46,11 @@ _REASONS = {
 class AuditTrail:
     """Writes one line a decision."""
 
-    def __init__(
-        self, crawler: Crawler, uri: str, agents: Agents, clock: Callable[[], float]
-    ) -> None:
-        """:param clock: seconds since the epoch
-        :raises SettingsError: if *uri* can't be written to
-        """
-        self._crawler = crawler
+    def __init__(self, context: CrawlContext, uri: str, agents: Agents) -> None:
+        """:raises SettingsError: if *uri* can't be written to"""
+        self._context = context
         self._agents = agents
-        self._clock = clock
-        self._feed = Feed(crawler, "REP_DECISIONS", uri, overwrite=False)
+        self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
         self._file: LineFile | None = None
         self._lines: list[bytes] = []
         self._bytes = 0
@@ -65,7 +58,7 @@ class AuditTrail:
         self._broken = False
         self._full = False
         self._lost = 0
-        crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
+        context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def record(
         self,
@@ -92,7 +85,7 @@ class AuditTrail:
         rule = decision.rule if decision is not None else None
         self._add(
             {
-                "time": _iso(self._clock()),
+                "time": _iso(self._context.clock()),
                 "url": request.url,
                 "agent": ",".join(self._agents.chain_of(request)) or None,
                 "origin": str(origin) if origin is not None else None,
@@ -131,7 +124,7 @@ class AuditTrail:
             logger.error(
                 "REP_DECISIONS: %(uri)s lacks %(decisions)s: there was no room",
                 {"decisions": counted(self._lost, "decision"), "uri": self._feed},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
         try:
             await self._feed.store(self._file.file)
@@ -141,7 +134,7 @@ class AuditTrail:
             logger.info(
                 "Decisions are in %(uri)s",
                 {"uri": self._feed},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
 
     def _spider_opened(self) -> None:
@@ -176,7 +169,7 @@ class AuditTrail:
                 "REP_DECISIONS: decisions can't be written to %(uri)s now: %(error)s. They wait for "
                 "room, as many as fit into a megabyte of memory.",
                 {"uri": self._feed, "error": error},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
         self._full = True
         self._timer = call_later(_AGAIN_SECONDS, self._write)
@@ -191,7 +184,7 @@ class AuditTrail:
             "REP_DECISIONS: decisions can't be written to %(uri)s, so no more of them are: "
             "%(error)s",
             {"uri": self._feed, "error": text_of(error)},
-            extra={"spider": self._crawler.spider},
+            extra=self._context.extra,
         )
 
 

@@ -53,25 +53,25 @@ class Recorder(ResolutionListener):
         self._stats = context.stats
         self._settings = settings = context.settings
         self._table = origins.table
-        self._clock = clock = context.clock
+        self._clock = context.clock
         agents = origins.agents
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
         self._trail = None
         if settings.decisions:
-            self._trail = AuditTrail(crawler, settings.decisions, agents, clock)
+            self._trail = AuditTrail(context, settings.decisions, agents)
         self.everything = self._trail is not None and settings.decisions_all
         """Whether a plain allow is to be told too."""
         self._report = None
         if settings.report:
             from scrapy_rep.reporting.report import Report  # its libraries are an extra
 
-            self._report = Report(crawler, settings.report)
+            self._report = Report(context, settings.report)
         self._log = DecisionLog(context)
         self._isolated = Isolation(crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
-        self._starts = StartRequests(crawler, agents)
+        self._starts = StartRequests(context, agents)
         self._held = Timeline()
         self._holding: int | None = None
         connect = crawler.signals.connect

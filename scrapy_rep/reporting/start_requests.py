@@ -14,9 +14,9 @@ from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
     from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 
@@ -27,15 +27,15 @@ _META_KEY = "is_start_request"
 class StartRequests:
     """Knows whether every start request was refused."""
 
-    def __init__(self, crawler: Crawler, agents: Agents) -> None:
-        self._crawler = crawler
+    def __init__(self, context: CrawlContext, agents: Agents) -> None:
+        self._context = context
         self._agents = agents
         self._refused = 0
         self._first: tuple[str, str, str] | None = None
         self._dry: WeakSet[Request] = WeakSet()
         self._passed = False
         signals = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
-        self._listener = Listener(crawler, dict.fromkeys(signals, self._got_through))
+        self._listener = Listener(context.crawler, dict.fromkeys(signals, self._got_through))
         self._listener.begin()
 
     def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
@@ -75,5 +75,5 @@ class StartRequests:
                 "agent": shlex.quote(agent),
                 "quoted": shlex.quote(url),
             },
-            extra={"spider": self._crawler.spider},
+            extra=self._context.extra,
         )

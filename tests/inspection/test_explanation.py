@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from scrapy_rep.commands.counts import Forbidding, Tally
+from scrapy_rep.commands.counts import Counts, Forbidding
 from scrapy_rep.commands.status import Status, gravest
 from scrapy_rep.commands.verdicts import as_json, facts_line
 from scrapy_rep.engine.words import iso
@@ -194,7 +194,7 @@ def test_the_gravest_status() -> None:
 
 def test_tallies_add_up() -> None:
     rule, other = Forbidding("u", 1, "r"), Forbidding("u", 2, "s")
-    one, two = Tally(), Tally()
+    one, two = Counts(), Counts()
     one.urls, one.forbidden, one.unjudged, one.invalid = 10, 2, 1, 3
     one.by_rule[rule] = 2
     two.urls, two.forbidden = 5, 3

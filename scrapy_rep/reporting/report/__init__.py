@@ -16,8 +16,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.reporting.output import Feed
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.reporting.ledger import Ledger
     from scrapy_rep.reporting.summary import Figures
     from scrapy_rep.reporting.timeline import Timeline
@@ -30,15 +29,15 @@ LIBRARIES = ("jinja2", "pygal")
 class Report:
     """Writes the page when the crawl has ended."""
 
-    def __init__(self, crawler: Crawler, uri: str) -> None:
+    def __init__(self, context: CrawlContext, uri: str) -> None:
         """:raises SettingsError: if *uri* can't be written to, or a library is missing"""
-        self._feed = Feed(crawler, "REP_REPORT", uri, overwrite=True)
+        self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         missing = [name for name in LIBRARIES if find_spec(name) is None]
         if missing:
             raise SettingsError(
                 f"REP_REPORT needs {' and '.join(missing)}: pip install 'scrapy-rep[report]'."
             )
-        self._crawler = crawler
+        self._context = context
 
     async def write(
         self, ledger: Ledger, figures: Figures, held: Timeline, finish_reason: str
@@ -48,7 +47,7 @@ class Report:
         from scrapy_rep.reporting.report.page import render
 
         try:
-            data = gather(self._crawler, ledger, figures, held, finish_reason)
+            data = gather(self._context.crawler, ledger, figures, held, finish_reason)
             # With 10,000 origins this takes a second, which other crawls of the process may need.
             page = await run_in_thread(render, data)
             file = self._feed.open()
@@ -59,11 +58,11 @@ class Report:
             logger.error(
                 "REP_REPORT: the report can't be written to %(uri)s: %(error)s",
                 {"uri": self._feed, "error": f"{type(error).__name__}: {error}"},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
         else:
             logger.info(
                 "The report about robots.txt is in %(uri)s",
                 {"uri": self._feed},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )
