@@ -34,7 +34,7 @@ class RobotsUnreachable(IgnoreRequest):
 
     def __init__(self, origin: Origin | None, reason: str, attempts: int = 0) -> None:
         self.origin = origin
-        """None where the URL has no origin that could be told."""
+        """None if the URL has no origin."""
         self.reason = clean(reason)
         """What happened at the last attempt."""
         self.attempts = attempts

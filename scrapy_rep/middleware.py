@@ -71,7 +71,8 @@ class RepMiddleware:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls need nothing of it
 
             self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
-        # They are told of each answer in this order.
+        # The order in which parts are told of each new robots.txt: decisions first, since it counts
+        # from now on; the hold last, since what it releases is to find everything done.
         reader = RulesReader(origins.agents, origins.cache)
         seeding = [self._seeding] if self._seeding is not None else []
         listeners = [self.decisions, reader, discovery, *seeding, Announcer(context)]
@@ -137,7 +138,8 @@ class RepMiddleware:
             return None
         if RELEASED in meta:
             self._deferral.releases.arrive(request)
-        # A direct download can't be held: Scrapy doesn't schedule it.
+        # Returned to be held, and here again without having been scheduled: a direct download (a
+        # media pipeline's, say), which can't be held.
         direct = self._intercept.waiting and self._intercept.came_back(request)
         if self._seeding is not None:
             check = self._seeding.look_at(request)

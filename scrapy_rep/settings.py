@@ -1,4 +1,8 @@
-"""Every ``REP_*`` setting: its default, its check. Read once, here and nowhere else."""
+"""Every ``REP_*`` setting: its default, its check. Nothing else reads them from Scrapy's settings.
+
+Parts of a crawl get them as ``context.settings``. A new one is a field of :class:`RepSettings`, and a row
+in README.md.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ logger = get_logger(__name__)
 
 _PREFIX = "REP_"
 
-# From this ratio of letters in common on, a name is taken to be meant for another: 1 is the same.
+# A known setting is suggested if it is at least this similar: 1 is identical.
 _SIMILAR = 0.75
 
 # Seconds: longer than any fetch of a robots.txt takes.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Each option is answered by the module of this package that has its name; without any: `decide`.
 _ACTIONS = ("lint", "sitemaps", "cache", "page")
 
-# What would change nothing about these.
+# Options that have no effect on each of these.
 _DOES_NOT_TAKE = {
     "lint": ("file", "agent", "explain"),
     "sitemaps": ("file", "explain"),

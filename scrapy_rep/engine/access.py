@@ -136,8 +136,9 @@ class EngineAccess:
         """Crawl *request*, which a file of ours keeps a copy of, through the scheduler's queue in
         memory.
 
-        Its queues on disk are not safe after a kill: a queue that was not closed in order is read
-        from its beginning or not at all, and what is pushed to it comes out as something else. ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
+        Its queues on disk are not safe after a kill: one that was not closed in order may be read
+        from its start again, or not at all, and newly pushed requests come out corrupted.
+        ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
         """
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)

@@ -57,11 +57,10 @@ class Closing:
         know yet that it is closing and may find, for one, that the crawl has nothing more to do.
         The first one's reason counts.
 
-        It begins in the loop's next turn: the wish may come from a handler of a signal that was
-        sent for a request which is just being taken from the scheduler, and the engine stumbles
-        where the last of these ends and it is closed before it has come back from it. So does
-        Scrapy's Ctrl-C without asyncio, which goes through a set of crawlers, where one ends at
-        once and is taken from the set.
+        It starts on the loop's next turn. The call may come from a signal handler for a request
+        just taken from the scheduler, and closing before that handler returns breaks the engine.
+        So does Ctrl-C without asyncio: Scrapy iterates over a set of crawlers, which shrinks if one
+        ends at once.
         """
         self._wishes.append(wish)
         self._engine.pause()  # it takes no more requests, as when it closes at once

@@ -1,4 +1,4 @@
-"""Headers of answers, as far as they are of a credible size."""
+"""Response headers; those that are unreasonably long are ignored."""
 
 from __future__ import annotations
 

@@ -44,6 +44,6 @@ class Slices:
         now = time.perf_counter()
         if now < self._until:
             return False
-        # What runs in between takes time too, but hardly ever all of it.
+        # Other tasks run meanwhile, and rarely use up the next slice.
         self._until = now + SLICE_SECONDS
         return True

@@ -51,6 +51,6 @@ class StatCounter:
         self._engine.before_closing(Stage.COUNTING, self._before_closing)
 
     async def _before_closing(self) -> None:
-        """From now on the stats may be read for the last time at any moment."""
+        """Flush now, and each time from now on: the stats may be read for the last time at any moment."""
         self._every = self._due = -math.inf
         self._tell()

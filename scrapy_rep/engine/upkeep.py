@@ -1,4 +1,4 @@
-"""Looks after a file of ours every second: opens it when that works, tries what failed again."""
+"""Checks one of our files every second: opens it once that works, and retries what failed."""
 
 from __future__ import annotations
 

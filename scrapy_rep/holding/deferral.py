@@ -1,15 +1,16 @@
 """Holds requests while their robots.txt can't be fetched (REP.md section 4; docs/DESIGN.md).
 
-The walk of a held request:
+The life of a held request:
 
 1. The gate (gate.py) is advised to hold it, and passes it to the interceptor (intercept.py), which
    takes it out of the downloader.
 2. It is added to the hold: in memory (hold.py), with a JOBDIR on disk (disk.py). HeldOrigins
    (held_origins.py) counts it.
-3. It waits, for as long as ``REP_DEFER_MAX_WAIT`` allows. Here is when its origin is asked again.
+3. It waits, for as long as ``REP_DEFER_MAX_WAIT`` allows. When to ask its origin again is decided here.
 4. An answer, or the end of its patience, has it released (release.py): it goes back through the
    scheduler to the middleware, where the rules decide, or it fails.
-5. If the spider is stopped first, shutdown.py finds another place for it, or calls its errback.
+5. If the spider is stopped first, it stays on disk. Without a JOBDIR, shutdown.py hands it to a
+   scheduler that outlives the crawl, or calls its errback.
 """
 
 from __future__ import annotations

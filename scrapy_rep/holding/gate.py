@@ -1,4 +1,8 @@
-"""Asks what is known of a request's origin, takes the policy's advice, and acts on it."""
+"""Asks what is known of a request's origin, takes the policy's advice, and acts on it.
+
+Of each request that is not plainly allowed: lets the rules decide, waits, has it held, or drops it.
+``RobotsDisallowed`` and ``RobotsUnreachable`` are raised here.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ async def settled(decided: Decided) -> Request | None:
 
 
 class Gate:
-    """Where every request stops that known, fresh rules don't plainly allow."""
+    """Handles every request that the middleware's fast path does not let through."""
 
     def __init__(
         self,
@@ -172,6 +176,7 @@ class Gate:
         """Have *request* held, or drop it."""
         if isinstance(advice, Hold):
             self._recorder.handed_over(request, origin)
+            # Returned to the engine, scheduled, and taken out there: see intercept.py.
             return None if self._recorder.dry_run else self._deferral.interceptor.hand_over(request)
         if advice.for_room:
             self._deferral.held.warn_full(origin)

@@ -32,7 +32,7 @@ class Held(NamedTuple):
 
 Entry: TypeAlias = "Held | tuple[int, float, int]"
 """A request, or what stands for one on disk: its number, since when it is held, its row. A plain
-tuple, since the garbage collector skips these."""
+tuple of numbers, which the garbage collector does not track."""
 
 
 class Hold:

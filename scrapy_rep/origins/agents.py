@@ -1,4 +1,4 @@
-"""Which tokens a request goes by (docs/DESIGN.md, "Agents, by precedence")."""
+"""Which tokens a request goes by (README.md, "Agents")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REMEMBERED = 1000
 
 
 class Agents:
-    """Tells the chain of product tokens that a request goes by."""
+    """Determines the product tokens that a request obeys rules for, most specific first."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler

@@ -171,7 +171,8 @@ class RobotsCache:
         while True:
             claim = await storage.claim(str(origin), self._is_usable)
             state = self._table.get(origin)
-            # What is older than ours and of no use was kept before the storage was out of reach.
+            # A stored entry that is older than ours and no longer usable was saved before the storage
+            # became unreachable.
             if claim.entry and (
                 state is None
                 or state.entry.updated_at < claim.entry.updated_at

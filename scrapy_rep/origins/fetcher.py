@@ -74,7 +74,7 @@ class Fetcher:
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
         """Ask for *origin*'s robots.txt, once.
 
-        :param like: a request to *origin*: the way it would take is taken
+        :param like: a request to *origin*: its proxy and bind address are used
         :raises Exception: only :data:`CONFIGURATION_ERRORS`, and what cancelling raises; all else
             is an answer
         """
@@ -133,7 +133,7 @@ class Fetcher:
         return False
 
     async def _get(self, url: str, slot: ExitStack, like: Request | None) -> tuple[Response, bytes]:
-        """:param slot: given back as soon as the response is there, or a page would take it before
+        """:param slot: given back when the response arrives; later, a page would take it before
         we see the response
         """
         timeout = self._settings.download_timeout

@@ -28,8 +28,8 @@ class Wait(NamedTuple):
     """Wait in place, in the downloader, for an answer."""
 
     seconds: float
-    """While nothing is known: at most, from the start of the fetch. For an unreachable origin: until
-    it may be asked again."""
+    """While nothing is known: at most, from when the fetch was asked for. For an unreachable origin:
+    until it may be asked again."""
 
 
 class Hold(NamedTuple):
@@ -84,10 +84,11 @@ class Policy:
     unreachable: str
     """``REP_UNREACHABLE``."""
     dead_host_tries: int
+    """``REP_DEFER_DEAD_HOST_TRIES``."""
     grace: float
-    """Seconds that a request waits in place for a first answer."""
+    """``REP_DEFER_GRACE``: seconds that a request waits in place for a first answer."""
     patience: float
-    """Seconds that a direct download waits for an unreachable origin."""
+    """``REP_DOWNLOAD_TIMEOUT``: seconds that a direct download waits for an unreachable origin."""
 
     @classmethod
     def of(cls, settings: RepSettings) -> Policy:

@@ -1,5 +1,5 @@
 """Asks for a robots.txt, takes in what comes of it, and tells all parts of the package that want to
-know, in order, before the requests that wait for it go on."""
+know, before the requests that wait for it go on. The order is set in ``RepMiddleware.__init__``."""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ class OriginState:
         """The bytes that it is counted with, see :meth:`OriginTable.weigh`."""
         self.standing = Standing.ASK
         self.usable_until = 0.0
-        """Until when nothing has to be asked, in seconds since the epoch."""
+        """Until when nothing has to be fetched, in seconds since the epoch."""
         self.rules: Rules | None = None
-        """What allows a request of the crawl's own agent until then. None, and what these rules do
-        not allow, has to be looked at more closely."""
+        """Rules for the fast path, for the crawl's own agent, valid until :attr:`usable_until`. If
+        None, or if they don't allow the path, the gate decides."""
         self.prefixes: tuple[str, ...] = ()
         self.update(entry)
 

@@ -1,4 +1,5 @@
-"""What an answer to the request for robots.txt means (REP.md section 3)."""
+"""What an answer to the request for robots.txt means (REP.md section 3): 404 allows everything, 503
+and 429 are unreachable. What becomes of requests then is for ``origins/policy.py`` to say."""
 
 from __future__ import annotations
 

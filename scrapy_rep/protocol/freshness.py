@@ -8,7 +8,7 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-# Blanks after the quote only if there is one: two runs of blanks side by side are not linear.
+# Blanks after the quote only if there is one: two adjacent \s* would backtrack.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)

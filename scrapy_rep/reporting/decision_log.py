@@ -1,4 +1,5 @@
-"""What the log has of decisions. :mod:`scrapy_rep.reporting.recorder` tells it."""
+"""Log lines about decisions, written when :mod:`scrapy_rep.reporting.recorder` says so. The fields of
+``REP_DECISIONS`` are in :mod:`scrapy_rep.reporting.audit_trail`."""
 
 from __future__ import annotations
 

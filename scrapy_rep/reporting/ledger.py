@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 # This many figures gather in memory before they go to the database, which takes a few milliseconds
 # of the event loop.
 _PENDING = 100
-# Of an example of a blocked URL, which may be a megabyte.
+# Characters of an example of a blocked URL, which may be a megabyte.
 _URL_LENGTH = 2000
 
 COUNTS = ("forbidden", "dropped", "held", "released", "given_up", "passed", "sitemaps")

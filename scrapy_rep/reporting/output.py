@@ -77,7 +77,7 @@ class Feed:
         return file
 
     async def store(self, file: IO[bytes]) -> None:
-        """Have *file*, complete now, put to its place. Storages do that in a thread.
+        """Hand the finished *file* to its feed storage, which stores it in a thread.
 
         :raises Exception: what the storage raises
         """

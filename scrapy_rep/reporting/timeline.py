@@ -17,8 +17,7 @@ class _Sample(NamedTuple):
 
 
 class Timeline:
-    """A figure in the course of time, in a thousand samples at most: the longer it goes on, the
-    further they are apart. None hides a peak."""
+    """A value over time, in a thousand samples at most, which get wider as it goes on. Peaks stay."""
 
     def __init__(self) -> None:
         self._samples: list[_Sample] = []

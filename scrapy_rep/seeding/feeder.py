@@ -1,4 +1,4 @@
-"""From the spool to the scheduler: pages, as fast as it drains, site by site in turns.
+"""Requests for pages, from the spool to the scheduler: as fast as it drains, site by site in turns.
 
 `seeding.py` makes the :class:`Feeder`, and everything that puts something into the spool wakes it.
 """

@@ -102,7 +102,7 @@ class Intake:
         url, sitemaps = about["url"], self._spool.sitemaps
         found = sitemaps.get(url)
         if found is None:
-            # Another process found it, or what was in the file is lost. Else that changes nothing.
+            # Another process found it, or our file lost it. If neither, adding it does no harm.
             host, origin = str(Origin.from_url(url)), request.meta[SITEMAP_KEY]
             chain, guessed = tuple(about["chain"]), about["guessed"]
             sitemaps.add(url, host, origin, chain, guessed=guessed, state=ASKED)

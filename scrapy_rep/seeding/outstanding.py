@@ -22,7 +22,7 @@ _ROWS = 20
 
 
 class _Sent(ref["Request"]):
-    """Tells when nobody has a page's request any more: its callback has been called."""
+    """Reports when a page's request is freed, which is after its callback."""
 
     __slots__ = ("arrived", "row", "site")
 

@@ -95,7 +95,7 @@ class Patience:
             self.trouble.ends()
 
     def took(self, seconds: float) -> None:
-        """Something was written, and the event loop stood still meanwhile."""
+        """A write took *seconds*, in which the event loop was blocked."""
         self._slow = self._slow + 1 if seconds > _SLOW_SECONDS else 0
         if self._slow >= _SLOW_TIMES and not self._told_slow:
             self._told_slow = True

@@ -158,7 +158,7 @@ class Proofs:
             deferred_from_coro(self._look(self._queue.popleft()))
 
     async def _look(self, pending: _Pending) -> None:
-        """Find out what an origin lists, and judge its entries; if that is too early, later."""
+        """Find out what an origin lists and judge its entries, or look again later."""
         again = None
         try:
             await pause()  # until the entries are in the spool

@@ -1,4 +1,4 @@
-"""From the spool to the scheduler: requests for sitemaps, only some at a time, since their bodies are
+"""Requests for sitemaps, from the spool to the scheduler: only some at a time, since their bodies are
 in memory. The :class:`~scrapy_rep.seeding.feeder.Feeder` calls it.
 
 No more of a sitemap is received than counts, and gzip stays as it is, to be unpacked piece by piece
@@ -78,7 +78,7 @@ class Transfers:
             return
         received = self._received.get(request, 0) + len(data)
         self._received[request] = received
-        # Packed or not: unpacked, they are never fewer.
+        # Counted as received: unpacking never makes them fewer.
         if received > self._max_bytes:
             raise StopDownload(fail=False)
 

@@ -78,7 +78,7 @@ class SitemapSeeding(ResolutionListener):
         self._deferral = deferral
         self._discovery = discovery
         self._start_only = mode == "start"
-        # An origin that is forgotten and met again adds what the spool has already.
+        # If an origin is forgotten and met again, the spool has its sitemaps already.
         self._met = Recent()
         self.met_prefixes: set[str] = set()
         """How URLs begin whose origins were met: nothing more is to be done about these."""

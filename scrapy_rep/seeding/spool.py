@@ -229,7 +229,7 @@ class Spool:
         self._db.execute("UPDATE sites SET cursor = ? WHERE id = ?", (cursor, site))
 
     def put_back(self, site: int, pages: list[Page]) -> None:
-        """Take back the last ones of what was taken: with the first, the scheduler failed."""
+        """Take back *pages*, the last of those taken. The scheduler failed on the first of them."""
         if not pages:
             return
         first = pages[0]

@@ -24,7 +24,7 @@ class Storage:
     """
 
     def load(self, origin: str) -> Entry | None:
-        """Return what is kept of *origin*, None if that is nothing.
+        """Return the entry stored for *origin*, or None.
 
         :raises UnreadableEntry: for what can't be read: it counts as nothing
         """

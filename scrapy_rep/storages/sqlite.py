@@ -158,7 +158,7 @@ class SqliteStorage(Storage):
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run *action* on the file, on a new one if that is broken."""
         if self._db is not None and not self._is_still_there():
-            # Else all would go well, in a file without a name that ends with the process.
+            # Else we would go on writing to a deleted file, without an error, until the process ends.
             logger.info(
                 "%(path)s was deleted or replaced: the robots.txt cache goes on with what is there "
                 "now, if need be with a new file",

@@ -1,4 +1,4 @@
-"""What is the matter with a file: one line in the log when it begins, one when it is over."""
+"""Logs when a file can't be used any more, and when it can again: one line each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Trouble:
     def begins(self, error: Exception, meanwhile: str | None = None) -> None:
         """The file can't be used.
 
-        :param meanwhile: if something else happens than usual
+        :param meanwhile: what happens until it can, if that is not the usual
         """
         if not self.on:
             self.on = True

@@ -1,4 +1,4 @@
-"""DESIGN.md, "Agents, by precedence": which group of a robots.txt a request goes by."""
+"""README.md, "Agents": which group of a robots.txt a request goes by."""
 
 from __future__ import annotations
 

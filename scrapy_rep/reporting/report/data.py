@@ -22,7 +22,7 @@ MAX_SPELLS = 1_000
 
 _HAPPENS = {name: at for at, name in enumerate(("found", "fetched", "failed", "urls", "emitted"))}
 
-# Those that a reader may look for come first: whose requests were refused, then those in trouble.
+# Origins with refused requests come first, then those in trouble.
 _ORIGINS = f"""
 SELECT origin, outcome, status, hops, asked, error, {", ".join(COUNTS)} FROM origins
 ORDER BY forbidden + dropped + held + given_up + passed DESC, outcome = 'unreachable' DESC, origin
