@@ -2,8 +2,7 @@
 
 The life of a held request:
 
-1. The gate (gate.py) is advised to hold it, and passes it to the interceptor (intercept.py), which
-   takes it out of the downloader.
+1. The gate (gate.py) passes it to the interceptor (intercept.py): out of the downloader.
 2. It is added to the hold: in memory (hold.py), with a JOBDIR on disk (disk.py). HeldOrigins
    (held_origins.py) counts it.
 3. It waits, for as long as ``REP_DEFER_MAX_WAIT`` allows. When to ask its origin again is decided here.
