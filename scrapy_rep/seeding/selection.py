@@ -33,7 +33,8 @@ MAX_URL = 8192
 # Prefixes whose verdict is remembered while one sitemap is read.
 _PREFIXES = 10_000
 
-_USUAL = re.compile(r"(https?://[a-z0-9.-]+(?::[0-9]{1,5})?)(?:/[!$-~]*)?", re.ASCII)
+# Longer hosts and ports are for the general way to refuse.
+_USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
 
 
 class Reason(str, Enum):

@@ -126,6 +126,8 @@ DATES = damaged(
 
 @given(LOCS, DATES)
 @example(LONG_HOST, b"")
+@example(b"http://" + b"." * 300 + b"/", b"")
+@example(b"http://a.example:99999/", b"")
 def test_entries_of_any_kind(loc: bytes, date: bytes) -> None:
     try:
         url, start = in_a_slice(lambda: page_url(loc.decode("utf-8", "surrogateescape").strip()))
