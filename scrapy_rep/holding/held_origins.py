@@ -28,6 +28,8 @@ logger = get_logger(__name__)
 # however many there are, there is room for one more ("dynamic thresholds", as network switches
 # share their buffers).
 _SHARE = 10
+# An origin that holds no more than this is not greedy, however small the hold is.
+_FEW = 3
 
 # Seconds until the log says once more that nothing else is left to do, if that has changed meanwhile.
 _IDLE_SECONDS = 10.0
@@ -86,7 +88,7 @@ class HeldOrigins:
         if not self.full_for(origin):
             return Room.FREE
         held_origin = self.get(origin)
-        greedy = held_origin is not None and held_origin.count > self._most // _SHARE
+        greedy = held_origin is not None and held_origin.count > max(self._most // _SHARE, _FEW)
         return Room.GREEDY if greedy else Room.FULL
 
     def warn_full(self, origin: Origin | str) -> None:

@@ -259,16 +259,18 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
         up = len(record.deferred) + dropped == 42
         return as_behaviour(RULES if up else 503)(hit, connection)
 
+    class Spider(ListSpider):
+        def failed(self, failure: Any) -> Any:
+            super().failed(failure)
+            if len(self.errors) == 1:  # the first one that is too many
+                yield from map(self.recorded, wanted)
+
     greedy, modest = sites.add(robots=settled), sites.add(robots=settled)
     wanted, record = urls(modest, 2), Record()
-    record.on_deferred = lambda spider, count: (
-        [spider.crawler.engine.crawl(spider.recorded(Request(url))) for url in wanted]
-        if count == 20
-        else None
-    )
     result = await crawl(
-        urls(greedy, 40),
+        Spider,
         {**DEFER, "REP_DEFER_MAX_REQUESTS": 22, "CONCURRENT_REQUESTS": 4},
+        requests=urls(greedy, 40),
         signal_handlers=record.handlers,
     )
     assert set(result.responses) >= set(wanted)
