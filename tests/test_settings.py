@@ -42,6 +42,7 @@ DEFAULTS = {
     "REP_UNREACHABLE_LIMIT": 2592000.0,
     "REP_PRIVATE_HOSTS": False,
     "REP_SOFT_404": True,
+    "REP_CRAWL_DELAY": False,
     "REP_SITEMAPS": False,
     "REP_SITEMAP_GUESS": False,
     "REP_SITEMAP_SINCE": None,
@@ -146,6 +147,8 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
             yield name, value, "a whole number"
     for value in ("yes", "starts", 2, [], ["start"], b"all"):
         yield "REP_SITEMAPS", value, "True, False, 'start' or 'all'"
+    for value in ["yes", *(value for value in NO_NUMBERS if value is not True)]:
+        yield "REP_CRAWL_DELAY", value, "True, False or a number of seconds"
     for value in ("yesterday", "2026-13-01", "2026", 20260131, 0, True, ["2026-01-31"]):
         yield "REP_SITEMAP_SINCE", value, "a date or a datetime, or its text as in '2026-01-31'"
     for value in ("Strict", "", True, "all", ["any"]):

@@ -112,14 +112,15 @@ class RobotsCache:
             if robots is None or robots.is_read(agent, obey_global):
                 return  # another request has had it read meanwhile
             body = entry.body if body is None else body
+            with_delay = self._settings.crawl_delay > 0
             if len(body) > LARGE:
                 # Nobody sees it before it is ready.
                 robots = RobotsTxt(entry)
-                await run_in_thread(robots.preload, body, agent, obey_global)
+                await run_in_thread(robots.preload, body, agent, obey_global, with_delay)
                 if state.entry is entry:
                     state.robots = robots
             else:
-                robots.preload(body, agent, obey_global)
+                robots.preload(body, agent, obey_global, with_delay)
             self._table.weigh(state)
         finally:
             self._reading.release()
