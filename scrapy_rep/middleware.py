@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
-# What in a request's meta means something here, or to the seeding.
+# What in a request's meta means something here, to the seeding, or to crawl delays.
 _MARKS = frozenset({"dont_obey_robotstxt", RELEASED, FED, SITEMAP})
 
 
@@ -54,9 +54,12 @@ class RepMiddleware:
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         if is_interactive(crawler):
             settings = one_attempt(settings)
-        context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
-        self._origins = origins = Origins(context)
+        self.context = context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
+        """The crawl."""
+        self.origins = origins = Origins(context)
+        """What is known of origins."""
         self._by_prefix = origins.table.by_prefix
+        self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
         """Which product tokens a request goes by."""
         self.decisions = Recorder(context, origins)
@@ -71,12 +74,12 @@ class RepMiddleware:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls need nothing of it
 
             self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
-        # The order in which parts are told of each new robots.txt: decisions first, since it counts
-        # from now on; the hold last, since what it releases is to find everything done.
+        # The order in which parts are told of each new robots.txt: the reader first, since the
+        # others ask what it says; the hold last, since what it releases must find everything done.
         reader = RulesReader(origins.agents, origins.cache)
         seeding = [self._seeding] if self._seeding is not None else []
-        listeners = [self.decisions, reader, discovery, *seeding, Announcer(context)]
-        origins.resolver.listeners += [*listeners, self._deferral]
+        listeners = [reader, self.decisions, origins.crawl_delay, discovery, *seeding]
+        origins.resolver.listeners += [*listeners, Announcer(context), self._deferral]
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
@@ -109,7 +112,7 @@ class RepMiddleware:
             state is not None
             and (rules := state.rules) is not None
             and (now := self.clock()) < state.usable_until
-            and _MARKS.isdisjoint(request.meta)
+            and self._marks.isdisjoint(request.meta)
             and not self._intercept.waiting
             and (self._seeding is None or prefix in self._seeding.met_prefixes)
             and self.agents.is_usual(request)

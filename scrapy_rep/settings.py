@@ -18,6 +18,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.sitemaps.lastmod import moment
 from scrapy_rep.protocol.tokens import is_token, product_token
+from scrapy_rep.protocol.usage.options import ACTIONS_HINT, TOKENS_HINT, actions, tokens
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -33,8 +34,9 @@ _SIMILAR = 0.75
 # Seconds: longer than any fetch of a robots.txt takes.
 _PATIENCE = 86400.0
 
-UNREACHABLE_CHOICES = ("defer", "drop", "allow")
-CROSS_HOST_CHOICES = ("strict", "any")
+# Seconds between two requests that REP_CRAWL_DELAY = True grants at most.
+_CRAWL_DELAY = 60.0
+
 NOFOLLOW_CHOICES = ("page", "links", "count")
 NOINDEX_CHOICES = ("drop", "count")
 
@@ -53,9 +55,16 @@ def _positive_seconds(value: Any) -> float:
     return number
 
 
-def _count(value: Any) -> int:
+def _integer(value: Any) -> int:
     number = int(value)
-    if isinstance(value, bool) or number != float(value) or number < 1:
+    if isinstance(value, bool) or number != float(value):
+        raise ValueError
+    return number
+
+
+def _count(value: Any) -> int:
+    number = _integer(value)
+    if number < 1:
         raise ValueError
     return number
 
@@ -75,8 +84,8 @@ def _text(value: Any) -> str:
     return value
 
 
-def _optional_text(value: Any) -> str | None:
-    return None if value is None or value == "" else _text(value)
+def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None or value == "" else check(value)
 
 
 def _path(value: Any) -> str:
@@ -87,10 +96,11 @@ def _class(value: Any) -> str | type:
     return value if isinstance(value, type) else _text(value)
 
 
-def _unreachable(value: Any) -> str:
-    if value not in UNREACHABLE_CHOICES:
-        raise ValueError
-    return str(value)
+def _crawl_delay(value: Any) -> float:
+    """Return the most seconds that a site may ask for, 0 if none are granted."""
+    if isinstance(value, bool) or str(value).lower() in ("true", "false"):
+        return _CRAWL_DELAY if _flag(value) else False
+    return _seconds(value)
 
 
 def _nofollow(value: Any) -> str | bool:
@@ -105,19 +115,6 @@ def _noindex(value: Any) -> str | bool:
     return False
 
 
-def _cross_host(value: Any) -> str:
-    if value not in CROSS_HOST_CHOICES:
-        raise ValueError
-    return str(value)
-
-
-def _integer(value: Any) -> int:
-    number = int(value)
-    if isinstance(value, bool) or number != float(value):
-        raise ValueError
-    return number
-
-
 def sitemaps(value: Any) -> str | bool:
     """Return which origins may seed a crawl: False, ``"start"`` or ``"all"`` (which is True).
 
@@ -126,10 +123,6 @@ def sitemaps(value: Any) -> str | bool:
     if value in ("start", "all"):
         return str(value)
     return "all" if _flag(value) else False
-
-
-def _date(value: Any) -> datetime | None:
-    return None if value is None or value == "" else moment(value)
 
 
 def chain(value: Any) -> tuple[str, ...]:
@@ -141,18 +134,10 @@ def chain(value: Any) -> tuple[str, ...]:
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Iterable):
         raise ValueError
-    tokens = tuple(value)
-    if not tokens or not all(isinstance(token, str) and is_token(token) for token in tokens):
+    found = tuple(value)
+    if not found or not all(isinstance(token, str) and is_token(token) for token in found):
         raise ValueError
-    return tokens
-
-
-def _optional_chain(value: Any) -> tuple[str, ...] | None:
-    return None if value is None or value == "" else chain(value)
-
-
-def _optional_uri(value: Any) -> str | None:
-    return None if value is None or value == "" else _path(value)
+    return found
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
@@ -161,6 +146,17 @@ AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
     return field(default=default, metadata={"check": check, "hint": hint})
+
+
+def _choice(*choices: str) -> Any:
+    """A setting that is one of *choices*; the first is the default."""
+
+    def check(value: Any) -> str:
+        if value not in choices:
+            raise ValueError
+        return str(value)
+
+    return _setting(choices[0], check, "one of " + ", ".join(map(repr, choices)))
 
 
 _SECONDS = "a number of seconds, 0 or more"
@@ -175,11 +171,9 @@ _DATE = "a date or a datetime, or its text as in '2026-01-31'"
 class RepSettings:
     """The settings, checked and typed. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
 
-    user_agent: tuple[str, ...] | None = _setting(None, _optional_chain, AGENT_HINT)
+    user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
-    unreachable: str = _setting(
-        "defer", _unreachable, "one of " + ", ".join(map(repr, UNREACHABLE_CHOICES))
-    )
+    unreachable: str = _choice("defer", "drop", "allow")
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
     defer_max_requests: int = _setting(100000, _count, _COUNT)
@@ -192,7 +186,7 @@ class RepSettings:
     )
     cache_path: str = _setting("robots.sqlite", _path, "the path of a file")
     cache_redis_url: str | None = _setting(
-        None, _optional_text, "the URL of a Redis server, such as redis://localhost:6379/0"
+        None, _optional(_text), "the URL of a Redis server, such as redis://localhost:6379/0"
     )
     cache_redis_prefix: str = _setting("scrapy-rep", _text, "text")
     cache_expiry: float = _setting(7776000.0, _positive_seconds, _POSITIVE)
@@ -204,12 +198,11 @@ class RepSettings:
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)
+    crawl_delay: float = _setting(False, _crawl_delay, "True, False or a number of seconds")
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
-    sitemap_since: datetime | None = _setting(None, _date, _DATE)  # noqa: RUF009
-    sitemap_cross_host: str = _setting(
-        "strict", _cross_host, "one of " + ", ".join(map(repr, CROSS_HOST_CHOICES))
-    )
+    sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)  # noqa: RUF009
+    sitemap_cross_host: str = _choice("strict", "any")
     sitemap_priority: int = _setting(10, _integer, "a whole number")
     sitemap_page_priority: int = _setting(0, _integer, "a whole number")
     sitemap_max_depth: int = _setting(5, _count, _COUNT)
@@ -223,10 +216,16 @@ class RepSettings:
     noindex: str | bool = _setting(
         False, _noindex, "one of " + ", ".join(map(repr, (False, *NOINDEX_CHOICES)))
     )
-    decisions: str | None = _setting(None, _optional_uri, _URI)
+    usage: dict[str, str] | None = _setting(None, actions, ACTIONS_HINT)  # noqa: RUF009
+    usage_tokens: dict[str, tuple[str, ...]] | None = _setting(  # noqa: RUF009
+        None, tokens, TOKENS_HINT
+    )
+    usage_field: str | None = _setting(None, _optional(_text), "the name of a field of items")
+    tdmrep: bool = _setting(False, _flag, _FLAG)
+    decisions: str | None = _setting(None, _optional(_path), _URI)
     decisions_all: bool = _setting(False, _flag, _FLAG)
     dry_run: bool = _setting(False, _flag, _FLAG)
-    report: str | None = _setting(None, _optional_uri, _URI)
+    report: str | None = _setting(None, _optional(_path), _URI)
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:

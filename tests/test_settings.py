@@ -42,6 +42,7 @@ DEFAULTS = {
     "REP_UNREACHABLE_LIMIT": 2592000.0,
     "REP_PRIVATE_HOSTS": False,
     "REP_SOFT_404": True,
+    "REP_CRAWL_DELAY": False,
     "REP_SITEMAPS": False,
     "REP_SITEMAP_GUESS": False,
     "REP_SITEMAP_SINCE": None,
@@ -55,6 +56,10 @@ DEFAULTS = {
     "REP_SITEMAP_MAX_BYTES": 52428800,
     "REP_NOFOLLOW": False,
     "REP_NOINDEX": False,
+    "REP_USAGE": None,
+    "REP_USAGE_TOKENS": None,
+    "REP_USAGE_FIELD": None,
+    "REP_TDMREP": False,
     "REP_DECISIONS": None,
     "REP_DECISIONS_ALL": False,
     "REP_DRY_RUN": False,
@@ -62,6 +67,7 @@ DEFAULTS = {
 }
 
 FLAGS = (
+    "REP_TDMREP",
     "REP_OBEY_GLOBAL_GROUP",
     "REP_PRIVATE_HOSTS",
     "REP_SOFT_404",
@@ -146,6 +152,8 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
             yield name, value, "a whole number"
     for value in ("yes", "starts", 2, [], ["start"], b"all"):
         yield "REP_SITEMAPS", value, "True, False, 'start' or 'all'"
+    for value in ["yes", *(value for value in NO_NUMBERS if value is not True)]:
+        yield "REP_CRAWL_DELAY", value, "True, False or a number of seconds"
     for value in ("yesterday", "2026-13-01", "2026", 20260131, 0, True, ["2026-01-31"]):
         yield "REP_SITEMAP_SINCE", value, "a date or a datetime, or its text as in '2026-01-31'"
     for value in ("Strict", "", True, "all", ["any"]):
@@ -154,6 +162,12 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
     for value in ("never", "drop", 2, [], "PAGE"):
         yield "REP_NOFOLLOW", value, "one of False, 'page', 'links', 'count', True"
+    for value in ("train-ai", {"train": "record"}, {"tdm": "drop"}, {"tdm": []}, ["tdm"], 5, "{"):
+        yield "REP_USAGE", value, "a dict such as {'train-ai': 'record'}, from train-ai, "
+    for value in ("Foo Bot", ["*"], {"CCBot": "train"}, {"CCBot": []}, {"CCBot": 5}, 5, True, "["):
+        yield "REP_USAGE_TOKENS", value, "a list of product tokens, such as ['Google-Extended', "
+    for value in (5, True, ["usage"]):
+        yield "REP_USAGE_FIELD", value, "the name of a field of items"
     for value in ("never", "page", 2, [], True):
         yield "REP_NOINDEX", value, "one of False, 'drop', 'count'"
     for value in (

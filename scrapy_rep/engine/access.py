@@ -15,6 +15,7 @@ from twisted.internet.defer import succeed
 from twisted.python.failure import Failure
 
 from scrapy_rep.engine.closing import Closing, Stage
+from scrapy_rep.engine.slots import DownloadSlots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -30,6 +31,8 @@ class EngineAccess:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self.slots = DownloadSlots(crawler)
+        """The downloader's slots."""
 
     @property
     def _engine(self) -> Any:

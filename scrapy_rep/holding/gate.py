@@ -146,6 +146,7 @@ class Gate:
         else:
             self._stats.inc_value("robotstxt/forbidden")
             self._refuse(request, RobotsDisallowed(state.origin, decision), state)
+        self._origins.crawl_delay.choose_slot(request, state)
 
     async def _wait_again(
         self, request: Request, state: OriginState, path: str, seconds: float

@@ -151,6 +151,7 @@ class Fetcher:
             headers={"Accept-Encoding": ACCEPT_ENCODING, **_credentials(like)},
             meta={
                 **_way(like),
+                **self._engine.slots.beside(url, "robots.txt", if_slowed=True),
                 META_KEY: transfer,
                 "dont_obey_robotstxt": True,
                 "dont_redirect": True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.engine.urls import USUAL, origin_of, path_in
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.http_cache import HttpCache
@@ -56,6 +57,8 @@ class Origins:
         self.policy = Policy.of(settings)
         self.resolver = Resolver(context, self.agents, self.cache)
         """Tells its listeners of each answer."""
+        self.crawl_delay = CrawlDelay(context, self.agents, self.table)
+        """Slows down the requests to sites that ask for it, if the user wants that."""
         self.flights = Flights(context.crawler, self.resolver.ask)
         """The fetches that are under way."""
 

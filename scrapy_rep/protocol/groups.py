@@ -25,12 +25,13 @@ def _agent_token(line: str) -> str | None:
     return None
 
 
-def _seconds(value: str) -> float | None:
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+
+
+def delay_seconds(value: str) -> float | None:
+    """Return a number in decimal notation (REP.md section 12), None for anything else."""
+    seconds = float(value) if _NUMBER.fullmatch(value) else math.inf
+    return seconds if math.isfinite(seconds) else None
 
 
 # A user-agent line: its token if it is spelled as most are, else what follows "user", which may
@@ -84,11 +85,12 @@ class Groups:
                 upto += 1
         return values, numbers
 
-    def delays_of(self, token: str) -> Iterator[float]:
-        """Yield the delays of *token*'s groups, in seconds. One that stands between two agents of
-        a group applies to both."""
+    def delays_of(self, token: str) -> Iterator[tuple[float, int]]:
+        """Yield the delays of *token*'s groups, in seconds, each with its line number. One that
+        stands between two agents of a group applies to both."""
         named, ended = False, True  # lines before the first group are nobody's
-        delays: list[float] = []
+        delays: list[tuple[float, int]] = []
+        line = 0
         for name, stretch in self:
             if name is not None:
                 if ended:
@@ -96,12 +98,14 @@ class Groups:
                     named = ended = False
                     delays = []
                 named = named or name == token
-            for _, field, value in read(stretch.split("\n")):
+            rows = stretch.split("\n")
+            for number, field, value in read(rows, line):
                 if field <= Field.ALLOW:
                     ended = True
                 elif field == Field.CRAWL_DELAY:
-                    seconds = _seconds(value)
-                    delays += [] if seconds is None else [seconds]
+                    seconds = delay_seconds(value)
+                    delays += [] if seconds is None else [(seconds, number)]
+            line += len(rows)
         yield from delays if named else ()
 
 

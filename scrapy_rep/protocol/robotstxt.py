@@ -33,6 +33,9 @@ _MAX_SIZE = 16_000_000
 # Bytes that are remembered beside the text: of a sitemap, a rule that decided, an agent.
 _SITEMAP, _DECIDED, _ANSWER = 57, 230, 200
 
+Delay: TypeAlias = "tuple[float, int]"
+"""Seconds, and the line that says so."""
+
 _Agent: TypeAlias = "str | tuple[str, ...]"
 # Who asked (a token or a chain), and whether it obeys "*"; the token whose group applies, and its
 # rules. One tuple, replaced as a whole: so threads may share a RobotsTxt.
@@ -47,7 +50,7 @@ class RobotsTxt:
 
     Lazy: the file is read when an agent is first asked about, and only the rules of that agent's
     group are kept. Another agent, or which line decided, takes another reading, once for each
-    answer. :attr:`sitemaps` and :meth:`crawl_delay` read the file on each call.
+    answer. :attr:`sitemaps` reads the file on each call, :meth:`crawl_delay` once for each group.
 
     *agent* is everywhere a product token (letters, ``-`` and ``_``), or a sequence of them, most
     specific first: the first token that has a group in this file decides, alone. An empty string,
@@ -58,7 +61,16 @@ class RobotsTxt:
     Threads may share one. Copies and pickles hold the body, and read it again.
     """
 
-    __slots__ = ("_answer", "_answers", "_decided", "_site", "_sitemaps", "_source", "size")
+    __slots__ = (
+        "_answer",
+        "_answers",
+        "_decided",
+        "_delays",
+        "_site",
+        "_sitemaps",
+        "_source",
+        "size",
+    )
 
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """:param source: the body, or a function that returns it, the same each time"""
@@ -68,6 +80,7 @@ class RobotsTxt:
         self._site = ""
         self._answers: dict[tuple[_Agent | None, bool | None], _Answer] | None = None
         self._decided: dict[int, Rule] | None = None
+        self._delays: dict[str, Delay | None] | None = None
         self._sitemaps: tuple[str, ...] | None = None
         self.size = 0
         """About how many bytes its answers take by now, the source not counted."""
@@ -100,13 +113,25 @@ class RobotsTxt:
         group = "no group" if token is None else f"group {short_repr(token)}"
         return f"<RobotsTxt: {size}{group} for {short_repr(agent)}>"
 
-    def preload(self, body: bytes, agent: str | Sequence[str], obey_global: bool = True) -> None:
+    def preload(
+        self,
+        body: bytes,
+        agent: str | Sequence[str],
+        obey_global: bool = True,
+        with_delay: bool = False,
+    ) -> None:
         """Prepare the rules for *agent* and the sitemaps by one reading of *body*: what the source
-        would return, for a caller who has it at hand."""
+        would return, for a caller who has it at hand.
+
+        :param with_delay: prepare :meth:`delay` too
+        """
         text = normalise(body)
         sitemaps = self._sitemaps = sitemaps_of(text)
         self.size += sum([_SITEMAP + len(value) for value in sitemaps])
-        self._turn_to(agent, obey_global, Groups(text))
+        groups = Groups(text)
+        self._turn_to(agent, obey_global, groups)
+        if with_delay:
+            self.delay(agent, obey_global, groups)
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
         """Return whether the rules for *agent* are at hand, so that nothing has to be read."""
@@ -188,10 +213,30 @@ class RobotsTxt:
 
         :raises ValueError: if *agent* is no product token
         """
+        delay = self.delay(agent, obey_global)
+        return None if delay is None else delay[0]
+
+    def delay(
+        self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
+    ) -> Delay | None:
+        """Return what :meth:`crawl_delay` does, with the number of the line that says so.
+
+        :param groups: of the file; None: read the file if need be
+        """
         token, _ = self.rules(agent, obey_global)
         if token is None:
             return None
-        return max(Groups(self._text()).delays_of(token.lower()), default=None)
+        token = token.lower()
+        delays = self._delays
+        if delays is None or len(delays) >= _AGENTS_REMEMBERED:
+            delays = self._delays = {}
+        if token not in delays:
+            groups = groups or Groups(self._text())
+            delays[token] = max(
+                groups.delays_of(token), key=lambda delay: (delay[0], -delay[1]), default=None
+            )
+            self.size += _ANSWER
+        return delays[token]
 
     def _text(self) -> str:
         source = self._source

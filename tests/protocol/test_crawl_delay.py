@@ -10,12 +10,31 @@ from tests.protocol.tables import rows
 
 SLOW = "User-agent: FooBot\nCrawl-delay: 3"
 SLOWER = "User-agent: foobot\nCrawl-delay: 7"
+NONSENSE = [
+    "soon",
+    "-1",
+    "nan",
+    "inf",
+    "-inf",
+    "1e999",
+    "5s",
+    "1,5",
+    "1_0",
+    "1e3",
+    "+5",
+    "0x10",
+    "٣",
+    ".",
+]
 DELAYS = [
     ("User-agent: *\nCrawl-delay: 5", 5.0, "of the group for all"),
     ("User-agent: FooBot\nCrawl-delay: 5", 5.0, "of the named group"),
     ("User-agent: BarBot\nCrawl-delay: 5", None, "not of another's"),
     ("User-agent: FooBot\nDisallow: /\nUser-agent: *\nCrawl-delay: 5", None, "never mixed"),
     ("User-agent: FooBot\nCrawl-delay: 0.5", 0.5, "parts of a second"),
+    ("User-agent: FooBot\nCrawl-delay: .5", 0.5, "no zero before the point"),
+    ("User-agent: FooBot\nCrawl-delay: 5.", 5.0, "nothing behind the point"),
+    ("User-agent: FooBot\nCrawl-delay: 010", 10.0, "a zero in front"),
     ("User-agent: FooBot\nCrawl-delay: 0", 0.0, "none"),
     ("User-agent: FooBot\nDisallow: /\nCrawl-delay: 5", 5.0, "after a rule"),
     ("User-agent: FooBot\nCRAWL-DELAY : 5 # slow", 5.0, "in capitals, with a comment"),
@@ -29,7 +48,7 @@ DELAYS = [
     ("User-agent: FooBot\nCrawl-delay: 5\nCrawl-delay: soon", 5.0, "beside nonsense"),
     *(
         (f"User-agent: FooBot\nCrawl-delay: {value}", None, f"nonsense: {value!r}")
-        for value in ("", "soon", "-1", "nan", "inf", "-inf", "1e999", "5s", "1,5", "1 2")
+        for value in [*NONSENSE, "", "1 2", "9" * 400]
     ),
     ("", None, "an empty file"),
 ]
@@ -47,3 +66,32 @@ def test_the_crawl_delay_of_the_agents_group_is_read(body: str, seconds: float |
 def test_delay_of_a_crawler_that_ignores_the_global_group() -> None:
     robots = RobotsTxt.parse(b"User-agent: *\nCrawl-delay: 5")
     assert robots.crawl_delay("FooBot", obey_global=False) is None
+
+
+LINES = [
+    ("Crawl-delay: 1\nUser-agent: FooBot\nCrawl-delay: 5", (5.0, 3), "a line of nobody's first"),
+    ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5", (5.0, 4), "behind two agents"),
+    (f"{SLOW}\nDisallow: /\nuser-agent: b\nAllow: /\n{SLOWER}", (7.0, 7), "the larger"),
+    (f"\n{SLOW}\nAllow: /\n{SLOW}", (3.0, 3), "the first of two that say the same"),
+    ("User-agent: FooBot\r\nUser-agents\r\nCrawl-delay: 5", (5.0, 3), "an agent without a name"),
+]
+
+
+@pytest.mark.parametrize(("body", "delay"), rows("12", LINES))
+def test_the_line_that_asks_for_the_delay_is_known(body: str, delay: tuple[float, int]) -> None:
+    robots = RobotsTxt.parse(body.encode())
+    assert robots.delay("FooBot") == delay
+    prepared = RobotsTxt(robots._source)
+    prepared.preload(body.encode(), "FooBot", with_delay=True)
+    prepared._source = lambda: pytest.fail("the file is read again")
+    assert prepared.delay("FooBot") == delay
+
+
+def test_delays_of_many_agents_take_bounded_memory() -> None:
+    robots = RobotsTxt.parse(
+        b"User-agent: *\nCrawl-delay: 5\nAllow: /\nUser-agent: Foo\nCrawl-delay: 6\n"
+    )
+    names = [f"Foo{'o' * number}" for number in range(300)]
+    assert {robots.crawl_delay(name) for name in names} == {5.0, 6.0}
+    assert robots._delays is not None
+    assert len(robots._delays) <= 2

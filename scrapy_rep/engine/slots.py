@@ -1,0 +1,144 @@
+"""Slows down Scrapy's download slots as AutoThrottle does: through ``downloader.slots``.
+
+The meta key ``download_slot`` is documented, the slots themselves are not:
+`tests/engine/test_scrapy_private.py` fails when a name used here goes away.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, signals
+from scrapy.core import downloader as scrapys
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+META_KEY = "download_slot"
+
+# The clock of Slot.lastseen. Older versions of Scrapy use time.time.
+_clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
+
+# What randomizes a slot's delay: a fraction; in older versions of Scrapy a bool, which means 0.5.
+_JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
+
+# Origins remembered for each slot. If more share it, those with the longest delays are kept.
+_MAX_ORIGINS = 1000
+
+# Scrapy removes slots a minute after their last request. With this many slowed slots, and whenever
+# their number has doubled, the removed ones are looked for.
+_MANY = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Slowed:
+    """A slot that is slowed down."""
+
+    slot: Any
+    own: tuple[int, float, Any]
+    """Concurrency, delay (seconds) and jitter that the project gives it."""
+    wanted: dict[str, float] = field(default_factory=dict)
+    """The delay that each origin wants, in seconds."""
+    least: float = 0.0
+    """The longest of these."""
+
+    def want(self, origin: str, seconds: float) -> None:
+        """Note that *origin* wants a delay of *seconds*, and apply what that changes."""
+        wanted = self.wanted
+        if wanted.get(origin, 0.0) == seconds:
+            return
+        wanted[origin] = seconds
+        if len(wanted) > _MAX_ORIGINS or not seconds:
+            longest = sorted(wanted.items(), key=lambda item: -item[1])[: _MAX_ORIGINS // 2]
+            self.wanted = {name: delay for name, delay in longest if delay}
+        self.least = max(self.wanted.values(), default=0.0)
+        self.slot.concurrency, self.slot.delay, jitter = self.own
+        setattr(self.slot, _JITTER, jitter)
+        self.enforce()
+
+    def enforce(self) -> None:
+        """Have the slot wait long enough. AutoThrottle may have shortened its delay."""
+        slot, jitter = self.slot, getattr(self.slot, _JITTER)
+        if not self.least:
+            return
+        slot.concurrency = 1
+        if slot.delay * (1 - (0.5 if jitter is True else jitter)) < self.least:
+            slot.delay = max(slot.delay, self.least)
+            setattr(slot, _JITTER, type(jitter)(0))
+
+
+class DownloadSlots:
+    """The downloader's slots, some of them slowed down."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._slowed: dict[str, _Slowed] = {}
+        self._sweep_at = _MANY
+
+    @property
+    def _downloader(self) -> Any:
+        engine: Any = self._crawler.engine
+        return engine.downloader
+
+    def key_of(self, url: str) -> str:
+        """Return the slot of a request to *url* that doesn't name one."""
+        key: str = self._downloader.get_slot_key(Request(url))
+        return key
+
+    def slow(self, key: str, origin: str, seconds: float) -> bool:
+        """Have the slot *key* send one request at a time, and wait at least *seconds* after each.
+
+        Of several origins the one that wants the longest delay counts. 0: *origin* wants none.
+
+        :returns: whether *seconds* are more than the project's own delay
+        """
+        slot = self._downloader.slots.get(key)
+        slowed = self._slowed.get(key)
+        if slot is None or (slowed is None and not seconds):
+            return False
+        if slowed is None or slowed.slot is not slot:
+            own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
+            slowed = self._slowed[key] = _Slowed(slot, own)
+            self._sweep()
+        slowed.want(origin, seconds)
+        return seconds > slowed.own[1]
+
+    def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
+        """Return the meta of a request that doesn't take its turn in the slot of *url*, but has a
+        slot of its own with what the project sets for the other.
+
+        :param if_slowed: only if the other is slowed, else return an empty dict
+        """
+        if if_slowed and not self._slowed:
+            return {}
+        key, slots = self.key_of(url), self._downloader.slots
+        slowed = self._slowed.get(key)
+        if slowed is not None and slowed.slot is not slots.get(key):
+            slowed = None
+        if if_slowed and slowed is None:
+            return {}
+        own = f"{key} ({name})"
+        if slowed is not None and own not in slots:
+            slots[own] = scrapys.Slot(*slowed.own)
+        return {META_KEY: own}
+
+    def _sweep(self) -> None:
+        """Forget slots that Scrapy has removed."""
+        if len(self._slowed) == 1:
+            self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
+        if len(self._slowed) >= self._sweep_at:
+            slots = self._downloader.slots
+            self._slowed = {
+                key: slowed for key, slowed in self._slowed.items() if slots.get(key) is slowed.slot
+            }
+            self._sweep_at = max(_MANY, 2 * len(self._slowed))
+
+    def _downloaded(self, request: Request) -> None:
+        """Count the delay from the end of a response: from its start, the time that a connection
+        takes would shorten it for the site."""
+        slowed = self._slowed.get(request.meta.get(META_KEY, ""))
+        if slowed is not None and slowed.least:
+            slowed.slot.lastseen = _clock()
+            slowed.enforce()

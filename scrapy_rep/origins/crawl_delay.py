@@ -1,0 +1,123 @@
+"""``crawl-delay``: no part of the protocol, but obeyed if the user wants it (REP.md section 12).
+
+Google ignores it. With ``REP_CRAWL_DELAY`` the download slot of a site's pages is slowed down.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy import Request, signals
+
+from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.slots import META_KEY
+from scrapy_rep.engine.urls import SCHEME, origin_of
+from scrapy_rep.origins.resolver import ResolutionListener
+
+if TYPE_CHECKING:
+    from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.state import OriginState
+    from scrapy_rep.origins.table import OriginTable
+
+logger = get_logger(__name__)
+
+# The slot that Scrapy chose, or that was chosen here. Redirects and retries inherit
+# `download_slot` with the rest of a request's meta; only one that the user named goes on to count.
+_CHOSEN = "rep_download_slot"
+
+
+class CrawlDelay(ResolutionListener):
+    """Slows down the download slots of sites that ask for it."""
+
+    part = "crawl delay"
+
+    def __init__(self, context: CrawlContext, agents: Agents, table: OriginTable) -> None:
+        self._context = context
+        self._most = context.settings.crawl_delay
+        self._agents = agents
+        self._table = table
+        self._told = Recent()
+        self._log = Sparse(logger, "origins whose crawl-delay is obeyed")
+        self.marks = frozenset({META_KEY} if self._most else ())
+        """What in a request's meta keeps it from the middleware's fast path."""
+        if self._most:
+            context.crawler.signals.connect(self._reached, signals.request_reached_downloader)
+
+    def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
+        """Return how many seconds to wait between two requests to the origin, at most what the
+        setting grants. 0 if its robots.txt doesn't say."""
+        if state.robots is None:
+            return 0.0
+        delay = state.robots.delay(chain, self._context.settings.obey_global_group)
+        return 0.0 if delay is None else min(delay[0], self._most)
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """Requests may be waiting in the slot already."""
+        request = resolution.request
+        if self._most and resolution.robots is not None and self._agents.is_usual(request):
+            chain = self._agents.chain_of(request)
+            self._slow(self._context.engine.slots.key_of(request.url), resolution.state, chain)
+
+    def _reached(self, request: Request) -> None:
+        """*request* has reached its slot, and is about to wait its turn."""
+        meta = request.meta
+        if meta.get("dont_obey_robotstxt"):  # which our own requests for robots.txt have, too
+            return
+        key = meta[META_KEY]
+        if key == self._context.engine.slots.key_of(request.url):
+            meta[_CHOSEN] = key
+        url = request.url
+        state = self._table.by_prefix.get(url[: url.find("/", SCHEME) + 1])
+        if state is None:
+            try:
+                state = self._table.get(origin_of(request))
+            except ValueError:
+                return  # an URL that the protocol doesn't cover
+        if state is not None:
+            self._slow(key, state, self._agents.chain_sent(request))
+
+    def _slow(self, key: str, state: OriginState, chain: tuple[str, ...]) -> None:
+        seconds = self.seconds(state, chain)
+        context = self._context
+        if context.settings.dry_run:
+            raised = seconds > context.crawler.settings.getfloat("DOWNLOAD_DELAY")
+        else:
+            raised = context.engine.slots.slow(key, state.name, seconds)
+        if raised and self._told.add((state.name, seconds)):
+            self._tell(state, chain, seconds)
+
+    def _tell(self, state: OriginState, chain: tuple[str, ...], seconds: float) -> None:
+        assert state.robots is not None
+        asked, line = state.robots.delay(chain, self._context.settings.obey_global_group) or (0, 0)
+        stats = self._context.stats
+        stats.inc_value("rep/crawl_delay/origins")
+        stats.max_value("rep/crawl_delay/max", seconds)
+        values = {"origin": state.name, "seconds": seconds, "line": line, "asked": asked}
+        message = (
+            "Waiting %(seconds)g s between requests to %(origin)s: crawl-delay in line %(line)d"
+        )
+        if asked > seconds:
+            stats.inc_value("rep/crawl_delay/limited")
+            message += " of its robots.txt asks for %(asked)g s, more than REP_CRAWL_DELAY allows"
+        else:
+            message += " of its robots.txt"
+        self._log.log(message, values, self._context.spider)
+
+    def choose_slot(self, request: Request, state: OriginState) -> None:
+        """Let *request* not be slowed down, nor slow others down, for what it has nothing to do
+        with: the site it was redirected from, or another agent's delay."""
+        if not self._most or self._context.settings.dry_run:
+            return
+        meta, agents = request.meta, self._agents
+        if META_KEY in meta and meta[META_KEY] == meta.get(_CHOSEN):
+            del meta[META_KEY]
+        if META_KEY in meta or agents.is_usual(request):
+            return
+        chain, usual = agents.chain_of(request), agents.chain_of(Request(request.url))
+        if self.seconds(state, chain) != self.seconds(state, usual):
+            name = chain[0] if chain else "*"
+            meta.update(self._context.engine.slots.beside(request.url, name))
+            meta[_CHOSEN] = meta[META_KEY]
