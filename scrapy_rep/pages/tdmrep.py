@@ -15,8 +15,8 @@ from scrapy_rep.protocol.usage.tdmrep import PATH
 if TYPE_CHECKING:
     from scrapy import Request
 
+    from scrapy_rep.origins.cache import RobotsCache
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.storages.base import Entry
 
@@ -38,9 +38,10 @@ class TdmOrigin(Origin):
 class TdmFiles:
     """The files of all origins, each fetched once."""
 
-    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+    def __init__(self, context: CrawlContext, cache: RobotsCache) -> None:
+        """:param cache: of robots.txt files"""
         self._context = context
-        self._cache = origins.cache.sibling()
+        self._cache = cache.sibling()
         self._flights = Flights(context.crawler, self._ask)
 
     def known(self, origin: Origin) -> Entry | None:

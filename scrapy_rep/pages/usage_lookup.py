@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.middleware import RepMiddleware
+    from scrapy_rep.origins.cache import RobotsCache
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginState
+    from scrapy_rep.origins.table import OriginTable
     from scrapy_rep.protocol import Origin
 
 Chain = tuple[str, ...]
@@ -36,17 +39,18 @@ _lookups: WeakKeyDictionary[RepMiddleware, UsageLookup] = WeakKeyDictionary()
 class UsageLookup:
     """What the origins of one crawl say about use. Use :func:`lookup_of`."""
 
-    def __init__(self, rep: RepMiddleware) -> None:
-        settings = rep.context.settings
-        self._origins = rep.origins
+    def __init__(self, context: CrawlContext, table: OriginTable, cache: RobotsCache) -> None:
+        settings = context.settings
+        self._table = table
+        self._cache = cache
         self._obey_global = settings.obey_global_group
         self._tokens = settings.usage_tokens or {}
-        self._clock = rep.clock
+        self._clock = context.clock
         # By SHA-256 and group.
         self._robots: dict[tuple[str | None, str | None], RobotsUsage] = {}
         self._bytes = 0
         self._tdm: dict[str | None, TdmFile] = {}
-        self.tdm = TdmFiles(rep.context, rep.origins) if settings.tdmrep else None
+        self.tdm = TdmFiles(context, cache) if settings.tdmrep else None
         """Where tdmrep.json files are fetched; None if they are not."""
 
     def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
@@ -55,7 +59,7 @@ class UsageLookup:
             origin = origin_of(request)
         except ValueError:
             return None, None
-        return origin, self._origins.table.get(origin)
+        return origin, self._table.get(origin)
 
     def robots(self, request: Request, chain: Chain) -> Usage:
         """Return what robots.txt says about the page of *request*."""
@@ -72,7 +76,7 @@ class UsageLookup:
             decision = state.robots._decision(group, rules._find(path))
             if statement := token_statement(name, decision, purposes):
                 statements.append(statement)
-        self._origins.table.weigh(state)
+        self._table.weigh(state)
         return Usage(
             tuple(statements),
             said.licenses,
@@ -104,7 +108,7 @@ class UsageLookup:
             chains = [chain, *((name,) for name in self._tokens)]
             if len(state.entry.body) > LARGE:
                 for one in chains:
-                    await self._origins.cache.read(state, one)
+                    await self._cache.read(state, one)
                 group, _ = state.robots.rules(chain, self._obey_global)
                 key = state.entry.sha256, group
                 if key not in self._robots:
@@ -132,7 +136,7 @@ class UsageLookup:
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
     """Return the one of a crawl."""
     if rep not in _lookups:
-        _lookups[rep] = UsageLookup(rep)
+        _lookups[rep] = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
     return _lookups[rep]
 
 

@@ -34,7 +34,12 @@ EXTRA = "pip install 'scrapy-rep[usage]'"
 
 
 class Malformed(ValueError):
-    """Preferences that are no dictionary of structured fields. The message says why."""
+    """Preferences that are no dictionary of structured fields."""
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+        """Of the first byte that can't be read, counted from 0."""
 
 
 class Members(NamedTuple):
@@ -46,6 +51,8 @@ class Members(NamedTuple):
     """Keys that the vocabulary does not have."""
     wrong: tuple[str, ...]
     """Keys of the vocabulary whose value is neither of the tokens ``y`` and ``n``."""
+    parameters: tuple[str, ...]
+    """Parameters that have the name of a key: their owner most likely meant a comma."""
 
 
 def read_preferences(value: bytes) -> Members:
@@ -61,9 +68,11 @@ def read_preferences(value: bytes) -> Members:
     if len(value) > MAX_BYTES:
         raise Malformed(f"longer than {MAX_BYTES:,} bytes")
     try:
-        members = cast("dict[str, tuple[object, object]]", parse(value, tltype="dictionary"))
+        members = cast(
+            "dict[str, tuple[object, dict[str, object]]]", parse(value, tltype="dictionary")
+        )
     except ValueError as error:
-        raise Malformed(str(error)) from None
+        raise Malformed(str(error), getattr(error, "position", None)) from None
     says: dict[str, str] = {}
     for label, purpose in LABELS.items():
         bare = members[label][0] if label in members else None
@@ -74,6 +83,7 @@ def read_preferences(value: bytes) -> Members:
         says,
         tuple(key for key in members if key not in LABELS),
         tuple(label for label in known if LABELS[label] not in says),
+        tuple(name for _, parameters in members.values() for name in parameters if name in LABELS),
     )
 
 

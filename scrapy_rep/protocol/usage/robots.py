@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.groups import Groups
 from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
@@ -18,6 +19,9 @@ from scrapy_rep.protocol.usage.aipref import preferences, split_rule
 from scrapy_rep.protocol.usage.content_signal import signals
 from scrapy_rep.protocol.usage.rsl import MAX_LICENSES
 from scrapy_rep.protocol.usage.statements import MAX_TEXT, Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_LINES = 500
 """Lines of each kind that are looked at in the groups of one crawler."""
@@ -72,6 +76,20 @@ class RobotsUsage:
 NOTHING = RobotsUsage()
 
 
+def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]:
+    """Yield line number, name (in lower case), value and whole text of each line about use.
+
+    :param stretch: some normalised lines, each with its line end in front
+    :param number: of the line before
+    """
+    counted = 0
+    for match in _FIELD.finditer(stretch):
+        number += stretch.count("\n", counted, match.start() + 1)
+        counted = match.start() + 1
+        value = match[2].partition("#")[0].strip(SPACE)
+        yield number, match[1].lower(), value, readable(match[0].strip("\n" + SPACE))[:MAX_TEXT]
+
+
 def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     """Read what *body* says to a crawler: any bytes at all.
 
@@ -94,17 +112,12 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
             if ended:
                 named = ended = False
             started, named = True, named or name == token
-        line, counted = number, 0
-        for match in _FIELD.finditer(stretch) if stretch else ():
-            line += stretch.count("\n", counted, match.start() + 1)
-            counted = match.start() + 1
-            kind, value = match[1].lower(), match[2].partition("#")[0].strip(SPACE)
+        for line, kind, value, text in fields(stretch, number):
             if kind == "license":
                 if value and len(licenses) < MAX_LICENSES:
                     licenses.append(readable(value))
                 continue
             ended = True
-            text = readable(match[0].strip("\n" + SPACE))[:MAX_TEXT]
             if kind == "content-signal" and (named or not started) and len(said) < MAX_LINES:
                 said.append(Statement("robots.txt", line, text, signals(value)))
             elif kind == "content-usage" and named and len(rules) < MAX_LINES:
