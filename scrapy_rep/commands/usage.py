@@ -70,10 +70,10 @@ async def _look(
     except NoPage as why:
         error = why
     request, _ = request_for(url if page is None else page.url)
-    await known.prepare(request, chain)
     if page is None:
         usage = known.robots(request, chain)  # all that is known without the page
     else:
+        await known.fetch(request, chain)
         usage = usage_of(page, request, known, chain)
     printer.add(url, chain, usage, page, error)
 
