@@ -112,7 +112,7 @@ def test_files_of_any_kind(body: bytes, path: str, token: str | None) -> None:
     found = in_a_slice(lambda: read_robots(body, token))
     statements = in_a_slice(lambda: found.about(path, allowed=True))
     check(statements)
-    assert len(statements) <= 200
+    assert len(statements) <= 60
     assert len(found.licenses) <= MAX_LICENSES
     assert all(
         1 <= one.line <= body.count(b"\n") + body.count(b"\r") + 1 for one in statements if one.line
