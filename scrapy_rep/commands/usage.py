@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.commands.inputs import InputError, chains, request_for, requests
+from scrapy_rep.commands.ending import CommandError, Status, gravest
+from scrapy_rep.commands.inputs import Chain, chains, request_for, requests
 from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
-from scrapy_rep.commands.page import NoPage, fetch
-from scrapy_rep.commands.status import Status, gravest
+from scrapy_rep.commands.page import fetch
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, Output
 from scrapy_rep.engine.words import clean
 from scrapy_rep.pages.usage import usage_of
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from scrapy import Request
     from scrapy.http import Response
 
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol.usage import Usage
-
-Chain = tuple[str, ...]
 
 _WORDS = {YES: "yes", NO: "no", None: "not said"}
 _COLOURS = {YES: GREEN, NO: RED, None: ""}
@@ -35,20 +34,21 @@ _COLOURS = {YES: GREEN, NO: RED, None: ""}
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
     """Tell how pages may be used.
 
-    :raises InputError: if the extra ``usage`` is not installed
+    :raises CommandError: if the extra ``usage`` is not installed
     """
     if find_spec("http_sf") is None:
-        raise InputError(f"--usage needs http-sf: {EXTRA}")
+        raise CommandError(f"--usage needs http-sf: {EXTRA}")
     agents = chains(options.agent)
     printer = _UsagePrinter(Output(), as_json=options.json)
     asked = requests(arguments, printer.statuses)
 
     async def job(lookup: Lookup) -> None:
         known = UsageLookup(*lookup.sources)
-        for url, _, _ in asked:
+        for url, request, _ in asked:
             pages: dict[str, Response] = {}
             for chain in agents or [usual_chain(lookup.agents)]:
-                await _look(lookup, known, url, chain, pages, printer)
+                answer = await _ask(lookup, known, request, chain, pages)
+                printer.add(url, chain, answer)
             printer.output.flush()
 
     if asked:
@@ -56,26 +56,29 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     return gravest(*printer.statuses)
 
 
-async def _look(
+class _Answer(NamedTuple):
+    """How a page may be used."""
+
+    usage: Usage
+    page: Response | None
+    error: CommandError | None
+    """Why there is no page. Then only robots.txt answers."""
+
+
+async def _ask(
     lookup: Lookup,
     known: UsageLookup,
-    url: str,
+    request: Request,
     chain: Chain,
     pages: dict[str, Response],
-    printer: _UsagePrinter,
-) -> None:
-    page, error = None, None
+) -> _Answer:
     try:
-        page = await fetch(lookup, url, chain, pages)
-    except NoPage as why:
-        error = why
-    request, _ = request_for(url if page is None else page.url)
-    if page is None:
-        usage = known.robots(request, chain)  # all that is known without the page
-    else:
-        await known.fetch(request, chain)
-        usage = usage_of(page, request, known, chain)
-    printer.add(url, chain, usage, page, error)
+        page = await fetch(lookup, request, chain, pages)
+    except CommandError as error:
+        return _Answer(known.robots(request, chain), None, error)
+    request, _ = request_for(page.url)
+    await known.fetch(request, chain)
+    return _Answer(usage_of(page, request, known, chain), page, None)
 
 
 class _UsagePrinter:
@@ -87,10 +90,9 @@ class _UsagePrinter:
         self._json = as_json
         self._printed = False
 
-    def add(
-        self, url: str, chain: Chain, usage: Usage, page: Response | None, error: NoPage | None
-    ) -> None:
-        """Print how *page* may be used; without a page, what robots.txt says about it."""
+    def add(self, url: str, chain: Chain, answer: _Answer) -> None:
+        """Print *answer*, which is about *url*."""
+        usage, page, error = answer
         if NO in usage.verdicts.values():
             self.statuses.add(Status.FOUND)
         if error is not None:
@@ -107,20 +109,19 @@ class _UsagePrinter:
                 }
             )
         else:
-            self._block(url, chain, usage, page, error)
+            self._block(url, chain, answer)
 
-    def _block(
-        self, url: str, chain: Chain, usage: Usage, page: Response | None, error: NoPage | None
-    ) -> None:
+    def _block(self, url: str, chain: Chain, answer: _Answer) -> None:
+        usage, page, error = answer
         if self._printed:
             self.output.line()
         self._printed = True
         self.output.line(self.output.paint(clean(url), BOLD))
-        rows = [("agent", ",".join(chain) or "none that can be told")]
+        rows = [("agent", ",".join(chain) or "unknown")]
         if page is not None:
             rows.append(("answer", f"HTTP status {page.status}"))
             rows += [("redirects to", page.url)] if page.url != url else []
-        rows += [("no page", str(error))] if error is not None else []
+        rows += [("not fetched", str(error))] if error is not None else []
         colours = [(DIM, "")] * len(rows)
         for purpose in PURPOSES:
             verdict = usage[purpose]
