@@ -180,6 +180,27 @@ async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
         assert (found[one.url]["train-ai"], found[one.url]["search"]) == (None, "n")
 
 
+async def test_a_request_without_a_callback_of_its_own(sites: Sites) -> None:
+    class Spider(UsageSpider):
+        def recorded(self, request: Any) -> Request:
+            return super().recorded(request).replace(callback=None)
+
+    site = sites.add(robots=ROBOTS)
+    result = await crawl(Spider, requests=[site.url("/")])
+    assert result.spider.usages[site.url("/")]["train-ai"] == "n"  # type: ignore[attr-defined]
+
+
+async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> None:
+    site = sites.add(robots=ROBOTS, pages={"/": page("<p>", ("X-Robots-Tag", "noai"))})
+    settings = {"ROBOTSTXT_OBEY": False, "REP_USAGE": {"train-ai": "drop-items"}}
+    result = await crawl(UsageSpider, settings, requests=[site.url("/")])
+    result.assert_clean()
+    found = result.spider.usages[site.url("/")]  # type: ignore[attr-defined]
+    assert [one.source for one in found.statements] == ["X-Robots-Tag 1"]
+    assert len(result.spider.items) == 1
+    assert site.robots_fetches == 0
+
+
 def test_a_response_without_a_crawl() -> None:
     response = HtmlResponse("http://a.example/", headers={"Content-Usage": "train-ai=n"}, body=b"")
     assert usage(response)["train-ai"] == "n"
