@@ -163,7 +163,7 @@ class UsageMiddleware:
             "purpose": purpose,
             "statement": statement,
         }
-        message = "%(what)s %(url)s %(dropped)s: not to be used for %(purpose)s (%(statement)s)"
+        message = "%(what)s %(url)s %(dropped)s: the site says no to %(purpose)s (%(statement)s)"
         if self._told.add((origin, verdict)):
             message += "; more of this site at DEBUG level"
             self._tell.log(message, values, self._crawler.spider)
