@@ -115,3 +115,18 @@ async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Pa
         [found] = await asked(settings, site.url("/"))
         assert found["tdm"] == "n"
     assert (site.robots_fetches, site.count(PATH)) == (1, 1)
+
+
+async def test_beside_the_http_cache(sites: Sites, tmp_path: Path) -> None:
+    """It keeps pages; what a replay has no copy of is as if there was none."""
+    site = sites.add(pages={PATH: FILE})
+    settings = {
+        "REP_TDMREP": True,
+        "HTTPCACHE_ENABLED": True,
+        "HTTPCACHE_DIR": str(tmp_path),
+    }
+    [found] = await asked(settings, site.url("/"))
+    assert found["tdm"] == "n"
+    [found] = await asked({**settings, "HTTPCACHE_IGNORE_MISSING": True}, site.url("/"))
+    assert found["tdm"] is None
+    assert site.count(PATH) == 1
