@@ -52,11 +52,7 @@ _LOOKS = {
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
-    """List, show or drop entries.
-
-    :raises UsageError: if it is not clear what to drop
-    :raises CommandError: for a storage that ends with each crawl, or can't be used
-    """
+    """List, show or drop entries."""
     settings = RepSettings.from_settings(command.settings)
     if options.drop and not arguments:
         raise UsageError("--drop needs hosts or URLs; '*' drops everything", print_help=False)
@@ -103,13 +99,13 @@ class _Cache:
         return Status.GOOD if all(found) else Status.FOUND
 
     def _body(self, sha256: str) -> bool:
+        problem = "not in the cache"
         try:
             body = self._storage.body(sha256)
         except UnreadableEntry as error:
-            complain(f"the robots.txt with hash {sha256} can't be read: it is {error}")
-            return False
+            body, problem = None, str(error)
         if body is None:
-            complain(f"no robots.txt with hash {sha256} in the cache")
+            complain(f"robots.txt with hash {sha256}: {problem}")
             return False
         self._output.flush()
         sys.stdout.buffer.write(body)
@@ -142,11 +138,7 @@ class _Cache:
             return any(dropped)
         found = False
         while some := list(islice(entries, _AT_A_TIME)):
-            if self._json:
-                for entry in some:
-                    self._output.json(self._fields(entry))
-            else:
-                self._list(some, heading=not found)
+            self._list(some, heading=not found)
             found = True
         if not found:
             complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
@@ -205,6 +197,10 @@ class _Cache:
         }
 
     def _list(self, entries: Sequence[Entry], *, heading: bool) -> None:
+        if self._json:
+            for entry in entries:
+                self._output.json(self._fields(entry))
+            return
         rows = [("origin", "state", "answer", "fetched", "details")] if heading else []
         colours = [(DIM,) * 5] if heading else []
         for entry in entries:
