@@ -39,9 +39,6 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 # How many rows of the list are aligned with each other: there may be a million.
 _AT_A_TIME = 1000
 
-# Characters of an invalid name that are shown.
-_SHOWN = 80
-
 _LOOKS = {
     Standing.FRESH: ("fresh", GREEN),
     Standing.ASK: ("due for a refetch", DIM),
@@ -153,7 +150,7 @@ class _Cache:
             try:
                 host = Origin.from_url(entry.origin).host
             except ValueError as error:
-                unreadable.append(f"{entry.origin[:_SHOWN]}: {error}")
+                unreadable.append(f"{entry.origin[:80]}: {error}")
                 continue
             if not hosts or any(fnmatchcase(host, one) for one in hosts):
                 yield entry

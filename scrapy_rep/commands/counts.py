@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_ORIGINS = 100
 
-# How many spellings of origins are remembered.
-_MAX_SPELLINGS = 10_000
-
 
 class Forbidding(NamedTuple):
     """A rule that forbids something."""
@@ -126,7 +123,7 @@ class Judges:
                 judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
             elif robots.outcome is Outcome.MISSING or robots.unrestricted:
                 judge = robots, NO_RULES
-        if len(self._judges) < _MAX_SPELLINGS:
+        if len(self._judges) < 10_000:  # an origin has many spellings
             self._judges[spelling] = judge
         return judge
 

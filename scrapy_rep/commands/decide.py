@@ -51,8 +51,7 @@ def _by_file(arguments: Sequence[str], name: str, printer: _VerdictPrinter) -> N
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
     url = None
     for url, _ in urls(arguments):
-        path = path_of(url)
-        printer.add(url, path, robots, _steps_of_file)
+        printer.add(url, path_of(url), robots, _steps_of_file)
     if url is None:
         raise UsageError("no URL given", print_help=False)
 
@@ -105,8 +104,8 @@ class _VerdictPrinter:
     def __init__(self, options: Namespace, settings: RepSettings) -> None:
         self.agents = chains(options.agent)
         self.output = Output()
-        self._explain: bool = options.explain
         self.statuses: set[Status] = set()
+        self._explain: bool = options.explain
         self._json: bool = options.json
         self._settings = settings
         self._kept: list[Explanation] = []

@@ -83,8 +83,7 @@ class RobotsSpider(Spider):
     def update_settings(cls, settings: BaseSettings) -> None:
         """Scrapy calls this when it makes the crawler."""
         super().update_settings(settings)
-        for name, value in _OVERRIDES.items():
-            settings.set(name, value, priority="cmdline")
+        settings.setdict(_OVERRIDES, priority="cmdline")
 
     def __init__(self, job: Job, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -112,11 +111,8 @@ class RobotsSpider(Spider):
 
 
 def run_crawl(command: RobotsCommand, job: Job) -> None:
-    """Run *job* in a crawl of its own.
-
-    :raises CommandError: if the crawl can't start, or is stopped before *job* has ended
-    :raises Exception: what *job* raises
-    """
+    """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
+    can't start or is stopped before *job* has ended."""
     process = command.crawler_process
     assert process is not None
     crawler = process.create_crawler(RobotsSpider)
@@ -176,7 +172,7 @@ class Lookup:
     """What robots.txt files say, each fetched once; and downloads that obey them."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """:param crawler: one whose engine is running"""
+        """:param crawler: its engine must be running"""
         self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
@@ -243,8 +239,7 @@ class Lookup:
         try:
             state = await flight.wait()
         except CONFIGURATION_ERRORS as error:
-            origin = flight.origin
-            facts = Facts(str(origin), origin.robots_url, error=text_of(error))
+            facts = Facts(str(flight.origin), flight.origin.robots_url, error=text_of(error))
             return RobotsFile(Outcome.UNREACHABLE, facts=facts)
         entry = state.entry
         answer = self._answers.pop(flight.origin, None)  # None: known from the cache

@@ -24,11 +24,20 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.robots import RobotsCommand
 
-_FLAGS = (
-    "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate",
-    "indexifembedded", "noai", "noimageai",
-)  # fmt: skip
-_VALUES = ("max_snippet", "max_image_preview", "max_video_preview")
+_NAMES = [
+    "noindex",
+    "nofollow",
+    "noarchive",
+    "nosnippet",
+    "noimageindex",
+    "notranslate",
+    "indexifembedded",
+    "noai",
+    "noimageai",
+    "max_snippet",
+    "max_image_preview",
+    "max_video_preview",
+]
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
@@ -118,26 +127,18 @@ class _PagePrinter:
             self.statuses.add(Status.FOUND)
         agent = ",".join(chain)
         if self._json:
-            said = [
-                {
-                    "rule": one.name,
-                    "value": _plain(one.value),
-                    "source": one.source,
-                    "line": one.line,
-                }
-                for one in rules.rules
-            ]
-            self.output.json(
-                {
-                    "url": name,
-                    "agent": agent or None,
-                    "status": fetched and fetched.status,
-                    "final_url": fetched and fetched.url,
-                    "error": str(page) if isinstance(page, CommandError) else None,
-                    "rules": said,
-                    **meaning,
-                }
-            )
+            data = {
+                "url": name,
+                "agent": agent or None,
+                "status": fetched and fetched.status,
+                "final_url": fetched and fetched.url,
+                "error": str(page) if isinstance(page, CommandError) else None,
+                "rules": [
+                    {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
+                    for r in rules.rules
+                ],
+            }
+            self.output.json({**data, **meaning})
             return
         if not isinstance(page, CommandError):
             rows += [(one.where, str(one)) for one in rules.rules]
@@ -154,7 +155,7 @@ class _PagePrinter:
 
 def _meaning(rules: PageRules) -> dict[str, Any]:
     return {
-        **{name: getattr(rules, name) for name in (*_FLAGS, *_VALUES)},
+        **{name: getattr(rules, name) for name in _NAMES},
         "unavailable_after": _plain(rules.unavailable_after),
         "expired": rules.expired(time.time()),
     }

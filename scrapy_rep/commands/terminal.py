@@ -28,9 +28,6 @@ _GAP, _BELOW = "  ", "    "
 # Columns: no cell is cut down to fewer.
 _NARROWEST = 8
 
-# Seconds between two updates of the progress line.
-_PROGRESS_SECONDS = 0.1
-
 
 def _takes_escapes(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -42,21 +39,19 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._on = _takes_escapes(self._stream)
-        self._shown = False
         self._again_at = 0.0
+        """When the next update is due; 0: nothing is shown."""
 
     def tell(self, text: str) -> None:
         """Show *text*, unless another one was shown just now."""
         if self._on and time.monotonic() >= self._again_at:
-            self._again_at = time.monotonic() + _PROGRESS_SECONDS
-            self._shown = True
+            self._again_at = time.monotonic() + 0.1
             first, *_ = wrapped(clean(text), shutil.get_terminal_size().columns - 1)
             self._write(first)
 
     def clear(self) -> None:
         """Remove the line: something else will be printed."""
-        if self._shown:
-            self._shown = False
+        if self._again_at:
             self._again_at = 0.0
             self._write("")
 

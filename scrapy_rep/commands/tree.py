@@ -77,16 +77,10 @@ class Tree:
             self._row("", "", f"and by {counted(more, 'more rule')}")
 
     def _row(
-        self,
-        urls: str,
-        forbidden: str,
-        text: str,
-        colour: str = "",
-        note: str = "",
-        shade: str = "",
+        self, urls: str, count: str, text: str, colour: str = "", note: str = "", shade: str = ""
     ) -> None:
         output = self._output
-        row = f"{urls:>10}  {output.paint(f'{forbidden:>10}', colour)}  "
+        row = f"{urls:>10}  {output.paint(f'{count:>10}', colour)}  "
         text, note = clean(text), clean(f"({note})") if note else ""
         if note and output.fits(_INDENT + width(f"{text}  {note}")):
             output.line(f"{row}{text}  {output.paint(note, shade)}")
