@@ -26,6 +26,7 @@ from scrapy_rep.engine.words import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
@@ -34,7 +35,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.access import open_storage
+from scrapy_rep.storages.opening import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -176,16 +177,16 @@ class Lookup:
         self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
-        self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
-        self._cache = RobotsCache(
-            self.settings,
-            OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes),
-            self.fetcher,
-            time.time,
-            open_storage(crawler, self.settings, time.time),
-        )
+        context = CrawlContext(crawler, self.settings, EngineAccess(crawler), time.time)
+        self.fetcher = Fetcher(crawler, self.settings, context.engine)
+        table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
+        storage = open_storage(crawler, self.settings, time.time)
+        self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)
+        self.sources = context, table, self._cache
+        """What these files come from, for those who ask them about more than their rules."""
         self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, self._ask)
+        self._asked: dict[Origin, Flight] = {}
         self._files: dict[Origin, RobotsFile] = {}
 
     def end(self) -> None:
@@ -207,7 +208,9 @@ class Lookup:
     async def get(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
-            file = await self._landed(self._flights.to(origin))
+            if origin not in self._asked:
+                self._asked[origin] = self._flights.to(origin)
+            file = await self._landed(self._asked[origin])
             # If several waited, the first one has the answer.
             self._files.setdefault(origin, file)
         return self._files[origin]

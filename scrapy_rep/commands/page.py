@@ -50,7 +50,12 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             # Each agent for itself: robots.txt may keep one of them out.
             pages: dict[str, Response] = {}
             for chain in agents or [usual_chain(lookup.agents)]:
-                printer.add(url, chain, await _fetch(lookup, request, chain, pages))
+                page: Response | CommandError
+                try:
+                    page = await fetch(lookup, request, chain, pages)
+                except CommandError as error:
+                    page = error
+                printer.add(url, chain, page)
             printer.output.flush()
 
     if options.file is not None:
@@ -79,10 +84,10 @@ def _headers(given: Sequence[str]) -> Headers:
     return headers
 
 
-async def _fetch(
+async def fetch(
     lookup: Lookup, request: Request, chain: Chain, pages: dict[str, Response]
-) -> Response | CommandError:
-    """Return the page, or why there is none.
+) -> Response:
+    """Return the page that redirects lead to, or raise ``CommandError``.
 
     :param pages: those fetched for another agent, by URL
     """
@@ -93,10 +98,7 @@ async def _fetch(
             pages[request.url] = await lookup.download(request)
         return pages[request.url]
 
-    try:
-        return await follow(request, get)
-    except CommandError as error:
-        return error
+    return await follow(request, get)
 
 
 class _PagePrinter:

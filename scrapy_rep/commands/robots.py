@@ -26,6 +26,7 @@ _ACTIONS = {
     "sitemaps": ("file", "explain"),
     "cache": ("file", "agent", "explain"),
     "page": ("explain",),
+    "usage": ("file", "explain"),
 }
 
 
@@ -73,6 +74,7 @@ class RobotsCommand(ScrapyCommand):
         option("--sitemaps", "list a site's sitemaps as a tree, and count their URLs")
         option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
         option("--page", "show X-Robots-Tag headers and robots metas of pages (URLs, or --file)")
+        option("--usage", "show whether pages may be used for AI training, search and so on")
         header = "with --page --file: a header of the page, such as 'X-Robots-Tag: noindex'"
         option("--header", header, "HEADER", many=True)
         option("--drop", "with --cache: remove the entries instead")

@@ -38,9 +38,10 @@ _ELSEWHERE = {
     "noindex": _META_INSTEAD,
     "nofollow": _META_INSTEAD,
     "noarchive": _META_INSTEAD,
-    "content-signal": "ignored here; it states wishes about use and restricts no fetching",
-    "content-usage": "ignored here; it states wishes about use and restricts no fetching",
 }
+
+# See usage.py.
+_ABOUT_USE = ("content-signal", "content-usage", "license")
 
 # Spaces and tabs: crawlers send them as %20 and %09.
 _BLANK = re.compile(r"[ \t\v\f]")
@@ -154,7 +155,7 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     elif name.lower() in _ELSEWHERE:
         why = f"{name.lower()} is {_ELSEWHERE[name.lower()]}"
         yield Finding(number, "other-field", why)
-    else:
+    elif name.lower() not in _ABOUT_USE:
         canonical = _closest(name)
         hint = f"; did you mean {canonical}?" if canonical else ""
         yield Finding(number, "unknown-field", f"ignored: unknown field {_quoted(name)}{hint}")
