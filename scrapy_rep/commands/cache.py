@@ -213,7 +213,6 @@ class _Cache:
     def _show(self, entry: Entry) -> None:
         output = self._output
         state, colour = _LOOKS[self._standing(entry)]
-        output.line(f"{output.paint(state, BOLD, colour)}  {clean(entry.origin)}")
         rows = [("answer", _answer(entry))]
         if entry.hops:
             rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
@@ -229,7 +228,7 @@ class _Cache:
             ]
         if entry.sha256 is not None:
             rows.append(("SHA-256", entry.sha256))
-        output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+        output.block(f"{output.paint(state, BOLD, colour)}  {clean(entry.origin)}", rows)
         if entry.has_copy:
             output.line()
             for line in entry.body.decode("utf-8", "replace").splitlines():

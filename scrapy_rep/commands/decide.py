@@ -133,8 +133,6 @@ class _VerdictPrinter:
         elif len(kept) > 1 and not self._explain:
             verdicts.table(self.output, kept)
         else:
-            for number, one in enumerate(kept):
-                if number:
-                    self.output.line()
+            for one in kept:
                 verdicts.block(self.output, one, explain=self._explain, most_delay=most_delay)
         self.output.flush()

@@ -12,7 +12,7 @@ from scrapy.http import Headers, HtmlResponse, Response
 from scrapy_rep.commands.ending import CommandError, Status, gravest
 from scrapy_rep.commands.inputs import Chain, chains, read_file, requests
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, run_crawl, usual_chain
-from scrapy_rep.commands.terminal import BOLD, DIM, Output
+from scrapy_rep.commands.terminal import BOLD, Output
 from scrapy_rep.engine.words import clean, iso
 from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.protocol.page import PageRules
@@ -24,20 +24,10 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.robots import RobotsCommand
 
-_NAMES = [
-    "noindex",
-    "nofollow",
-    "noarchive",
-    "nosnippet",
-    "noimageindex",
-    "notranslate",
-    "indexifembedded",
-    "noai",
-    "noimageai",
-    "max_snippet",
-    "max_image_preview",
-    "max_video_preview",
-]
+_NAMES = (
+    "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate",
+    "indexifembedded", "noai", "noimageai", "max_snippet", "max_image_preview", "max_video_preview",
+)  # fmt: skip
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
@@ -108,7 +98,6 @@ class _PagePrinter:
         self.output = Output()
         self.statuses: set[Status] = set()
         self._json = as_json
-        self._printed = False
 
     def add(self, name: str, chain: Chain, page: Response | CommandError) -> None:
         """Print what *page* says to a crawler, or why there is none."""
@@ -147,12 +136,8 @@ class _PagePrinter:
             words = [key if value is True else f"{key}: {value}" for key, value in meaning.items()
                      if value is not None and value is not False]  # fmt: skip
             rows.append(("overall", ", ".join(words) or "no restrictions"))
-        if self._printed:
-            self.output.line()
-        self._printed = True
-        self.output.line(self.output.paint(clean(name), BOLD))
         rows.insert(0, ("agent", agent or "unknown"))
-        self.output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+        self.output.block(self.output.paint(clean(name), BOLD), rows)
 
 
 def _meaning(rules: PageRules) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Output:
             stream.reconfigure(errors="backslashreplace")
         self._columns = shutil.get_terminal_size().columns if stream.isatty() else math.inf
         self.coloured = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
+        self._blocks = 0
 
     def paint(self, text: str, *colours: str) -> str:
         """Return *text* in these colours, if the terminal has colours."""
@@ -120,6 +121,19 @@ class Output:
                 self.line(line.rstrip())
                 line = " " * hanging
             self.hang(line, hanging, row[-1], paints[-1])
+
+    def block(
+        self, title: str, rows: Sequence[tuple[str, str]], colours: Sequence[str] = ()
+    ) -> None:
+        """Print a title with labels and texts below, and an empty line before all but the first.
+
+        :param colours: of the texts
+        """
+        if self._blocks:
+            self.line()
+        self._blocks += 1
+        self.line(title)
+        self.table(rows, [(DIM, colour) for colour in colours or [""] * len(rows)], indent="  ")
 
     def hang(self, before: str, columns: int, text: str, colour: str = "") -> None:
         """Print *text* after *before*, which is *columns* wide; on a narrow terminal, wrap it."""

@@ -31,8 +31,6 @@ _COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
 
 def block(output: Output, one: Explanation, *, explain: bool, most_delay: float) -> None:
     """Print all about one URL and one agent. *most_delay* is the setting ``REP_CRAWL_DELAY``."""
-    word = verdict(one)
-    output.line(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}")
     rows = [("agent", one.agent or "unknown: the * group applies"), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
@@ -60,7 +58,8 @@ def block(output: Output, one: Explanation, *, explain: bool, most_delay: float)
         rows += [
             ("rule", f"line {m.rule.line}: {m.rule} ({m.length} octets; {m.why})") for m in matched
         ]
-    output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+    word = verdict(one)
+    output.block(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}", rows)
 
 
 def _delay(seconds: float, line: int, most: float) -> str:
