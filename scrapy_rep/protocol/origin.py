@@ -40,7 +40,7 @@ class Origin(NamedTuple):
         """
         match = _AUTHORITY.match(url)
         if match is None:
-            raise ValueError(f"no absolute URL: {_shortened(url)}")
+            raise ValueError(f"not an absolute URL: {_shortened(url)}")
         scheme = match[1].lower()
         if scheme not in DEFAULT_PORTS:
             raise ValueError(f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}")

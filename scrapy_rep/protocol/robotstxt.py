@@ -156,10 +156,7 @@ class RobotsTxt:
         self, agent: str | Sequence[str], obey_global: bool = True
     ) -> tuple[str | None, Rules]:
         """Return the group that applies to *agent* (a token of the chain, ``*`` or None) and its
-        rules, see :meth:`Rules.allows`.
-
-        :raises ValueError: if *agent* is not a product token
-        """
+        rules, see :meth:`Rules.allows`."""
         answer = self._answer
         if agent != answer[0] or obey_global is not answer[1]:
             answer = self._turn_to(agent, obey_global)

@@ -27,8 +27,7 @@ class Wildcards:
         """:param rules: key and pattern of each"""
         rows: list[tuple[str, int, str, str]] = []
         for key, pattern in rules:
-            plain = pattern[:-1] if pattern[-1] == "$" else pattern
-            start, _, needle = plain.partition("*")
+            start, _, needle = pattern.removesuffix("$").partition("*")
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
             rows.append(("" if start == "/" else start, key, needle, pattern))

@@ -66,11 +66,13 @@ class AuditTrail:
         state: OriginState | None = None,
         decision: Decision | None = None,
         reason: str | None = None,
+        usage: dict[str, Any] | None = None,
         dry_run: bool,
     ) -> None:
         """Record a decision. README.md explains the fields.
 
         :param state: what the decision is based on
+        :param usage: how the page may be used, if a setting asks for that
         """
         if self._broken:
             return
@@ -97,6 +99,7 @@ class AuditTrail:
             "status": entry.status if entry is not None else None,
             "reason": reason,
             "dry_run": dry_run,
+            **({"usage": usage} if usage is not None else {}),
         }
         line = (json_line(record) + "\n").encode()
         self._lines.append(line)
