@@ -11,6 +11,11 @@ runs another spider of the ladder and shows its log; the options are those of `s
     python3 example_project/run.py fleet
 
 runs three crawlers that share a queue (scrapy-redis); it needs redis-server.
+
+    python3 example_project/run.py serve
+
+keeps the sites up until Ctrl-C, so that every command of the manual (docs/) can be typed as it
+stands in another terminal.
 """
 
 import json
@@ -111,11 +116,20 @@ def crawl(spider, options, log):
     return failures
 
 
+SHELL = f"""\
+In another terminal:
+
+    cd {HERE}
+    . {PYTHON.parent.relative_to(HERE) / "activate"}
+    scrapy robots http://127.0.0.1:8765/private
+"""
+
+
 def main(arguments):
     if sys.version_info < OLDEST_PYTHON:
         sys.exit("scrapy-rep needs Python 3.10 or newer; this is " + sys.version.split()[0])
     spider, *options = arguments or ["all_sites"]
-    if spider not in SPIDERS:
+    if spider not in SPIDERS and spider != "serve":
         sys.exit(__doc__ + "\nSpiders: " + " ".join(SPIDERS))
 
     import fleet
@@ -128,6 +142,10 @@ def main(arguments):
 
     from example import sites
 
+    if spider == "serve":
+        print(SHELL)
+        sites.serve()
+        return
     asked = {}
     with sites.serving(asked=asked) as addresses:
         os.environ["EXAMPLE_SITES"] = json.dumps(addresses)
