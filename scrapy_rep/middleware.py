@@ -72,11 +72,11 @@ class RepMiddleware:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls need nothing of it
 
             self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
-        # The order in which parts are told of each new robots.txt: decisions first, since it counts
-        # from now on; the hold last, since what it releases is to find everything done.
+        # The order in which parts are told of each new robots.txt: the reader first, since the
+        # others ask what it says; the hold last, since what it releases must find everything done.
         reader = RulesReader(origins.agents, origins.cache)
         seeding = [self._seeding] if self._seeding is not None else []
-        listeners = [self.decisions, reader, origins.crawl_delay, discovery, *seeding]
+        listeners = [reader, self.decisions, origins.crawl_delay, discovery, *seeding]
         origins.resolver.listeners += [*listeners, Announcer(context), self._deferral]
 
     @classmethod

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy_rep.commands.robots import RobotsCommand
+    from scrapy_rep.settings import RepSettings
 
 Chain = tuple[str, ...]
 
@@ -47,8 +48,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     :raises InputError: for a file that can't be read, or a wrong setting
     """
     agents = chains(options.agent)
-    obey_global = settings_of(command.settings).obey_global_group
-    printer = _VerdictPrinter(Output(), options, obey_global)
+    printer = _VerdictPrinter(Output(), options, settings_of(command.settings))
     if options.file is not None:
         _by_file(command, arguments, options.file, agents, printer)
     else:
@@ -130,12 +130,13 @@ def _steps_of_crawl(url: str, path: str) -> list[tuple[str, str]]:
 class _VerdictPrinter:
     """What is printed, and what the process ends with."""
 
-    def __init__(self, output: Output, options: Namespace, obey_global: bool) -> None:
+    def __init__(self, output: Output, options: Namespace, settings: RepSettings) -> None:
         self.output = output
         self.explain: bool = options.explain
         self.statuses: set[Status] = set()
         self._json: bool = options.json
-        self._obey_global = obey_global
+        self._obey_global = settings.obey_global_group
+        self._most_delay = settings.crawl_delay
         self._agents = 1
         self._kept: list[Explanation] = []
 
@@ -171,5 +172,5 @@ class _VerdictPrinter:
             for number, one in enumerate(kept):
                 if number:
                     self.output.line()
-                verdicts.block(self.output, one, explain=self.explain)
+                verdicts.block(self.output, one, explain=self.explain, most_delay=self._most_delay)
         self.output.flush()

@@ -29,13 +29,18 @@ def verdict(one: Explanation) -> str:
 _COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
 
 
-def block(output: Output, one: Explanation, *, explain: bool) -> None:
-    """Print all about one URL and one agent."""
+def block(output: Output, one: Explanation, *, explain: bool, most_delay: float) -> None:
+    """Print all about one URL and one agent.
+
+    :param most_delay: the setting ``REP_CRAWL_DELAY``
+    """
     word = verdict(one)
     output.line(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}")
     rows = [("agent", one.agent or "none that can be told"), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
+    if one.delay is not None:
+        rows.append(("crawl-delay", _delay(*one.delay, most_delay)))
     matched = one.matched
     lost = matched[1:] if not explain else []
     rows += [("lost", f"line {m.rule.line}: {m.rule} ({m.why[6:]})") for m in lost[:_SHOWN]]
@@ -62,6 +67,13 @@ def block(output: Output, one: Explanation, *, explain: bool) -> None:
             ("rule", f"line {m.rule.line}: {m.rule} ({m.length} octets; {m.why})") for m in matched
         ]
     output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+
+
+def _delay(seconds: float, line: int, most: float) -> str:
+    text = f"{seconds:g} s (line {line})"
+    if not most:
+        return f"{text}, ignored: REP_CRAWL_DELAY is off"
+    return text if seconds <= most else f"{text}, more than REP_CRAWL_DELAY allows: {most:g} s"
 
 
 def _group(one: Explanation) -> str:
@@ -184,6 +196,8 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "fetched_at": iso(facts.fetched_at),
         "fresh_until": iso(facts.fresh_until),
         "sha256": robots.sha256,
+        "crawl_delay": one.delay and one.delay[0],
+        "crawl_delay_line": one.delay and one.delay[1],
     }
     if explain:
         data["chain"] = list(one.chain)

@@ -75,6 +75,12 @@ class Explanation:
         return ",".join(self.chain) or None
 
     @property
+    def delay(self) -> tuple[float, int] | None:
+        """What ``crawl-delay`` the group that applied asks for: seconds, and its line."""
+        token = self.decision.agent
+        return None if token is None else self.robots.parsed.delay(token)
+
+    @property
     def matched(self) -> list[Matched]:
         """The rules of the group that applied that match, the one that decided first."""
         if self.decision.agent is None or self.decision.rule is None:

@@ -96,8 +96,8 @@ class Resolver:
 
 
 class RulesReader(ResolutionListener):
-    """Has the rules of a new file read while its body is at hand: else it would be unpacked for
-    that once more. Listeners after this one find the sitemaps read too."""
+    """Has a new file read while its body is at hand, a large one in a thread. Listeners after this
+    one find its rules and its sitemaps ready."""
 
     part = "reading of robots.txt"
 
@@ -107,6 +107,6 @@ class RulesReader(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """Read them for the agent that asked first."""
-        if resolution.answer is not None and resolution.robots is not None:
-            chain = self._agents.chain_of(resolution.request)
-            await self._cache.read(resolution.state, chain, resolution.answer.body)
+        if resolution.robots is not None:
+            chain, answer = self._agents.chain_of(resolution.request), resolution.answer
+            await self._cache.read(resolution.state, chain, answer.body if answer else None)

@@ -28,7 +28,7 @@ def _agent_token(line: str) -> str | None:
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
-def _seconds(value: str) -> float | None:
+def delay_seconds(value: str) -> float | None:
     """Return a number in decimal notation (REP.md section 12), None for anything else."""
     seconds = float(value) if _NUMBER.fullmatch(value) else math.inf
     return seconds if math.isfinite(seconds) else None
@@ -99,7 +99,7 @@ class Groups:
                 if field <= Field.ALLOW:
                     ended = True
                 elif field == Field.CRAWL_DELAY:
-                    seconds = _seconds(value)
+                    seconds = delay_seconds(value)
                     delays += [] if seconds is None else [(seconds, number)]
             line += len(rows)
         yield from delays if named else ()

@@ -40,7 +40,7 @@ ASKED = "asked"
 
 _TABLES = f"""
 CREATE TABLE origins (origin TEXT PRIMARY KEY, outcome TEXT, status INTEGER, hops INTEGER,
-    asked INTEGER NOT NULL DEFAULT 0, error TEXT,
+    asked INTEGER NOT NULL DEFAULT 0, error TEXT, delay REAL,
     {", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in COUNTS)}) WITHOUT ROWID;
 CREATE TABLE rules (origin TEXT, line INTEGER, rule TEXT, token TEXT, count INTEGER, url TEXT,
     PRIMARY KEY (origin, line, token, rule)) WITHOUT ROWID;
@@ -49,10 +49,10 @@ CREATE INDEX open_spells ON spells (origin) WHERE ended IS NULL;
 """
 
 _ANSWER = """
-INSERT INTO origins (origin, outcome, status, hops, asked, error)
-VALUES (:origin, :outcome, :status, :hops, :asked, :error)
+INSERT INTO origins (origin, outcome, status, hops, asked, error, delay)
+VALUES (:origin, :outcome, :status, :hops, :asked, :error, :delay)
 ON CONFLICT DO UPDATE SET outcome = :outcome, status = :status, hops = :hops, asked = asked + :asked,
-    error = coalesce(:error, error)
+    error = coalesce(:error, error), delay = :delay
 """
 _SPELL_GOES_ON = """
 UPDATE spells SET attempts = :attempts, error = :error, seen = :now
@@ -126,11 +126,13 @@ class Ledger:
         error: str | None,
         attempts: int,
         now: float,
+        delay: float = 0.0,
     ) -> None:
         """Write down what came of asking for a robots.txt.
 
         :param asked: whether by us; else it was found in the storage
         :param attempts: failures in a row, 0 if this was none
+        :param delay: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants it
         """
         self._answers.append(
             {
@@ -142,6 +144,7 @@ class Ledger:
                 "error": clean(error) if error is not None else None,
                 "attempts": attempts,
                 "now": now,
+                "delay": delay or None,
             }
         )
         self._maybe_flush()

@@ -54,7 +54,8 @@ class Recorder(ResolutionListener):
         self._settings = settings = context.settings
         self._table = origins.table
         self._clock = context.clock
-        agents = origins.agents
+        self._agents = agents = origins.agents
+        self._crawl_delay = origins.crawl_delay
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
         self._trail = None
@@ -100,6 +101,7 @@ class Recorder(ResolutionListener):
                 error=entry.error if failed else None,
                 attempts=entry.attempts,
                 now=self._clock(),
+                delay=self._crawl_delay.seconds(state, self._agents.chain_of(resolution.request)),
             )
 
     def failed(self, origin: Origin, error: Exception) -> None:

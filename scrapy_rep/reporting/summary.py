@@ -96,6 +96,9 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
         f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
         _requests(ledger, figures, stats),
     ]
+    if slowed := int(stats.get_value("rep/crawl_delay/origins", 0)):
+        longest = stats.get_value("rep/crawl_delay/max", 0)
+        lines.append(f"crawl-delay of {counted(slowed, 'origin')}: {longest:g} s at most")
     if pages := page_rules(stats):
         counts = ", ".join(f"{counted(one.number, one.noun)} {one.what}" for one in pages)
         dropped = int(stats.get_value("rep/page/dropped", 0))

@@ -110,6 +110,27 @@ def test_one_url_is_explained_at_length(sites: Sites, project: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("False", "90 s (line 3), ignored: REP_CRAWL_DELAY is off"),
+        ("True", "90 s (line 3), more than REP_CRAWL_DELAY allows: 60 s"),
+        ("100", "90 s (line 3)"),
+    ],
+)
+def test_the_crawl_delay_of_the_group_is_shown(
+    sites: Sites, project: Path, setting: str, told: str
+) -> None:
+    delays = "User-agent: *\nCrawl-delay: 5\nCrawl-delay: 90\nAllow: /\n"
+    site = sites.add(robots=delays + "User-agent: Foo\nAllow: /\n")
+    settings = ["-s", f"REP_CRAWL_DELAY={setting}"]
+    done = robots(project, site.url("/"), *settings)
+    assert f"  crawl-delay  {told}\n" in done.out
+    done = robots(project, site.url("/"), "--json", *settings)
+    assert (done.json[0]["crawl_delay"], done.json[0]["crawl_delay_line"]) == (90.0, 3)
+    assert "crawl-delay" not in robots(project, site.url("/"), "--agent", "Foo").out
+
+
 def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
     """Its downloader middlewares, its headers, its agent. Not its log on standard output, not
     its JOBDIR, not its scheduler, not its spiders, and no sitemaps are requested."""

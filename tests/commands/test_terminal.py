@@ -134,7 +134,7 @@ def test_without_a_terminal_nothing_is_cut() -> None:
 
 def test_a_block_is_wrapped_beside_its_labels(terminal: Terminal) -> None:
     (one,) = explained(URLS[0])
-    verdicts.block(Output(terminal), one, explain=False)
+    verdicts.block(Output(terminal), one, explain=False, most_delay=0)
     _, agent, because, *more = terminal.getvalue().splitlines()
     assert agent == "  agent       FooBot"
     assert because.startswith("  because     line 2: Disallow: /a/very/long/path")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
+from scrapy.core import downloader as scrapys
 from scrapy.core.downloader import Downloader
 from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
@@ -23,6 +24,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 import scrapy_rep
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.slots import _JITTER, _clock
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import a_while, later, urls
@@ -330,6 +332,50 @@ async def test_storage_and_policy_of_the_http_cache(sites: Sites, tmp_path: Path
     settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
     await in_a_crawl(sites, look, settings)
     assert seen == [None, True]
+
+
+async def test_slots_can_be_slowed_down(sites: Sites) -> None:
+    """By the attributes that AutoThrottle changes, some more, and Slot's constructor."""
+    seen: list[Any] = []
+
+    def look(engine: EngineAccess) -> None:
+        slots, [(key, slot)] = engine.slots, engine._engine.downloader.slots.items()
+        assert type(slot) is scrapys.Slot
+        assert 0 <= _clock() - slot.lastseen < 60
+        own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
+        assert slots.key_of(f"http://{key}/other") == key
+        assert not slots.slow(key, "b", 0.0)
+        assert slots.slow(key, "a", 0.01)
+        assert not slots.slow("no such slot", "a", 5.0)
+        seen.extend([slot.concurrency, slot.download_delay()])
+        [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
+        new = engine._engine.downloader.slots[beside]
+        assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
+        slots.slow(key, "a", 0.0)
+        assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
+
+    await in_a_crawl(sites, look)
+    assert seen == [1, 0.01]
+
+
+async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
+    """Scrapy removes a slot a minute after its last request."""
+
+    def look(engine: EngineAccess) -> None:
+        slots, scrapys_own = engine.slots, engine._engine.downloader.slots
+        for number in range(300):
+            scrapys_own[f"host{number}"] = scrapys.Slot(8, 0.0, 0)
+            slots.slow(f"host{number}", "origin", 5.0)
+            if number % 10:
+                del scrapys_own[f"host{number}"]
+        assert len(slots._slowed) < 100
+        shared = scrapys_own["shared"] = scrapys.Slot(8, 0.0, 0)
+        for number in range(5000):
+            slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)
+        assert shared.delay == 1000.0
+        assert len(slots._slowed["shared"].wanted) <= 1000
+
+    await in_a_crawl(sites, look)
 
 
 def test_no_other_module_reaches_into_the_engine() -> None:

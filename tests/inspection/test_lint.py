@@ -83,6 +83,7 @@ FOUND = {
     ),
     "NUL": (GROUP + b"Disallow: /a\0b\n", [(2, "nul")]),
     "crawl-delay": (GROUP + b"Disallow: /a\nCrawl-delay: 3\n", [(3, "other-field")]),
+    "crawl-delay: no number": (GROUP + b"Allow: /\nCrawl-delay: 3s\n", [(3, "bad-delay")]),
     "host": (GROUP + b"Disallow: /a\nHost: example.com\n", [(3, "other-field")]),
     "clean-param": (GROUP + b"Disallow: /a\nClean-param: s /\n", [(3, "other-field")]),
     "noindex": (GROUP + b"Disallow: /a\nNoindex: /b\n", [(3, "other-field")]),

@@ -3,14 +3,17 @@ section 12). Each server writes down when requests came. Real delays, since it i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy.http import Response
 
+from scrapy_rep.protocol.groups import Groups
 from tests.helpers.behaviours import after, answer, in_turn, redirect, reset
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import urls
@@ -286,3 +289,42 @@ async def test_log_of_many_slow_sites_stays_short(sites: Sites) -> None:
     result = await crawl([site.url("/a") for site in slow], ON)
     assert delays_logged(result) == ["INFO"] * 10 + ["DEBUG"] * 4
     assert result.stat("rep/crawl_delay/origins") == 14
+
+
+async def test_summary_and_report_show_the_delays(sites: Sites, tmp_path: Path) -> None:
+    slow, slower = sites.add(robots=asking(DELAY)), sites.add(robots=asking(2 * DELAY))
+    quick, report = sites.add(robots=asking(0)), tmp_path / "report.html"
+    every = [site.url("/a") for site in (slow, slower, quick)]
+    result = await crawl(every, {**ON, "REP_REPORT": str(report)})
+    assert "crawl-delay of 2 origins: 0.6 s at most" in result.log
+    page = report.read_text()
+    assert "crawl-delay (s)" in page
+    assert [page.count(f'<td class="number">{seconds}</td>') for seconds in (0.3, 0.6)] == [1, 1]
+    result = await crawl(every, {"REP_REPORT": str(report)})
+    assert "crawl-delay" not in result.log + report.read_text()
+
+
+async def test_a_large_file_is_read_once_and_in_a_thread(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fetched, and found in a storage by the next crawl."""
+    read_in: list[threading.Thread] = []
+    delays_of = Groups.delays_of
+
+    def watched(groups: Groups, token: str) -> Any:
+        read_in.append(threading.current_thread())
+        return delays_of(groups, token)
+
+    monkeypatch.setattr(Groups, "delays_of", watched)
+    site = sites.add(robots=asking(DELAY) + "Disallow: /x\n" * 10_000)
+    settings = {
+        **ON,
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
+    }
+    for number in (1, 2):
+        await crawl(urls(site, 2), settings)
+        assert len(read_in) == number
+    assert threading.main_thread() not in read_in
+    assert site.robots_fetches == 1
+    assert min(gap for gap in gaps(site)) >= DELAY

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.inspection.lint.file import is_html, is_utf16
 from scrapy_rep.inspection.lint.finding import Finding
 from scrapy_rep.inspection.outline import GLOBAL
+from scrapy_rep.protocol.groups import delay_seconds
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ _META_INSTEAD = "ignored here; for search engines use the robots meta tag or X-R
 
 # Fields that mean something to somebody, none of them part of RFC 9309.
 _ELSEWHERE = {
-    "crawl-delay": "decides nothing; Bing and some others wait so many seconds between requests, "
-    "Google does not",
     "request-rate": "ignored here; a few crawlers slow down by it",
     "visit-time": "ignored here; a few crawlers come at these hours",
     "host": "ignored here; it was for Yandex, which has given it up too",
@@ -140,13 +139,25 @@ def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]
             f"{_quoted(name)} is read as {canonical} here; other crawlers may ignore the line",
         )
     if field == Field.CRAWL_DELAY:
-        yield Finding(number, "other-field", f"crawl-delay {_ELSEWHERE['crawl-delay']}")
+        yield _delay(number, value)
     if field in (Field.ALLOW, Field.DISALLOW) and value and hash_sign and before[-1:] not in SPACE:
         yield Finding(
             number,
             "comment-in-rule",
             f"# begins a comment: the rule is {_quoted(value)}",
         )
+
+
+def _delay(number: int, value: str) -> Finding:
+    seconds = delay_seconds(value)
+    if seconds is None:
+        message = f"{_quoted(value)} is not a number of seconds, such as 10 or 2.5: the line has no effect"
+        return Finding(number, "bad-delay", message)
+    message = (
+        f"Bing and some others wait {seconds:g} s between two requests, and so does a crawl with "
+        "REP_CRAWL_DELAY; Google ignores crawl-delay"
+    )
+    return Finding(number, "other-field", message)
 
 
 def _unknown(number: int, text: str) -> Iterator[Finding]:

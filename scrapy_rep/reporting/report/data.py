@@ -24,7 +24,7 @@ _HAPPENS = {name: at for at, name in enumerate(("found", "fetched", "failed", "u
 
 # Origins with refused requests come first, then those in trouble.
 _ORIGINS = f"""
-SELECT origin, outcome, status, hops, asked, error, {", ".join(COUNTS)} FROM origins
+SELECT origin, outcome, status, hops, asked, error, delay, {", ".join(COUNTS)} FROM origins
 ORDER BY forbidden + dropped + held + given_up + passed DESC, outcome = 'unreachable' DESC, origin
 LIMIT ?
 """  # noqa: S608 (names of columns)
@@ -44,6 +44,8 @@ class OriginRow(NamedTuple):
     hops: int | None
     asked: int
     error: str | None
+    delay: float | None
+    """Seconds between requests that its robots.txt asks for, and ``REP_CRAWL_DELAY`` grants."""
     forbidden: int
     dropped: int
     held: int
@@ -99,6 +101,8 @@ class ReportData:
     spells: list[Spell]
     """The longest ones, longest first."""
     timeline: list[tuple[float, int]]
+    delays: bool
+    """Whether crawl delays are obeyed."""
     sitemaps: list[tuple[str, int]]
     """What is counted of sitemaps, in words."""
     pages: list[AgainstPage]
@@ -138,6 +142,7 @@ def gather(
         all_spells=ledger.size("spells"),
         spells=[Spell(*row) for row in spells],
         timeline=held.points,
+        delays=bool(stats.get_value("rep/crawl_delay/origins", 0)),
         sitemaps=_sitemaps(stats.get_stats()),
         pages=page_rules(stats),
         pages_dropped=int(stats.get_value("rep/page/dropped", 0)),
