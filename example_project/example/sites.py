@@ -58,6 +58,7 @@ Disallow: /
 
 User-agent: ExampleBot
 Disallow: /drafts
+Crawl-delay: 1
 
 User-agent: ExampleBot-Images
 Disallow: /photos
