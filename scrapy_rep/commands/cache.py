@@ -24,9 +24,9 @@ from scrapy_rep.inspection.lint.file import is_html
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, standing
-from scrapy_rep.storages.access import make_storage
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.storages.opening import make_storage
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -30,7 +30,7 @@ from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.access import open_storage
+from scrapy_rep.storages.opening import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
