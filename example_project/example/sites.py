@@ -59,6 +59,8 @@ Disallow: /
 User-agent: ExampleBot
 Disallow: /drafts
 Crawl-delay: 1
+Content-Usage: /photos train-ai=n
+Content-Signal: search=yes
 
 User-agent: ExampleBot-Images
 Disallow: /photos

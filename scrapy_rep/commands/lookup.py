@@ -23,6 +23,7 @@ from scrapy_rep.engine.closing import Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
@@ -163,14 +164,13 @@ class Lookup:
         self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
-        self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
-        self._cache = RobotsCache(
-            self.settings,
-            OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes),
-            self.fetcher,
-            time.time,
-            open_storage(crawler, self.settings, time.time),
-        )
+        context = CrawlContext(crawler, self.settings, EngineAccess(crawler), time.time)
+        self.fetcher = Fetcher(crawler, self.settings, context.engine)
+        table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
+        storage = open_storage(crawler, self.settings, time.time)
+        self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)
+        self.sources = context, table, self._cache
+        """What these files come from, for those who ask them about more than their rules."""
         self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, self._ask)
         self._asked: dict[Origin, Flight] = {}

@@ -50,7 +50,7 @@ _FLAGS = (
 _VALUES = ("max_snippet", "max_image_preview", "max_video_preview")
 
 
-class _NoPage(Exception):
+class NoPage(Exception):
     """It can't or must not be fetched. The message says why."""
 
     def __init__(self, message: str, status: Status) -> None:
@@ -107,8 +107,8 @@ def _by_sites(
             pages: dict[str, Response] = {}
             for chain in agents or [usual_chain(lookup.agents)]:
                 try:
-                    page = await _fetch(lookup, url, chain, pages)
-                except _NoPage as error:
+                    page = await fetch(lookup, url, chain, pages)
+                except NoPage as error:
                     printer.add_none(url, chain, error)
                 else:
                     printer.add(url, chain, page)
@@ -117,24 +117,24 @@ def _by_sites(
     run_crawl(command, job)
 
 
-async def _fetch(lookup: Lookup, url: str, chain: Chain, pages: dict[str, Response]) -> Response:
+async def fetch(lookup: Lookup, url: str, chain: Chain, pages: dict[str, Response]) -> Response:
     """Return the page, redirects followed.
 
     :param pages: those that were fetched for another agent
-    :raises _NoPage: if it can't or must not be fetched
+    :raises NoPage: if it can't or must not be fetched
     """
     for _ in range(MAX_HOPS + 1):
         try:
             request, origin = request_for(url)
         except InputError as error:
-            raise _NoPage(f"redirects to what is no URL: {error}", Status.UNREACHABLE) from None
+            raise NoPage(f"redirects to what is no URL: {error}", Status.UNREACHABLE) from None
         robots = await lookup.get(origin)
         path = comparable(path_in(request))
         why = robots.explain(url, path, chain, obey_global=lookup.settings.obey_global_group)
         if not why.allowed:
             if why.unreachable:
-                raise _NoPage(why.reason, Status.UNREACHABLE)
-            raise _NoPage(f"not fetched: {why.reason} of {origin.robots_url}", Status.FOUND)
+                raise NoPage(why.reason, Status.UNREACHABLE)
+            raise NoPage(f"not fetched: {why.reason} of {origin.robots_url}", Status.FOUND)
         page = pages.get(url) or await _download(lookup, request)
         pages[url] = page
         location = page.headers.get("Location")
@@ -143,8 +143,8 @@ async def _fetch(lookup: Lookup, url: str, chain: Chain, pages: dict[str, Respon
         try:
             url = urljoin(url, encoded(to_unicode(location, "latin-1").strip()))
         except ValueError as error:
-            raise _NoPage(str(error), Status.UNREACHABLE) from None
-    raise _NoPage(f"more than {MAX_HOPS} redirects", Status.UNREACHABLE)
+            raise NoPage(str(error), Status.UNREACHABLE) from None
+    raise NoPage(f"more than {MAX_HOPS} redirects", Status.UNREACHABLE)
 
 
 async def _download(lookup: Lookup, request: Request) -> Response:
@@ -154,7 +154,7 @@ async def _download(lookup: Lookup, request: Request) -> Response:
     except (CancelledError, CrawlEnding):
         raise
     except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
-        raise _NoPage(f"{type(error).__name__}: {error}", Status.UNREACHABLE) from None
+        raise NoPage(f"{type(error).__name__}: {error}", Status.UNREACHABLE) from None
 
 
 class _PagePrinter:
@@ -185,7 +185,7 @@ class _PagePrinter:
         rows.append(("in all", _in_words(meaning)))
         self._block(name, chain, rows)
 
-    def add_none(self, name: str, chain: Chain, error: _NoPage) -> None:
+    def add_none(self, name: str, chain: Chain, error: NoPage) -> None:
         """Say why there is no page."""
         self.statuses.add(error.status)
         if self._json:

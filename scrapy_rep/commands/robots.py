@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 # Each option is answered by the module of this package that has its name; without any: `decide`.
-_ACTIONS = ("lint", "sitemaps", "cache", "page")
+_ACTIONS = ("lint", "sitemaps", "cache", "page", "usage")
 
 # Options that have no effect on each of these.
 _DOES_NOT_TAKE = {
@@ -25,6 +25,7 @@ _DOES_NOT_TAKE = {
     "sitemaps": ("file", "explain"),
     "cache": ("file", "agent", "explain"),
     "page": ("explain",),
+    "usage": ("file", "explain"),
 }
 
 
@@ -92,6 +93,12 @@ class RobotsCommand(ScrapyCommand):
             action="store_true",
             help="tell what pages (URLs, or an HTML file with --file) say about themselves in "
             "X-Robots-Tag headers and metas",
+        )
+        option(
+            "--usage",
+            action="store_true",
+            help="tell whether pages (URLs) may be used for AI training, search and the like, and "
+            "who says so: robots.txt, headers or metas",
         )
         option(
             "--header",

@@ -64,6 +64,10 @@ class Groups:
         ]
         """The token before each stretch of lines. None: the start, or no user-agent line."""
 
+    def __iter__(self) -> Iterator[tuple[str | None, str]]:
+        """Yield the token before each stretch of lines, and the stretch."""
+        return zip(self.tokens, self._stretches, strict=True)
+
     def rules_of(self, token: str) -> tuple[list[str], list[int]]:
         """Return value and number (see ``ALLOW_BIT``) of each rule of *token*'s groups."""
         values: list[str] = []
@@ -87,7 +91,7 @@ class Groups:
         named, ended = False, True  # lines before the first group are nobody's
         delays: list[tuple[float, int]] = []
         line = 0
-        for name, stretch in zip(self.tokens, self._stretches, strict=True):
+        for name, stretch in self:
             if name is not None:
                 if ended:
                     yield from delays if named else ()

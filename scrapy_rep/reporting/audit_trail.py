@@ -69,11 +69,13 @@ class AuditTrail:
         state: OriginState | None = None,
         decision: Decision | None = None,
         reason: str | None = None,
+        usage: dict[str, Any] | None = None,
         dry_run: bool,
     ) -> None:
         """Write a decision down. README.md says what the fields mean.
 
         :param state: what it rests on
+        :param usage: how the page may be used, if somebody asked
         """
         if self._broken:
             return
@@ -98,6 +100,7 @@ class AuditTrail:
                 "status": entry.status if entry is not None else None,
                 "reason": reason,
                 "dry_run": dry_run,
+                **({"usage": usage} if usage is not None else {}),
             }
         )
 

@@ -186,6 +186,14 @@ class Recorder(ResolutionListener):
             with self._isolated(_TRAIL):
                 self._trail.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
 
+    def usage_says(
+        self, request: Request, origin: Origin | None, verdict: str, reason: str | None, **more: Any
+    ) -> None:
+        """A page was fetched, or something was dropped, whose use its site has a preference about."""
+        if self._trail is not None:
+            with self._isolated(_TRAIL):
+                self._trail.record(request, origin, verdict, reason=reason, **more)
+
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a page by Scrapy's name for what would have failed it, had it been asked for."""
         name = error.reason.partition(":")[0]

@@ -154,15 +154,16 @@ class StorageAccess:
         # What has not been saved yet is known all the same.
         unsaved = {one.origin: entry for one in asked if (entry := self._unsaved.get(one.origin))}
         claims = await run_in_thread(self._claim, asked, renewed, unsaved)
+        self._leased |= {
+            one.origin for one, claim in zip(asked, claims, strict=True) if claim.granted
+        }
+        if self._leased and self._renewal is None and self._closed is None:
+            self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
         for one, claim in zip(asked, claims, strict=True):
-            if claim.granted:
-                self._leased.add(one.origin)
             if one.wanted and not one.done.called:
                 one.done.callback(claim)
             elif claim.granted:
                 self.give_back(one.origin)
-        if self._leased and self._renewal is None and self._closed is None:
-            self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
 
     def _renew(self) -> None:
         # A redirect takes its own time.

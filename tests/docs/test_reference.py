@@ -48,9 +48,8 @@ def test_every_signal_is_documented() -> None:
 def test_every_stat_is_documented() -> None:
     code = "".join(path.read_text("utf-8") for path in ROOT.glob("scrapy_rep/**/*.py"))
     counted = set(re.findall(r'"(rep/[a-z_/]+[a-z])"', code))
-    documented = set(
-        re.findall(r"`(rep/[a-z_/]+)`", section(page("signals-and-stats.md"), "Stats"))
-    )
+    text = section(page("signals-and-stats.md"), "Stats")
+    documented = set(re.findall(r"`(rep/[a-z_/]+)`", text))
     assert counted
     assert counted <= documented
     # What the code puts together of two parts.

@@ -36,9 +36,10 @@ _ELSEWHERE = {
     "noindex": _META_INSTEAD,
     "nofollow": _META_INSTEAD,
     "noarchive": _META_INSTEAD,
-    "content-signal": "ignored here; it states wishes about use and restricts no fetching",
-    "content-usage": "ignored here; it states wishes about use and restricts no fetching",
 }
+
+# See usage.py.
+_ABOUT_USE = ("content-signal", "content-usage", "license")
 
 # Blanks and tabs: every URL that a crawler sends has them as %20 and %09.
 _BLANK = re.compile(r"[ \t\v\f]")
@@ -177,6 +178,8 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
             )
         else:
             yield Finding(number, "no-field", "neither a field with a value nor a comment: ignored")
+        return
+    if name.lower() in _ABOUT_USE:
         return
     known = _ELSEWHERE.get(name.lower())
     if known:

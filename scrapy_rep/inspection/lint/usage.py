@@ -1,0 +1,127 @@
+"""What is to be said of lines about use (REP.md section 11): ``Content-Usage``, ``Content-Signal``,
+``License``."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from scrapy_rep.inspection.lint.finding import Finding
+from scrapy_rep.protocol.syntax import normalise
+from scrapy_rep.protocol.usage.aipref import EXTRA, LABELS, Malformed, read_preferences, split_rule
+from scrapy_rep.protocol.usage.content_signal import OTHER, SIGNALS, VALUES, read_signals
+from scrapy_rep.protocol.usage.robots import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from scrapy_rep.inspection.outline import Outline
+
+# What one field calls a purpose, and what the other does.
+_TWINS = {"train-ai": "ai-train", "ai-use": "ai-input"}
+_TWINS |= {signal: label for label, signal in _TWINS.items()}
+
+_BLANKS = re.compile(rb"[ \t]=|=[ \t]")
+_CAPITAL = re.compile(rb"(?:^|,)[ \t]*[a-z*_.-]*[A-Z]")
+
+
+def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
+    """Yield them.
+
+    :param kept: the part of the file that counts
+    """
+    first = outline.groups[0].agents[0].line if outline.groups else None
+    checked = True
+    for line, field, value, _ in fields("\n" + normalise(kept)):
+        homeless = first is None or line < first
+        if field == "license":
+            if "://" not in value:
+                yield Finding(line, "bad-license", "a license is given by its full URL")
+        elif field == "content-signal":
+            if homeless:
+                yield Finding(
+                    line,
+                    "signal-before-group",
+                    "stands before the first user-agent line: here it is for all crawlers, but others "
+                    "may ignore it",
+                )
+            yield from _signals(line, value)
+        else:
+            if homeless:
+                yield Finding(
+                    line,
+                    "rule-before-group",
+                    "stands before the first user-agent line, so it belongs to no group and is ignored",
+                )
+            try:
+                yield from _preferences(line, split_rule(value)[1].encode("latin-1"))
+            except ModuleNotFoundError:
+                if checked:
+                    yield Finding(line, "not-checked", f"Content-Usage is not checked: {EXTRA}")
+                checked = False
+
+
+def _preferences(line: int, value: bytes) -> Iterator[Finding]:
+    if not value:
+        yield Finding(line, "bad-usage", "says nothing: no preference is given")
+        return
+    try:
+        members = read_preferences(value)
+    except Malformed as error:
+        yield Finding(line, "bad-usage", f"can't be read, so it says nothing: {_why(value, error)}")
+        return
+    for key in members.wrong:
+        yield Finding(
+            line, "bad-usage", f"says nothing about {_quoted(key)}: that is neither y nor n"
+        )
+    for key in members.parameters:
+        message = (
+            f"says nothing about {_quoted(key)}: that takes a comma before it, not a semicolon"
+        )
+        yield Finding(line, "bad-usage", message)
+    for key in members.unknown:
+        yield _unknown(line, key, LABELS)
+
+
+def _why(value: bytes, error: Malformed) -> str:
+    if _BLANKS.search(value):
+        return "there are blanks around the ="
+    if _CAPITAL.search(value):
+        return "keys are in lower case"
+    if error.position is None:
+        return str(error)
+    return (
+        f"no dictionary of structured fields (RFC 9651), see character {error.position + 1} of it"
+    )
+
+
+def _signals(line: int, value: str) -> Iterator[Finding]:
+    if not value:
+        yield Finding(line, "bad-signal", "says nothing: no signal is given")
+    for name, said, loose in read_signals(value):
+        if name not in SIGNALS and name not in OTHER:
+            yield _unknown(line, name, SIGNALS)
+        elif name in SIGNALS and said not in VALUES:
+            yield Finding(
+                line,
+                "bad-signal",
+                f"says nothing about {_quoted(name)}: that is neither yes nor no",
+            )
+        elif loose:
+            yield Finding(
+                line,
+                "bad-signal",
+                f"not all crawlers may read {_quoted(name)}: blanks around the =",
+            )
+
+
+def _unknown(line: int, name: str, known: Collection[str]) -> Finding:
+    close = get_close_matches(name[:50], known, 1)
+    meant = _TWINS.get(name) or (close[0] if close else None)
+    perhaps = f"; perhaps {meant} is meant" if meant else ""
+    return Finding(line, "unknown-use", f"there is no use {_quoted(name)}: ignored{perhaps}")
+
+
+def _quoted(text: str) -> str:
+    return f'"{text if len(text) <= 60 else text[:60] + "…"}"'
