@@ -1,4 +1,4 @@
-"""How many columns of a terminal a text takes, and how it is made to fit."""
+"""How many columns of a terminal a text takes, and how to make it fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NARROWEST = 8
 
 
 def width(text: str) -> int:
-    """How many columns *text* takes. It is printable, see :func:`~scrapy_rep.engine.words.clean`."""
+    """Return the columns of *text*, which is printable (:func:`~scrapy_rep.engine.words.clean`)."""
     return len(text) if text.isascii() else sum(map(_columns_of, text))
 
 
@@ -24,7 +24,7 @@ def _columns_of(one: str) -> int:
 
 
 def shortened(text: str, columns: int, sign: str = "…") -> str:
-    """Return *text*, without its middle if it is too wide: rules and URLs differ at their ends."""
+    """Return *text*, cut in the middle if it is too wide: rules and URLs differ at their ends."""
     if width(text) <= columns:
         return text
     tail = (columns - 1) // 3
@@ -40,7 +40,7 @@ def _begin(text: str, columns: int) -> str:
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return *text* in lines, broken after blanks where these are not too far off."""
+    """Return *text* in lines, broken after spaces unless these are too far off."""
     lines = []
     begin = used = blank = 0
     for at, one in enumerate(text):
@@ -56,7 +56,7 @@ def wrapped(text: str, columns: int) -> list[str]:
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Return *widths* with the widest of them cut down until their sum is no more than *room*."""
+    """Return *widths* with the widest ones reduced until they fit into *room*."""
     found = [min(one, max(room, _NARROWEST)) for one in widths]
     while found and sum(found) > room and max(found) > _NARROWEST:
         found[found.index(max(found))] -= 1

@@ -1,7 +1,7 @@
-"""Robots.txt files through Scrapy's engine, for commands: a crawl that crawls nothing.
+"""Fetches for commands, through Scrapy's engine: a crawl that crawls nothing.
 
-The project's settings, proxies, handlers, delays and downloader middlewares apply, and its
-cache of robots.txt files is used. What belongs to crawls of pages is left out.
+The project's settings, proxies, handlers, delays, downloader middlewares and robots.txt cache
+apply. What belongs to crawls of pages is left out.
 """
 
 from __future__ import annotations
@@ -14,38 +14,42 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
+from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.python.failure import Failure
 
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.urls import origin_of, path_in
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
-from scrapy_rep.origins.fetcher import Fetcher
+from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.origins.table import OriginTable
-from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.opening import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from scrapy.commands import ScrapyCommand
     from scrapy.http import Response
     from scrapy.settings import BaseSettings, Settings
 
+    from scrapy_rep.commands.inputs import Chain
+    from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
 
-# This many origins are asked ahead of the one whose turn it is: a slow one must not hold up the
-# others, whose answers are kept meanwhile.
+# How many origins are asked ahead of time: a slow one must not hold up the others.
 _AHEAD = 256
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
@@ -70,7 +74,7 @@ Job = Callable[["Lookup"], Awaitable[None]]
 
 
 class RobotsSpider(Spider):
-    """Runs a job while the engine is running, and requests nothing by itself."""
+    """Runs a job while the engine runs; yields no requests."""
 
     name = "scrapy-robots"
 
@@ -88,7 +92,7 @@ class RobotsSpider(Spider):
         self.ended = False
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job; stop it when the spider is to be closed, without waiting for answers."""
+        """Run the job. If the spider is closed, stop it without waiting for answers."""
         try:
             lookup = Lookup(self.crawler)
             running: Deferred[None] = deferred_from_coro(self.job(lookup))
@@ -103,63 +107,81 @@ class RobotsSpider(Spider):
         except (CancelledError, asyncio.CancelledError, CrawlEnding):
             pass  # by `stop`, or by the engine
         except Exception as error:  # noqa: BLE001
-            self.error = error  # Scrapy would log it, and most likely nobody would see that
+            self.error = error  # Scrapy would only log it
         return
         yield
 
 
-class CannotRun(Exception):
-    """The engine could not be started, or was stopped before the job had ended."""
-
-
-def run(command: ScrapyCommand, job: Job) -> None:
+def run(command: RobotsCommand, job: Job) -> None:
     """Run *job* in a crawl of its own.
 
-    :raises CannotRun: says why in one line
+    :raises CommandError: if the crawl can't start, or is stopped before *job* has ended
     :raises Exception: what *job* raises
     """
     process = command.crawler_process
     assert process is not None
     crawler = process.create_crawler(RobotsSpider)
+    failures: list[Any] = []
     try:
-        # A Deferred or an asyncio Task, as the reactor has it.
+        # A Deferred or an asyncio Task, depending on the reactor.
         running: Any = process.crawl(crawler, job=job)
         if isinstance(running, Deferred):
-            failures: list[Failure] = []
-            running.addErrback(failures.append)
+            running.addErrback(lambda failure: failures.append(failure.value))
         process.start()
-    except Exception as error:
-        raise CannotRun(f"{type(error).__name__}: {error}") from error
+        if not isinstance(running, Deferred) and not running.cancelled() and running.exception():
+            failures.append(running.exception())
+    except Exception as error:  # noqa: BLE001
+        failures.append(error)
     spider = crawler.spider
     if isinstance(spider, RobotsSpider) and spider.error is not None:
         raise spider.error
-    if isinstance(running, Deferred):
-        failed = failures[0].value if failures else None
-    else:
-        failed = None if running.cancelled() else running.exception()
-    if failed is not None:
-        raise CannotRun(f"{type(failed).__name__}: {failed}") from failed
+    if failures:
+        raise CommandError(text_of(failures[0]), Status.UNREACHABLE) from failures[0]
     if not isinstance(spider, RobotsSpider) or not spider.ended:
-        raise CannotRun("stopped before all was answered")
+        raise CommandError("stopped before it was done", Status.UNREACHABLE)
 
 
-def usual_chain(agents: Agents) -> tuple[str, ...]:
+def usual_chain(agents: Agents) -> Chain:
     """Return the tokens that the project's crawls go by."""
     return agents.chain_of(Request("http://agent.invalid/"))
 
 
-def chain_of_project(settings: Settings, ours: RepSettings) -> tuple[str, ...]:
+def chain_of_project(settings: Settings) -> Chain:
     """Return the same without a crawl."""
-    return usual_chain(Agents(Crawler(Spider, settings), ours))
+    return usual_chain(Agents(Crawler(Spider, settings), RepSettings.from_settings(settings)))
+
+
+async def follow(request: Request, get: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Return the response that *request* leads to, through redirects.
+
+    :param get: fetches one URL, if its own robots.txt lets it
+    :raises CommandError: what *get* raises; if there is no end to the redirects, or none leads on
+    """
+    visited: list[str] = []
+    while request.url not in visited and len(visited) <= MAX_HOPS:
+        visited.append(request.url)
+        try:
+            response = await get(request)
+        except CommandError as error:
+            way = f"redirects to {request.url}: " if len(visited) > 1 else ""
+            raise CommandError(f"{way}{error}", error.status) from None
+        if response.status not in REDIRECTS:
+            return response
+        target = redirect_target(request.url, response)
+        if target is None:
+            problem = f"HTTP status {response.status} that leads nowhere"
+            raise CommandError(problem, Status.UNREACHABLE)
+        request = Request(target)
+    raise CommandError(f"redirects in a loop, or more than {MAX_HOPS} times", Status.UNREACHABLE)
 
 
 class Lookup:
-    """What the robots.txt of origins say, each asked for once."""
+    """What robots.txt files say, each fetched once; and downloads that obey them."""
 
     def __init__(self, crawler: Crawler) -> None:
         """:param crawler: one whose engine is running
 
-        :raises SettingsError: if there is no such storage as the settings name
+        :raises SettingsError: if ``REP_CACHE_STORAGE`` can't be made
         """
         self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
@@ -177,12 +199,11 @@ class Lookup:
         self._files: dict[Origin, RobotsFile] = {}
 
     def end(self) -> None:
-        """Wait for no answer any more: callers that do get ``CrawlEnding``."""
+        """Stop waiting for answers: those who wait get ``CrawlEnding``."""
         self._flights.end()
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order; those that come next are asked for
-        meanwhile."""
+        """Yield the robots.txt of each origin, in order, while the next ones are being fetched."""
         coming = iter(origins)
         asked: deque[tuple[Origin, Flight]] = deque()
         while True:
@@ -199,27 +220,51 @@ class Lookup:
             if origin not in self._asked:
                 self._asked[origin] = self._flights.to(origin)
             file = await self._landed(origin, self._asked[origin])
-            # Of several who waited, the first has it.
+            # Several may have waited; the first one's file is the one with the answer.
             self._files.setdefault(origin, file)
         return self._files[origin]
 
-    async def download(self, request: Request) -> Response:
-        """Return the response to *request*, past Scrapy's scheduler."""
+    async def check(self, request: Request, chain: Chain) -> None:
+        """Return if robots.txt allows *request*.
+
+        :raises CommandError: if not
+        """
+        robots = await self.get(origin_of(request))
+        path = comparable(path_in(request))
+        obey_global = self.settings.obey_global_group
+        why = robots.explain(request.url, path, chain, obey_global=obey_global)
+        if not why.allowed:
+            if why.unreachable:
+                raise CommandError(why.reason, Status.UNREACHABLE)
+            raise CommandError(f"forbidden by {why.reason}", Status.FOUND)
+
+    async def download(self, request: Request, **meta: Any) -> Response:
+        """Return the response to *request*, past Scrapy's scheduler, whatever robots.txt says.
+        Redirects are not followed: see :func:`follow`.
+
+        :raises CommandError: if there is none
+        """
         assert self._crawler.engine is not None
-        return await self._crawler.engine.download_async(request)
+        request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
+        try:
+            return await self._crawler.engine.download_async(request)
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
+            raise CommandError(text_of(error), Status.UNREACHABLE) from None
 
     async def _landed(self, origin: Origin, flight: Flight) -> RobotsFile:
         try:
             state = await flight.wait()
         except CONFIGURATION_ERRORS as error:
-            facts = Facts(str(origin), origin.robots_url, error=f"{type(error).__name__}: {error}")
+            facts = Facts(str(origin), origin.robots_url, error=text_of(error))
             return RobotsFile(Outcome.UNREACHABLE, facts=facts)
         return self._file(state, self._answers.pop(origin, None))
 
     async def _ask(self, flight: Flight) -> OriginState:
         state, answer = await self._cache.ask(flight.origin)
         if answer is not None:
-            # An entry keeps nothing of an answer that does not count.
+            # The entry does not keep an answer that is no success.
             self._answers[state.origin] = answer
         return state
 

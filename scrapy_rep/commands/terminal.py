@@ -1,5 +1,5 @@
-"""What commands print: data to standard output, the rest to standard error; aligned, and in
-colour only on a terminal (``NO_COLOR`` is respected)."""
+"""What commands print to standard output: aligned, and coloured on a terminal unless ``NO_COLOR``
+is set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from scrapy_rep.commands.columns import fitted, shortened, width, wrapped
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
@@ -19,70 +20,62 @@ if TYPE_CHECKING:
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
-
-def complain(message: str) -> None:
-    """Print one line to standard error."""
-    print(f"scrapy robots: {clean(message)}", file=sys.stderr)
-
-
 _IN_ASCII = str.maketrans("├└│─…", "|`|-~")
 
-# Between columns; and before what stands on a line of its own.
+# Between columns; and before a last cell that stands on a line of its own.
 _GAP, _BELOW = "  ", "    "
+
+# Seconds between two updates of the progress line.
+_PROGRESS_SECONDS = 0.1
+
+
+def _takes_escapes(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class Progress:
-    """One line on a terminal's standard error that says how far it is; nothing elsewhere."""
+    """A progress line on standard error, if that is a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._on = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._on = _takes_escapes(self._stream)
         self._shown = False
         self._again_at = 0.0
 
     def tell(self, text: str) -> None:
-        """Show *text*, if the last one was not shown just now."""
-        if not self._on or time.monotonic() < self._again_at:
-            return
-        self._again_at = time.monotonic() + _PROGRESS_SECONDS
-        self._shown = True
-        first, *_ = wrapped(clean(text), shutil.get_terminal_size().columns - 1)
-        self._stream.write(f"\r\x1b[K{first}")
-        self._stream.flush()
+        """Show *text*, unless another one was shown just now."""
+        if self._on and time.monotonic() >= self._again_at:
+            self._again_at = time.monotonic() + _PROGRESS_SECONDS
+            self._shown = True
+            first, *_ = wrapped(clean(text), shutil.get_terminal_size().columns - 1)
+            self._write(first)
 
     def clear(self) -> None:
-        """Take away what was shown: something is to be printed."""
+        """Remove the line: something else will be printed."""
         if self._shown:
             self._shown = False
             self._again_at = 0.0
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            self._write("")
 
-
-# How often progress is told, at most.
-_PROGRESS_SECONDS = 0.1
-
-
-class OutputClosed(Exception):
-    """Nothing can be printed any more: there is no use in going on. Without a message, who read it
-    has enough, as ``head`` has."""
+    def _write(self, text: str) -> None:
+        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.flush()
 
 
 class Output:
-    """Standard output."""
+    """Standard output.
+
+    What prints raises :class:`CommandError` if nobody reads any more, or if the disk is full.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        # None: it was closed before Python began, as by `>&-`.
+        # None: it was closed before Python started, as by `>&-`.
         self._stream = stream = stream or sys.stdout or open(os.devnull, "w")  # noqa: SIM115
-        # Better an escape than an error, where the terminal is not of this century.
+        # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
         self._columns = shutil.get_terminal_size().columns if stream.isatty() else math.inf
-        self.coloured = (
-            stream.isatty()
-            and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM", "dumb") != "dumb"
-        )
+        self.coloured = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
 
     def paint(self, text: str, *colours: str) -> str:
         """Return *text* in these colours, if the terminal has colours."""
@@ -92,30 +85,27 @@ class Output:
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def fits(self, columns: int) -> bool:
-        """Whether a line of this width fits on the terminal. Any fits elsewhere."""
+        """Whether a line of this width fits on the terminal. If there is none, any does."""
         return columns <= self._columns
 
     def line(self, text: str = "") -> None:
-        """Print a line.
-
-        :raises OutputClosed: if nobody reads any more, or the disk is full
-        """
+        """Print a line."""
         try:
             self._stream.write(text + "\n")
         except OSError as error:
             self._close(error)
 
     def json(self, data: Any) -> None:
-        """Print an object on one line. ASCII alone, so it survives every terminal and pipe."""
+        """Print an object on one line, in ASCII: it survives every terminal and pipe."""
         self.line(json.dumps(data))
 
     def table(
         self, rows: Iterable[Sequence[str]], colours: Sequence[Sequence[str]] = (), indent: str = ""
     ) -> None:
-        """Print rows of cells, aligned. On a terminal that is too narrow for them the last column is
-        wrapped, and the others are shortened.
+        """Print rows of cells, aligned. If the terminal is too narrow, the last column is wrapped
+        and the others are shortened.
 
-        :param colours: for each row, a colour for each cell ('' for none)
+        :param colours: for each row, a colour for each cell (``""`` for none)
         """
         rows = [[clean(cell) for cell in row] for row in rows]
         *widths, last = [max(map(width, column)) for column in zip(*rows, strict=True)]
@@ -137,15 +127,14 @@ class Output:
             self.hang(line, hanging, row[-1], paints[-1])
 
     def hang(self, before: str, columns: int, text: str, colour: str = "") -> None:
-        """Print *text* after *before*, which is *columns* wide. Where a terminal is too narrow
-        it goes on below itself."""
+        """Print *text* after *before*, which is *columns* wide; on a narrow terminal, wrap it."""
         room = max(self._columns - columns, 1)
         for piece in [text] if room == math.inf else wrapped(text, int(room)):
             self.line((before + self.paint(piece, colour)).rstrip())
             before = " " * columns
 
     def signs(self, *signs: str) -> tuple[str, ...]:
-        """Return *signs*, or the same in ASCII where the others can't be printed."""
+        """Return *signs*, in ASCII if the encoding lacks one."""
         try:
             "".join(signs).encode(getattr(self._stream, "encoding", None) or "ascii")
         except UnicodeEncodeError:
@@ -153,10 +142,7 @@ class Output:
         return signs
 
     def flush(self) -> None:
-        """Let go of what was printed.
-
-        :raises OutputClosed: if nobody reads any more, or the disk is full
-        """
+        """Write what is still in the buffer."""
         try:
             self._stream.flush()
         except OSError as error:
@@ -165,6 +151,6 @@ class Output:
     def _close(self, error: OSError) -> NoReturn:
         # What is still in the buffer would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        if isinstance(error, BrokenPipeError):
-            raise OutputClosed from None
-        raise OutputClosed(f"standard output: {error.strerror}") from None
+        if isinstance(error, BrokenPipeError):  # whoever reads has enough, as `head` has
+            raise CommandError("", Status.GOOD) from None
+        raise CommandError(f"standard output: {error.strerror}") from None

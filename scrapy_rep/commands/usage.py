@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.inputs import InputError, chains, request_for, requests
+from scrapy_rep.commands.ending import CommandError, Status, gravest
+from scrapy_rep.commands.inputs import Chain, chains, request_for, requests
 from scrapy_rep.commands.lookup import Lookup, usual_chain
 from scrapy_rep.commands.lookup import run as run_crawl
-from scrapy_rep.commands.page import NoPage, fetch
-from scrapy_rep.commands.status import Status, gravest
+from scrapy_rep.commands.page import fetch
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, Output
 from scrapy_rep.engine.words import clean
 from scrapy_rep.pages.usage import usage_of
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from scrapy import Request
     from scrapy.http import Response
 
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol.usage import Usage
-
-Chain = tuple[str, ...]
 
 _WORDS = {YES: "yes", NO: "no", None: "not said"}
 _COLOURS = {YES: GREEN, NO: RED, None: ""}
@@ -35,20 +34,20 @@ _COLOURS = {YES: GREEN, NO: RED, None: ""}
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
     """Tell how pages may be used.
 
-    :raises InputError: if the extra ``usage`` is not installed
+    :raises CommandError: if the extra ``usage`` is not installed
     """
     if find_spec("http_sf") is None:
-        raise InputError(f"--usage needs http-sf: {EXTRA}")
+        raise CommandError(f"--usage needs http-sf: {EXTRA}")
     agents = chains(options.agent)
     printer = _UsagePrinter(Output(), as_json=options.json)
     asked = requests(arguments, printer.statuses)
 
     async def job(lookup: Lookup) -> None:
         known = UsageLookup(*lookup.sources)
-        for url, _, _ in asked:
+        for url, request, _ in asked:
             pages: dict[str, Response] = {}
             for chain in agents or [usual_chain(lookup.agents)]:
-                await _look(lookup, known, url, chain, pages, printer)
+                await _look(lookup, known, request, chain, pages, printer, url)
             printer.output.flush()
 
     if asked:
@@ -59,17 +58,19 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 async def _look(
     lookup: Lookup,
     known: UsageLookup,
-    url: str,
+    request: Request,
     chain: Chain,
     pages: dict[str, Response],
     printer: _UsagePrinter,
+    url: str,
 ) -> None:
     page, error = None, None
     try:
-        page = await fetch(lookup, url, chain, pages)
-    except NoPage as why:
+        page = await fetch(lookup, request, chain, pages)
+    except CommandError as why:
         error = why
-    request, _ = request_for(url if page is None else page.url)
+    if page is not None:
+        request, _ = request_for(page.url)
     await known.prepare(request, chain)
     if page is None:
         usage = known.robots(request, chain)  # all that is known without the page
@@ -88,7 +89,12 @@ class _UsagePrinter:
         self._printed = False
 
     def add(
-        self, url: str, chain: Chain, usage: Usage, page: Response | None, error: NoPage | None
+        self,
+        url: str,
+        chain: Chain,
+        usage: Usage,
+        page: Response | None,
+        error: CommandError | None,
     ) -> None:
         """Print how *page* may be used; without a page, what robots.txt says about it."""
         if NO in usage.verdicts.values():
@@ -110,17 +116,22 @@ class _UsagePrinter:
             self._block(url, chain, usage, page, error)
 
     def _block(
-        self, url: str, chain: Chain, usage: Usage, page: Response | None, error: NoPage | None
+        self,
+        url: str,
+        chain: Chain,
+        usage: Usage,
+        page: Response | None,
+        error: CommandError | None,
     ) -> None:
         if self._printed:
             self.output.line()
         self._printed = True
         self.output.line(self.output.paint(clean(url), BOLD))
-        rows = [("agent", ",".join(chain) or "none that can be told")]
+        rows = [("agent", ",".join(chain) or "unknown")]
         if page is not None:
             rows.append(("answer", f"HTTP status {page.status}"))
             rows += [("redirects to", page.url)] if page.url != url else []
-        rows += [("no page", str(error))] if error is not None else []
+        rows += [("not fetched", str(error))] if error is not None else []
         colours = [(DIM, "")] * len(rows)
         for purpose in PURPOSES:
             verdict = usage[purpose]

@@ -89,9 +89,9 @@ def test_json_is_that_of_the_record(project: Path, site: Site) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--usage", "--page", "http://a.example/"], "--page and --usage exclude each other"),
-        (["--usage", "--file", "x"], "--file does not go with --usage"),
-        (["--usage", "--explain", "http://a.example/"], "--explain does not go with --usage"),
+        (["--usage", "--page", "http://a.example/"], "--page and --usage can't be combined"),
+        (["--usage", "--file", "x"], "--file has no effect with --usage"),
+        (["--usage", "--explain", "http://a.example/"], "--explain has no effect with --usage"),
     ],
 )
 def test_options_that_do_not_go_together(tmp_path: Path, arguments: list[str], error: str) -> None:

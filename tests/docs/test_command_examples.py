@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.docs import Example, examples, page, section
+from tests.helpers.docs import Example, blocks, examples, page, section
 from tests.helpers.examplesites import example_copy, example_proxy
+from tests.helpers.process.forked import Done
 from tests.helpers.robots_command import FIELDS, robots
 from tests.helpers.servers import Site, Sites
 
@@ -30,19 +31,21 @@ def timeless(text: str) -> str:
 
 
 def printed(folder: Path, proxy: Site, line: str) -> str:
+    if "--cache" in line:  # what the command above those examples leaves there
+        [above] = [text for text in blocks(page("command.md"), "sh") if "SqliteStorage" in text]
+        run(folder, proxy, above)
+    done = run(folder, proxy, line)
+    assert done.err == ""
+    return done.out
+
+
+def run(folder: Path, proxy: Site, line: str) -> Done:
     words = shlex.split(line)[2:]
     given = b""
     if "<" in words:
         given = (folder / words.pop()).read_bytes()
         words.remove("<")
-    variables = {"http_proxy": proxy.url("")}
-    if "--cache" in words:  # what the command above those examples has left there
-        storage = words[words.index("-s") + 1]
-        urls = (folder / "files" / "urls.txt").read_bytes()
-        robots(folder, "-s", storage, stdin=urls, variables=variables)
-    done = robots(folder, *words, stdin=given, variables=variables)
-    assert done.err == ""
-    return done.out
+    return robots(folder, *words, stdin=given, variables={"http_proxy": proxy.url("")})
 
 
 def rewrite(example: Example, out: str) -> None:

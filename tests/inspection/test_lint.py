@@ -178,14 +178,12 @@ def test_beyond_the_limit() -> None:
 def test_cut_while_it_was_fetched() -> None:
     (found,) = lint(LONG[:512_001], complete=False)
     assert found.code == "beyond-limit"
-    assert "it was fetched no further" in found.message
+    assert found.message.startswith("all bytes from this line on are ignored")
 
 
 def test_messages_name_the_other_line() -> None:
     (one,) = lint(GROUP + b"Disallow: /a\nAllow: /a*\n")
-    assert one.message == (
-        "can never decide: line 3 (Allow: /a*) matches the same URLs and is longer"
-    )
+    assert one.message == ("never decides: line 3 (Allow: /a*) matches the same URLs and is longer")
     assert one.text == "Disallow: /a"
 
 
@@ -193,10 +191,10 @@ def test_a_sitemap_of_another_host_is_not_judged() -> None:
     body = GROUP + b"Disallow: /\nSitemap: https://b.c/s.xml\n"
     assert lint(body, robots_url="https://a.b/robots.txt") == []
     (found,) = lint(body, robots_url="https://b.c/robots.txt")
-    assert found.message == "this file forbids the sitemap to * (line 2)"
+    assert found.message == "this file forbids it to * (line 2)"
     # A file of which nobody says where it is from.
     (found,) = lint(body)
-    assert found.message == "if it is on this host, this file forbids the sitemap to * (line 2)"
+    assert found.message == "if it is on this host, this file forbids it to * (line 2)"
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])

@@ -9,7 +9,7 @@ class Finding(NamedTuple):
     """Something that the owner of a robots.txt would want to know."""
 
     line: int | None
-    """From 1; None for what is said of the whole file."""
+    """From 1; None for the whole file."""
     code: str
     """The kind of finding, for filters: README.md lists them."""
     message: str
