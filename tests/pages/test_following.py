@@ -285,7 +285,7 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, dry_run: bo
     dropped = "not dropped, but counted" if dry_run else "dropped"
     assert len(lines(result, f"{dropped} (", level=None)) == 4
     assert summary(result)[2] == (
-        "Rules of pages: 1 request of pages that say nofollow, 3 requests for links marked "
+        "Page rules: 1 request from pages that say nofollow, 3 requests for links marked "
         f"nofollow, ugc or sponsored; {0 if dry_run else 4} of 4 dropped"
     )
     result.assert_clean()

@@ -108,7 +108,7 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, setting: st
         f"Item of {urls[2]} {dropped} (X-Robots-Tag 1: unavailable_after: {date}); {more}",
     ]
     assert summary(result)[2] == (
-        "Rules of pages: 2 items of pages that say noindex, 1 item of pages that have expired; "
+        "Page rules: 2 items from pages that say noindex, 1 item from pages that have expired; "
         f"{3 if setting == 'drop' else 0} of 3 dropped"
     )
     result.assert_clean()
