@@ -140,7 +140,7 @@ class _PagePrinter:
         page: Response | None = None,
         error: str | None = None,
     ) -> None:
-        """Print *rows*, or JSON (README.md documents the fields)."""
+        """Print *rows*, or JSON (docs/command.md explains the fields)."""
         agent = ",".join(chain)
         if self._json:
             self.output.json(

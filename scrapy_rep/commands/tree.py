@@ -115,7 +115,7 @@ class JsonTree:
     end = begin
 
     def add(self, one: Sitemap, last: tuple[bool, ...]) -> None:
-        """Print a sitemap (README.md documents the fields)."""
+        """Print a sitemap (docs/command.md explains the fields)."""
         tally = one.tally
         self._output.json(
             {
