@@ -2,7 +2,7 @@
 
 Needs Python only. Makes a virtual environment beside this file (.venv-example), installs the
 package of this repository there, starts the small web sites of example/sites.py on this machine,
-crawls them, and prints a table of what became of them.
+crawls them, and prints a table of what happened.
 
     python3 example_project/run.py SPIDER [OPTION...]
 
@@ -40,7 +40,7 @@ def say(text):
 
 
 def run_quietly(*command):
-    """Run a command; what it prints is returned if it fails, and is not worth a look if not."""
+    """Run a command. Return its output if it fails, else None."""
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -48,7 +48,7 @@ def run_quietly(*command):
 
 
 def make_environment():
-    """Never installs into the Python that runs this: many systems forbid that, rightly."""
+    """Never install into the Python that runs this: many systems rightly forbid that."""
     say("Making a virtual environment in " + str(VENV))
     shutil.rmtree(VENV, ignore_errors=True)
     for module in ("venv", "virtualenv"):
@@ -62,8 +62,8 @@ def make_environment():
 
 
 def install():
-    # Installed as "editable", the package is used from where it is: a change of its source needs
-    # nothing here. A change of what it requires does, or another Python, or another place.
+    # The package is installed as "editable", so a change of its source needs nothing here. A change
+    # of its requirements does, and so does another Python, or another place.
     wanted = "\n".join(
         [sys.version, str(REPOSITORY)]
         + [(REPOSITORY / name).read_text("utf-8") for name in ("setup.cfg", "pyproject.toml")]
@@ -110,7 +110,7 @@ def crawl(spider, options, log):
         follow()
     except KeyboardInterrupt:
         # The terminal told Scrapy as well.
-        say("\nEnding when what is in flight has come; Ctrl-C again ends it at once.")
+        say("\nStopping after the requests in flight; Ctrl-C again stops at once.")
         follow()
         raise
     return failures
@@ -135,7 +135,7 @@ def main(arguments):
     import fleet
 
     if spider == "fleet":
-        fleet.redis_program()  # or a word about it, before anything is installed
+        fleet.redis_program()  # exits if it is missing, before anything is installed
     install()
     if spider == "fleet":
         install_for_fleet()

@@ -21,7 +21,7 @@ from threading import Thread
 PORT = 8765
 
 FORGETFUL = 10.0
-"""Seconds after which a site that was not asked for robots.txt begins anew with its answers."""
+"""Seconds without a fetch of robots.txt after which a site starts over with its answers."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ SHOP = "{sitemaps}/shop/tea\n{sitemaps}/old/coffee\n"
 
 TEA = '<title>Tea</title>\n<meta name="ExampleBot" content="noindex, max-snippet:20">\n'
 
-# Pages that say themselves what may be done with them.
+# Pages that say what may be done with them.
 CLUB = {
     "/club": Answer(
         '<a href="/news">News</a> <a href="/members">Members</a>'
@@ -117,7 +117,7 @@ SITES = {
         CLUB,
     ),
     "groups": Site(
-        "A group that names the crawler replaces the * group, it does not add to it.",
+        "A group that names the crawler replaces the * group instead of adding to it.",
         ["/photos", "/drafts"],
         [Answer(GROUPS)],
     ),
@@ -177,17 +177,17 @@ SITES = {
         },
     ),
     "slow": Site(
-        "Its pages wait until robots.txt has come; those of other sites do not.",
+        "Its pages wait until robots.txt arrives; those of other sites do not.",
         ["/private"],
         [Answer(PLAIN, delay=1.0)],
     ),
     "recovers": Site(
-        "503 three times: its pages are held until robots.txt has come.",
+        "503 three times: its pages are held until robots.txt arrives.",
         ["/private"],
         [Answer("busy", 503)] * 3 + [Answer(PLAIN)],
     ),
     "down": Site(
-        "503 for ever: its pages are held until the crawler's patience ends.",
+        "503 for ever: its pages are held until the crawler gives up.",
         ["/anything"],
         [Answer("broken", 503)],
     ),
@@ -312,7 +312,7 @@ def serve() -> None:
             print(f"{place:24} {name:10} {SITES[name].about}")
         if places["plain"] != address("plain") or places["down"] != address("down"):
             print(
-                f"They are not where the manual has them: export EXAMPLE_SITES='{json.dumps(places)}'"
+                f"These are not the addresses in the manual. Before you crawl: export EXAMPLE_SITES='{json.dumps(places)}'"
             )
         print("Ctrl-C stops them.", flush=True)
         try:
