@@ -31,6 +31,7 @@ VENV = HERE / ".venv-example"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "installed.txt"  # written last: without it the environment is not complete
 OLDEST_PYTHON = (3, 10)
+EXTRAS = "report,usage"  # small ones, so that every command of the manual works
 LOG = HERE / "crawl.log"
 SPIDERS = {file.stem[4:]: file for file in sorted(HERE.glob("example/spiders/s??_*.py"))}
 
@@ -65,14 +66,14 @@ def install():
     # The package is installed as "editable", so a change of its source needs nothing here. A change
     # of its requirements does, and so does another Python, or another place.
     wanted = "\n".join(
-        [sys.version, str(REPOSITORY)]
+        [sys.version, str(REPOSITORY), EXTRAS]
         + [(REPOSITORY / name).read_text("utf-8") for name in ("setup.cfg", "pyproject.toml")]
     )
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text("utf-8") == wanted:
         return
     make_environment()
     say("Installing Scrapy and scrapy-rep there (once; it may take a minute)")
-    pip_install("--editable", str(REPOSITORY))
+    pip_install("--editable", f"{REPOSITORY}[{EXTRAS}]")
     STAMP.write_text(wanted, "utf-8")
 
 
