@@ -96,7 +96,7 @@ def _number(count: int) -> str:
 
 
 def as_json(one: Sitemap) -> dict[str, Any]:
-    """Return what ``--json`` prints of a sitemap (README.md documents the fields)."""
+    """Return what ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
     tally = one.tally
     return {
         "sitemap": one.url,

@@ -159,7 +159,7 @@ def _files(output: Output, explanations: Sequence[Explanation]) -> None:
 
 
 def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
-    """Return what ``--json`` prints of an explanation (README.md documents the fields)."""
+    """Return what ``--json`` prints of an explanation (docs/command.md explains the fields)."""
     robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
     data: dict[str, Any] = {
         "url": one.url,
