@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
@@ -58,6 +58,8 @@ class RepMiddleware:
         """The crawl."""
         self.origins = origins = Origins(context)
         """What is known of origins."""
+        self.parts: dict[type, Any] = {}
+        """What other middlewares of this package keep for the length of the crawl."""
         self._by_prefix = origins.table.by_prefix
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
