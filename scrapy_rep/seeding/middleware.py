@@ -1,8 +1,5 @@
-"""The part of the middleware that a crawl needs only if sitemaps seed it.
-
-Each method of a middleware costs every request: `scrapy_rep/middleware.py` calls :func:`with_seeding`
-only for crawls that need it.
-"""
+"""The part of the middleware that only crawls seeded from sitemaps need: each method of a middleware
+costs every request, so the others do without."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class SeedingMiddleware:
         return response if theirs is None else theirs(request, response)
 
     def process_exception(self, request: Request, exception: Exception) -> Any:
-        """Take note of a failure, see :meth:`~scrapy_rep.seeding.intake.Intake.failed`."""
+        """Note a failure, see :meth:`~scrapy_rep.seeding.intake.Intake.failed`."""
         if SITEMAP in request.meta:
             return self._seeding.intake.failed(request, exception)
         theirs = getattr(super(), "process_exception", None)

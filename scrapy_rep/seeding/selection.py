@@ -1,6 +1,4 @@
-"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9).
-
-`intake.py` makes a :class:`Selection` for each sitemap that it reads."""
+"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9)."""
 
 from __future__ import annotations
 
@@ -13,35 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.encoding import encoded, resolve_sitemap
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.sitemaps.kinds import Kind
 from scrapy_rep.protocol.sitemaps.lastmod import latest
+from scrapy_rep.protocol.sitemaps.xml import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from typing_extensions import Self
 
-    from scrapy_rep.protocol.sitemaps.kinds import Entry
     from scrapy_rep.protocol.sitemaps.reader import SitemapReader
-    from scrapy_rep.seeding.context import SeedingContext
+    from scrapy_rep.protocol.sitemaps.xml import Entry
     from scrapy_rep.seeding.sitemap_table import SitemapRow
-    from scrapy_rep.seeding.spool import Row
+    from scrapy_rep.seeding.spool import Row, SeedingContext
 
+# Characters. The protocol's limit is 2,048; no server takes more than this.
 MAX_URL = 8192
-"""Characters. The protocol's limit is 2,048; more than this no server takes."""
-
 # Prefixes whose verdict is remembered while one sitemap is read.
 _PREFIXES = 10_000
-
-# Longer hosts and ports are for the general way to refuse.
+# A fast path. Longer hosts and ports are left to Origin.
 _USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
 
 
 class Reason(str, Enum):
-    """Why an entry is not accepted: the stat that counts it."""
+    """Why an entry is rejected: the stat that counts it, and a text."""
 
     text: str
-    """For people."""
 
     def __new__(cls, stat: str, text: str) -> Self:
         reason = str.__new__(cls, stat)
@@ -49,41 +43,41 @@ class Reason(str, Enum):
         reason.text = text
         return reason
 
-    INVALID = "rep/sitemaps/rejected/invalid", "no absolute http(s) URL"
+    INVALID = "rep/sitemaps/rejected/invalid", "not an absolute http(s) URL"
     BROKEN = "rep/sitemaps/rejected/broken", "damaged by broken XML"
-    FILTERED = "rep/sitemaps/rejected/filtered", "left out by sitemap_filter"
+    FILTERED = "rep/sitemaps/rejected/filtered", "dropped by sitemap_filter"
     FILTER_ERROR = "rep/sitemaps/rejected/filter_error", "sitemap_filter raised"
     OLD = "rep/sitemaps/rejected/old", "older than REP_SITEMAP_SINCE"
-    NO_RULE = "rep/sitemaps/rejected/no_rule", "no sitemap_rules for it"
+    NO_RULE = "rep/sitemaps/rejected/no_rule", "not in sitemap_rules"
     NOT_FOLLOWED = "rep/sitemaps/rejected/not_followed", "not in sitemap_follow"
-    CROSS_HOST = "rep/sitemaps/rejected/cross_host", "of a host that does not list the sitemap"
-    HOSTS = "rep/sitemaps/rejected/hosts", "of a host beyond the first 100 that one site may name"
-    PRIVATE = "rep/sitemaps/rejected/private", "of a host with a private address"
-    UNPROVEN = "rep/sitemaps/rejected/unproven", "of a host whose robots.txt can't be had"
-    KNOWN = "rep/sitemaps/rejected/known", "known already"
+    CROSS_HOST = "rep/sitemaps/rejected/cross_host", "on a host that does not list the sitemap"
+    HOSTS = "rep/sitemaps/rejected/hosts", "on a host beyond the first 100 that one site may name"
+    PRIVATE = "rep/sitemaps/rejected/private", "on a host with a private address"
+    UNPROVEN = "rep/sitemaps/rejected/unproven", "on a host whose robots.txt can't be fetched"
+    KNOWN = "rep/sitemaps/rejected/known", "already known"
     DEPTH = "rep/sitemaps/rejected/depth", "nested deeper than REP_SITEMAP_MAX_DEPTH"
     LIMIT = "rep/sitemaps/rejected/limit", "beyond a limit for this origin"
 
 
 Verdict = Reason | bool | None
-"""Of an entry of another host: True, it is accepted; a reason why not; None, not known yet."""
+"""On an entry: True, accepted; why it is rejected; None, not known yet."""
 
 
 def host_of(origin: Origin) -> str:
-    """What REP.md section 9 calls the host: http and https are the same, other ports are not."""
+    """Return the host in the sense of REP.md section 9: the same for http and https, not for other
+    ports."""
     default = origin.port == {"http": 80, "https": 443}.get(origin.scheme)
     return origin.host if default else f"{origin.host}:{origin.port}"
 
 
 def page_url(value: Any) -> tuple[str, str]:
-    """Return the URL that a `loc` means, and its prefix: scheme, host and port.
+    """Return the URL of a `loc`, and its prefix: scheme, host and port.
 
-    :raises ValueError: if it is no absolute http(s) URL
+    :raises ValueError: if it is not an absolute http(s) URL
     """
     if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
         raise ValueError
-    usual = _USUAL.fullmatch(value)
-    if usual:
+    if usual := _USUAL.fullmatch(value):
         return value, usual[1]
     url = encoded(value.strip()).partition("#")[0]
     origin = Origin.from_url(url)
@@ -103,10 +97,8 @@ class Selection:
         verdict: Callable[[Origin, str, tuple[str, ...]], Verdict],
         found: Callable[[SitemapRow, str, str], bool],
     ) -> None:
-        """:param verdict: whether entries of another origin are accepted, see
-            :meth:`~scrapy_rep.seeding.proof.Proofs.verdict`
-        :param found: called with the URL of a sitemap that an index lists, and its origin; returns
-            whether it is new
+        """:param verdict: on entries of another origin: ``Proofs.verdict``
+        :param found: takes the URL and the origin of a sitemap in an index; returns if it is new
         """
         self._sitemap = sitemap
         self._reader = reader
@@ -122,11 +114,11 @@ class Selection:
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
         self.unproven = 0
-        """Of those, how many wait for the robots.txt of their host."""
+        """How many of them wait for the robots.txt of their host."""
         self.rejected: Counter[Reason] = Counter()
 
     def add(self, entries: list[Entry]) -> None:
-        """Take entries, to be written by :meth:`write`."""
+        """Filter entries, for :meth:`write`."""
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
         kept, failed = self._options.filtered(sound, log=not self.rejected[Reason.FILTER_ERROR])
@@ -137,16 +129,14 @@ class Selection:
         self._pending.extend(recent)
 
     def _is_old(self, entry: Entry) -> bool:
-        since = self._settings.sitemap_since
-        if since is None or not (lastmod := entry.get("lastmod")):
-            return False
-        changed = latest(str(lastmod))
-        return changed is not None and changed < since
+        since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
+        changed = latest(str(lastmod)) if since and lastmod else None
+        return changed is not None and since is not None and changed < since
 
     def write(self) -> None:
         """Write what was added to the spool. May be called again after an error.
 
-        :raises sqlite3.Error: if that doesn't work
+        :raises sqlite3.Error: if the spool fails
         """
         if self._reader.kind is Kind.INDEX:
             while self._pending:
@@ -167,12 +157,11 @@ class Selection:
         self.unproven += len(unproven)
 
     def _rows(self, entry: Entry) -> Iterator[tuple[Row, Verdict]]:
-        """Yield the pages of an entry that are accepted: at once, or maybe (None)."""
-        alternate = entry.get("alternate")
-        urls = [entry.get("loc")]
-        if alternate and self._options.alternate_links:
-            urls += alternate
-        for value in urls:
+        """Yield the pages of an entry, except those rejected."""
+        alternate = entry.get("alternate") or []
+        lastmod, others = entry.get("lastmod") or None, json.dumps(alternate) if alternate else None
+        more = alternate if self._options.alternate_links else []
+        for value in (entry.get("loc"), *more):
             try:
                 url, prefix = page_url(value)
                 site, verdict = self._by_prefix.get(prefix) or self._judge(prefix)
@@ -187,25 +176,22 @@ class Selection:
                 self.rejected[Reason.LIMIT] += 1
             else:
                 self._urls += 1
-                others = json.dumps(alternate) if alternate else None
-                lastmod = entry.get("lastmod") or None
                 yield (site, self._sitemap.id, url, lastmod, others), verdict
 
     def _judge(self, prefix: str) -> tuple[int, Verdict]:
-        """Return the number of the site of URLs with this prefix, and whether they are accepted."""
+        """Return the site number of URLs with this prefix, and the verdict on them."""
         origin = Origin.from_url(prefix)
         verdict: Verdict = True
         if self._settings.sitemap_cross_host == "strict" and host_of(origin) != self._host:
             verdict = self._verdict(origin, self._sitemap.origin, self._chain)
         site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
-        # What is undecided may be decided before the sitemap is read to its end.
+        # Proof may come while the sitemap is being read.
         if verdict is not None and len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = site, verdict
         return site, verdict
 
     def _add_sitemap(self, entry: Entry) -> None:
         try:
-            # As a robots.txt that lists the same has it.
             url, origin, _ = resolve_sitemap(str(entry.get("loc")).strip())
         except ValueError:
             self.rejected[Reason.INVALID] += 1

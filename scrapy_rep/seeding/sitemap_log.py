@@ -1,5 +1,4 @@
-"""What became of each sitemap: one line in the log, and the stats. Used by `intake.py`, and by
-`seeding.py` for sitemaps that are not requested at all."""
+"""Tells what became of each sitemap: a line in the log, and the stats."""
 
 from __future__ import annotations
 
@@ -20,14 +19,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# How many warnings one origin's sitemaps get: an index may list 50,000 that are missing. Beyond
-# _ORIGINS, origins are counted together.
-_WARNINGS = 5
-_ORIGINS = 10_000
+# Warnings per origin: an index may list 50,000 missing sitemaps. Beyond _ORIGINS, origins share.
+_WARNINGS, _ORIGINS = 5, 10_000
 
 
 class SitemapLog:
-    """Tells what became of a crawl's sitemaps."""
+    """One for each crawl."""
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
@@ -37,7 +34,7 @@ class SitemapLog:
         context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        """It was read."""
+        """*sitemap* was read."""
         inc_value = self._context.stats.inc_value
         inc_value("rep/sitemaps/fetched")
         inc_value("rep/sitemaps/urls", reader.count)
@@ -45,7 +42,7 @@ class SitemapLog:
         for reason, count in rejected.items():
             inc_value(reason.value, count)
         why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
-        waiting = f" (waiting for robots.txt of their hosts: {selection.unproven:,})"
+        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
         assert reader.kind is not None
         self._read.log(
             "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s",
@@ -55,38 +52,35 @@ class SitemapLog:
                 "entries": counted(reader.count, "entry", "entries"),
                 "accepted": f"{selection.accepted:,}",
                 "unproven": waiting if selection.unproven else "",
-                "why": f"; not accepted: {why}" if why else "",
+                "why": f"; rejected: {why}" if why else "",
             },
             self._context.spider,
         )
         if reader.problem:
-            self._warn(
-                sitemap.origin, "Sitemap %(url)s: %(why)s", url=sitemap.url, why=reader.problem
-            )
+            message = "Sitemap %(url)s: %(why)s"
+            self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
-        """It can't be read.
+        """*sitemap* can't be read.
 
-        :param expected: log no warning
+        :param expected: whether that deserves no warning
         """
         self._context.stats.inc_value("rep/sitemaps/failed")
-        message = "Sitemap %(url)s was not read: %(why)s"
+        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
         if expected:
-            self._unread.log(message, {"url": sitemap.url, "why": why}, self._context.spider)
+            self._unread.log(message, values, self._context.spider)
         else:
-            self._warn(sitemap.origin, message, url=sitemap.url, why=why)
+            self._warn(sitemap.origin, message, **values)
 
     def too_many(self, url: str, origin: str) -> None:
-        """*origin* has too many sitemaps for this one to be read."""
+        """*origin* has too many sitemaps to read this one."""
         self._context.stats.inc_value(Reason.LIMIT.value)
-        message = (
-            "Sitemap %(url)s is not read: %(origin)s has as many as REP_SITEMAP_MAX_FILES allows"
-        )
+        message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
         self._warn(origin, message, url=url, origin=origin)
 
     def _warn(self, of: str, message: str, **values: Any) -> None:
         if of not in self._warnings and len(self._warnings) >= _ORIGINS:
-            of = ""  # the others, together
+            of = ""
         few = self._warnings.setdefault(of, Few(_WARNINGS))
         level = logging.WARNING if few.one_more() else logging.DEBUG
         logger.log(level, message, values, extra=self._context.extra)
@@ -95,7 +89,7 @@ class SitemapLog:
         left_out = [few.left_out for few in self._warnings.values() if few.left_out]
         if left_out:
             logger.warning(
-                "%(count)s with sitemaps, of %(origins)s, logged at DEBUG level alone",
+                "%(count)s with sitemaps of %(origins)s: logged at DEBUG level",
                 {
                     "count": counted(sum(left_out), "more problem"),
                     "origins": counted(len(left_out), "origin"),

@@ -1,5 +1,5 @@
-"""The sitemaps of a crawl, in the file of the spool: those to be requested, and those done with, so
-that none is read twice, in this run or in a later one with the same JOBDIR. Part of `spool.py`."""
+"""The sitemaps of a crawl, in the file of the spool. Those done stay there, so that none is read twice,
+in this run or in a later one with the same JOBDIR."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator
 
-# State of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
+# States of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
 
 SCHEMA = """
@@ -35,29 +35,28 @@ CREATE TABLE IF NOT EXISTS named (
 """
 
 MAX_HOSTS = 100
-"""How many other hosts are asked for anything because of one origin's sitemaps."""
+"""How many other hosts one origin's sitemaps may make us ask for anything."""
 
 
 class SitemapRow(NamedTuple):
-    """A sitemap that is to be read."""
+    """A sitemap to be read."""
 
     id: int
     url: str
     host: str
     """The origin that it is fetched from."""
     origin: str
-    """The one whose robots.txt led to it."""
+    """The origin whose robots.txt led to it."""
     chain: tuple[str, ...]
-    """The indexes that led to it, the first is in the robots.txt."""
+    """The indexes that led to it; the robots.txt lists the first."""
     guessed: bool
 
 
 class SitemapTable:
     """Sitemaps, and what each origin has brought. Raises ``sqlite3.Error``."""
 
-    def __init__(self, db: Callable[[], sqlite3.Connection]) -> None:
-        """:param db: gives the file, or raises"""
-        self._get_db = db
+    def __init__(self, get_db: Callable[[], sqlite3.Connection]) -> None:
+        self._get_db = get_db
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -73,7 +72,7 @@ class SitemapTable:
         guessed: bool = False,
         state: int = WAITING,
     ) -> bool:
-        """Take a sitemap in. Return False if it was known."""
+        """Add a sitemap. Return whether it is new."""
         with transaction(self._db):
             added = self._db.execute(
                 "INSERT OR IGNORE INTO sitemaps (url, host, origin, chain, guessed, state) "
@@ -89,37 +88,38 @@ class SitemapTable:
         return bool(added)
 
     def next(self, host: str) -> SitemapRow | None:
-        """Return the next sitemap to be fetched from *host*, which counts as asked for then."""
-        row = self._db.execute(
-            "SELECT id, url, host, origin, chain, guessed FROM sitemaps "
-            "WHERE host = ? AND state = 0 ORDER BY id LIMIT 1",
-            (host,),
-        ).fetchone()
-        if row is None:
-            return None
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (ASKED, row[0]))
-        return _sitemap(row)
+        """Return the next sitemap to fetch from *host*, and mark it as asked for."""
+        sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
+        if sitemap is not None:
+            self._set_state(sitemap, ASKED)
+        return sitemap
 
     def put_back(self, sitemap: SitemapRow) -> None:
         """*sitemap* was not asked for after all."""
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (WAITING, sitemap.id))
+        self._set_state(sitemap, WAITING)
 
     def get(self, url: str) -> SitemapRow | None:
-        """Return a sitemap; None if it is not known, or done with."""
-        row = self._db.execute(
-            "SELECT id, url, host, origin, chain, guessed FROM sitemaps "
-            "WHERE url = ? AND state != ?",
-            (url, DONE),
-        ).fetchone()
-        return _sitemap(row) if row else None
+        """Return a sitemap; None if it is unknown or done."""
+        return self._first(f"url = ? AND state != {DONE}", url)
 
     def done(self, sitemap: SitemapRow) -> None:
         """Be done with *sitemap*, whatever came of it."""
-        self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (DONE, sitemap.id))
+        self._set_state(sitemap, DONE)
+
+    def _first(self, condition: str, value: str) -> SitemapRow | None:
+        query = (
+            f"SELECT id, url, host, origin, chain, guessed FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (one of two)
+        )
+        for number, url, host, origin, chain, guessed in self._db.execute(query, (value,)):
+            return SitemapRow(number, url, host, origin, tuple(texts(chain)), bool(guessed))
+        return None
+
+    def _set_state(self, sitemap: SitemapRow, state: int) -> None:
+        self._db.execute("UPDATE sitemaps SET state = ? WHERE id = ?", (state, sitemap.id))
 
     def hosts(self, after: str) -> Iterator[str]:
-        """The hosts that sitemaps are to be fetched from, each once: those behind *after*, then
-        the others. One look-up each: there may be a million."""
+        """Yield the hosts with waiting sitemaps, each once, beginning behind *after*. One look-up
+        each: there may be a million."""
         for low, high in ((after, "~"), ("", after)):
             while True:
                 row = self._db.execute(
@@ -134,13 +134,11 @@ class SitemapTable:
 
     def counts(self, origin: str) -> tuple[int, int]:
         """How many sitemaps and how many URLs *origin* has brought so far."""
-        row = self._db.execute(
-            "SELECT files, urls FROM origins WHERE origin = ?", (origin,)
-        ).fetchone()
-        return row or (0, 0)
+        query = "SELECT files, urls FROM origins WHERE origin = ?"
+        return self._db.execute(query, (origin,)).fetchone() or (0, 0)
 
     def may_name(self, origin: str, host: str) -> bool:
-        """Whether *host* may be asked because of *origin*'s sitemaps: it counts from now on."""
+        """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""
         count, known = self._db.execute(
             "SELECT count(*), total(host = ?) FROM named WHERE origin = ?", (host, origin)
         ).fetchone()
@@ -149,20 +147,14 @@ class SitemapTable:
         return bool(known) or count < MAX_HOSTS
 
     def chain_of(self, sitemap: int) -> tuple[str, ...]:
-        """The URLs of which one has to be listed by a host, for its entries in *sitemap*."""
-        url, chain = self._db.execute(
-            "SELECT url, chain FROM sitemaps WHERE id = ?", (sitemap,)
-        ).fetchone()
+        """The URLs of *sitemap* and its indexes: a host must list one for its entries to count."""
+        query = "SELECT url, chain FROM sitemaps WHERE id = ?"
+        url, chain = self._db.execute(query, (sitemap,)).fetchone()
         return (*texts(chain), url)
 
 
-def _sitemap(row: tuple[int, str, str, str, str, int]) -> SitemapRow:
-    number, url, host, origin, chain, guessed = row
-    return SitemapRow(number, url, host, origin, tuple(texts(chain)), bool(guessed))
-
-
 def texts(value: str | None) -> list[str]:
-    """Return what a JSON list holds; nothing, if it is none."""
+    """Return the strings of a JSON list; none if *value* is something else."""
     try:
         found = json.loads(value) if value else ()
     except (ValueError, RecursionError):

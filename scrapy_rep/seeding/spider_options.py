@@ -1,6 +1,5 @@
-"""What users of Scrapy's SitemapSpider know, on any spider: its attributes ``sitemap_rules``,
-``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``. Read once, by `seeding.py`;
-applied in `selection.py` and `feeder.py`. (``rep_sitemaps`` is read in `discovery.py`.)"""
+"""The attributes of Scrapy's SitemapSpider, on any spider: ``sitemap_rules``, ``sitemap_follow``,
+``sitemap_alternate_links`` and ``sitemap_filter``. (``rep_sitemaps`` is read in `discovery.py`.)"""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
-    from scrapy_rep.protocol.sitemaps.kinds import Entry
+    from scrapy_rep.protocol.sitemaps.xml import Entry
 
 logger = get_logger(__name__)
 
@@ -26,7 +25,7 @@ class SpiderOptions:
     """What the spider says about sitemaps, checked."""
 
     def __init__(self, spider: Spider | None) -> None:
-        """:raises SettingsError: names the attribute and what would be right"""
+        """:raises SettingsError: if an attribute is wrong"""
         self._spider = spider
         self._rules: list[tuple[re.Pattern[str], Any]] | None = self._checked(
             "sitemap_rules",
@@ -40,7 +39,7 @@ class SpiderOptions:
         if self._filter is not None and not callable(self._filter):
             raise SettingsError("The spider's attribute sitemap_filter must be a method.")
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
-        """Whether alternate URLs of a page are pages too."""
+        """Whether alternate URLs of a page are requested too."""
 
     def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> T | None:
         value = getattr(self._spider, name, None)
@@ -58,8 +57,7 @@ class SpiderOptions:
         return callback
 
     def callback_for(self, url: str) -> tuple[bool, Any]:
-        """Return whether a page is wanted, and its callback; None for the spider's own
-        (``parse``, as a rule)."""
+        """Return whether a page is wanted, and its callback; None: the spider's default."""
         if self._rules is None:
             return True, None
         for regex, callback in self._rules:
@@ -68,13 +66,13 @@ class SpiderOptions:
         return False, None
 
     def follows(self, url: str) -> bool:
-        """Whether a sitemap that an index lists is wanted."""
+        """Whether a sitemap from an index is wanted."""
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
     def filtered(self, entries: list[Entry], *, log: bool) -> tuple[list[Entry], int]:
-        """Return what ``sitemap_filter`` leaves of *entries*, and how many it raised for.
+        """Return what ``sitemap_filter`` leaves of *entries*, and how often it raised.
 
-        :param log: whether to log what it raises
+        :param log: whether to log the first exception
         """
         if self._filter is None:
             return entries, 0
@@ -86,19 +84,18 @@ class SpiderOptions:
                 for entry in self._filter(_noted(entries, taken)) or ():
                     if not isinstance(entry, dict):
                         raise TypeError(f"it returned {entry!r}, which is no entry")
-                    # One by one: what comes before an exception is good.
-                    kept.append(entry)
+                    kept.append(entry)  # one by one: those before an exception count
                 break
             except Exception:
                 if log:
                     log = False
                     logger.exception(
-                        "sitemap_filter() raised an exception: the entry that it was at is left "
-                        "out. Others of this sitemap are not reported.",
+                        "sitemap_filter() raised an exception: its entry is skipped. Further "
+                        "exceptions for this sitemap are not logged.",
                         extra={"spider": self._spider},
                     )
                 failed += 1 if taken else len(entries)
-                # The generator is over. Those after that entry get another one.
+                # The generator is dead: the remaining entries get another one.
                 entries = entries[len(taken) :] if taken else []
         return kept, failed
 
@@ -110,7 +107,7 @@ def _patterns(follow: Any) -> list[re.Pattern[str]]:
 
 
 def _noted(entries: list[Entry], taken: list[Entry]) -> Iterator[Entry]:
-    """Yield *entries*, and note which were taken."""
+    """Yield *entries*, and note each in *taken*."""
     for entry in entries:
         taken.append(entry)
         yield entry

@@ -118,7 +118,7 @@ async def test_sitemap_lines_without_end(sites: Sites) -> None:
     told = warnings(result)
     assert len(told) == 4
     assert r"relative URL: /0\x1b[31m" in told[0]
-    assert told[3].endswith(": 398 more lines with such sitemaps")
+    assert told[3].endswith(" has 398 more lines like these")
 
 
 def test_what_was_told_holds_on_to_no_crawler() -> None:
@@ -147,7 +147,7 @@ async def test_sitemaps_with_problems(sites: Sites) -> None:
     assert_clean_log(result)
     told = warnings(result)
     assert len(told) == 6
-    assert "more problems with sitemaps, of 1 origin" in told[5]
+    assert "more problems with sitemaps of 1 origin" in told[5]
     assert len(lines(result, "Sitemap ", level="DEBUG")) >= 10
 
 

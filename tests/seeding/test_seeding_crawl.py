@@ -190,7 +190,7 @@ async def test_a_scheduler_that_raises(sites: Sites, monkeypatch: pytest.MonkeyP
     )
     assert pages(result) == sorted(wanted)
     assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [1, 1, 1]
-    assert lines(result, "can't be requested now", level="ERROR")
+    assert lines(result, "Can't schedule pages from sitemaps", level="ERROR")
     assert result.reason == "finished"
 
 
@@ -220,7 +220,7 @@ async def test_a_dupe_filter_that_raises(sites: Sites, monkeypatch: pytest.Monke
         SeededSpider, {**ON, "DUPEFILTER_CLASS": FailingDupeFilter}, requests=[site.url("/start")]
     )
     assert pages(result) == sorted(wanted)
-    assert lines(result, "can't be requested now", level="ERROR")
+    assert lines(result, "Can't schedule pages from sitemaps", level="ERROR")
     assert not any(one.exc_info for one in result.records)
     assert result.reason == "finished"
 
@@ -244,7 +244,7 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
         assert result.reason == "finished"
         assert result.status(site.url("/start")) == 200
         [error] = lines(result, level="ERROR")
-        assert "it can't be used for 0.5 seconds (disk I/O error)" in error
+        assert "has failed for 0.5 seconds (disk I/O error)" in error
         assert len(lines(result, "seeding waits", level="WARNING")) == 1
         assert all(one.exc_info is None for one in result.records)
 
