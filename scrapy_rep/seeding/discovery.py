@@ -1,9 +1,9 @@
 """Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any
-crawl. `seeding.py` seeds the crawl with them, and is imported only where they do."""
+crawl. Where they seed it, the middleware has the methods of :class:`SeedingMiddleware` too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep import signals
 from scrapy_rep.engine.encoding import resolve_sitemap
@@ -19,7 +19,9 @@ from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.engine.encoding import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
@@ -29,17 +31,17 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-SPIDER_ATTRIBUTE = "rep_sitemaps"
+KindT = TypeVar("KindT", bound=type)
 
+SPIDER_ATTRIBUTE = "rep_sitemaps"
 SITEMAP = "_rep_sitemap"
 """Meta key of requests for sitemaps: what another process that shares the scheduler needs to know."""
 
 FED = "_rep_page"
 """Meta key of pages from sitemaps, while the scheduler has them."""
 
+# Per robots.txt: as many as Google lets a site submit. A file has room for 20,000.
 MAX_SITEMAPS = 500
-"""Per robots.txt: as many as Google lets a site submit. A file has room for 20,000."""
-
 # Bad sitemap lines of one file that are logged; the rest are only counted.
 _WARNINGS = 3
 
@@ -63,10 +65,7 @@ def listed_sitemaps(
     robots_url: str, values: Iterable[str]
 ) -> Iterator[tuple[str, SitemapURL | None]]:
     """Yield the values of ``sitemap`` lines, each with its URL, or None if it has none. Strange
-    values take a millisecond each, so callers can pause after any.
-
-    :param robots_url: the base of relative URLs
-    """
+    values take a millisecond each, so callers can pause after any."""
     for value in list(dict.fromkeys(values))[:MAX_SITEMAPS]:
         try:
             yield value, resolve_sitemap(value, robots_url)
@@ -120,3 +119,30 @@ class Discovery(ResolutionListener):
         if is_new:
             self._context.stats.inc_value("rep/sitemaps/found")
         return is_new
+
+
+class SeedingMiddleware:
+    """What only crawls seeded from sitemaps need: each method of a middleware costs every request. It
+    takes the responses for sitemaps, and leaves the others to a user's own class."""
+
+    _seeding: Any  # a SitemapSeeding
+
+    def process_response(self, request: Request, response: Response) -> Any:
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`."""
+        if SITEMAP in request.meta:
+            return self._seeding.intake.read(request, response)
+        theirs = getattr(super(), "process_response", None)
+        return response if theirs is None else theirs(request, response)
+
+    def process_exception(self, request: Request, exception: Exception) -> Any:
+        """Note a failure, see :meth:`~scrapy_rep.seeding.intake.Intake.failed`."""
+        if SITEMAP in request.meta:
+            return self._seeding.intake.failed(request, exception)
+        theirs = getattr(super(), "process_exception", None)
+        return None if theirs is None else theirs(request, exception)
+
+
+def with_seeding(kind: KindT) -> KindT:
+    """Return a subclass of *kind*, a middleware class, that reads sitemaps."""
+    made: KindT = type(kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__})  # type: ignore[assignment]
+    return made

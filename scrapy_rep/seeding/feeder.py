@@ -69,6 +69,7 @@ class Feeder:
 
     def close(self) -> None:
         """End an orderly run."""
+        self.stop()
         self.outstanding.close()
         patience = self._spool.patience
         try:
@@ -76,6 +77,7 @@ class Feeder:
         except sqlite3.Error as error:
             if self._spool.durable and not patience.over:
                 patience.trouble.begins(error, "the next run will request some pages again")
+        self.gauge()
 
     def wake(self) -> None:
         """There may be news in the spool."""

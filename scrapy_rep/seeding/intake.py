@@ -24,8 +24,8 @@ from scrapy_rep.seeding.discovery import SITEMAP
 from scrapy_rep.seeding.feeder import PAGE_KEY
 from scrapy_rep.seeding.patience import RETRY_SECONDS
 from scrapy_rep.seeding.requester import MAXSIZE, SITEMAP_KEY
-from scrapy_rep.seeding.selection import Reason, Selection, host_of
-from scrapy_rep.seeding.sitemap_table import ASKED, MAX_HOSTS
+from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
+from scrapy_rep.seeding.spool_file import ASKED, MAX_HOSTS
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.discovery import Discovery
     from scrapy_rep.seeding.feeder import Feeder
     from scrapy_rep.seeding.proof import Proofs
-    from scrapy_rep.seeding.sitemap_log import SitemapLog
-    from scrapy_rep.seeding.sitemap_table import SitemapRow
     from scrapy_rep.seeding.spool import SeedingContext
+    from scrapy_rep.seeding.spool_file import SitemapRow
 
 logger = get_logger(__name__)
 
@@ -45,12 +44,7 @@ class Intake:
     """Reads sitemaps into the spool, one at a time."""
 
     def __init__(
-        self,
-        context: SeedingContext,
-        feeder: Feeder,
-        proofs: Proofs,
-        log: SitemapLog,
-        discovery: Discovery,
+        self, context: SeedingContext, feeder: Feeder, proofs: Proofs, discovery: Discovery
     ) -> None:
         self._context = context
         self._crawl = context.crawl
@@ -58,7 +52,7 @@ class Intake:
         self._spool = context.spool
         self._feeder = feeder
         self._proofs = proofs
-        self._log = log
+        self.log = SitemapLog(context.crawl)
         self._discovery = discovery
         self._targets = Targets(context.crawl.crawler, context.crawl.settings.private_hosts)
         self._lock = DeferredLock()
@@ -90,10 +84,7 @@ class Intake:
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     def _of(self, request: Request) -> SitemapRow | None:
-        """Return the sitemap of *request*; None if it is done.
-
-        :raises sqlite3.Error: if the spool fails
-        """
+        """Return the sitemap of *request*; None if it is done. Raises ``sqlite3.Error``."""
         about = request.meta[SITEMAP]
         url, sitemaps = about["url"], self._spool.sitemaps
         found = sitemaps.get(url)
@@ -143,7 +134,7 @@ class Intake:
                 self._spool.patience.attempt("ending", self._spool.sitemaps.done, sitemap)
         self._feeder.sitemaps.came(sitemap.url)
         expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
-        self._log.failed(sitemap, why, expected=expected)
+        self.log.failed(sitemap, why, expected=expected)
 
     def lost(self, urls: list[str]) -> None:
         """Nothing is on its way any more: another component has dropped these."""
@@ -152,10 +143,9 @@ class Intake:
                 sitemap = self._spool.sitemaps.get(url)
             except sqlite3.Error:
                 return  # there will be another look
+            self._feeder.sitemaps.came(url)
             if sitemap is not None:
                 self._end(sitemap, "another component dropped its request")
-            else:
-                self._feeder.sitemaps.came(url)
 
     async def read(self, request: Request, response: Response) -> Response:
         """Read the sitemap of *request* into the spool.
@@ -208,7 +198,7 @@ class Intake:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
         await retry("reading", spool.sitemaps.done, sitemap)
-        self._log.read(sitemap, reader, selection)
+        self.log.read(sitemap, reader, selection)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()
 

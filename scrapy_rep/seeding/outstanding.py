@@ -14,8 +14,7 @@ from scrapy_rep.seeding.discovery import FED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Rows that are deleted at a time.
-_ROWS = 20
+_ROWS = 20  # deleted at a time
 
 
 class _Sent(ref["Request"]):
@@ -34,12 +33,9 @@ class Outstanding:
     def __init__(self, wake: Callable[[], None]) -> None:
         """:param wake: called when the scheduler has room, or there are rows to delete"""
         self._wake = wake
-        self.total = 0
-        """How many pages the scheduler has."""
-        self.by_site: Counter[int] = Counter()
-        """How many of them each site has."""
-        self.gone: list[int] = []
-        """Rows to delete: of pages that the crawl is done with."""
+        self.total = 0  # how many pages the scheduler has
+        self.by_site: Counter[int] = Counter()  # how many of them each site has
+        self.gone: list[int] = []  # rows to delete: of pages that the crawl is done with
         self.stopped = False
         """Whether the crawl is closing: pages dropped from now on are for the next run."""
         self._sent: dict[int, _Sent] = {}
@@ -66,7 +62,7 @@ class Outstanding:
             self._arrived[request] = sent
             self._leave(sent)
 
-    def held(self, request: Request) -> None:
+    def held(self, request: Request, **_: object) -> None:
         """The hold has the page now, on disk if there is a JOBDIR."""
         sent = self._arrived.pop(request, None)
         if sent is not None and self._sent.pop(sent.row, None) is not None:

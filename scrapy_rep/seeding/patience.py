@@ -44,16 +44,11 @@ class Patience:
         self._since: dict[str, float] = {}
         self._slow = 0
         self._told_slow = False
-        self.over = False
-        """Whether seeding has ended for this run."""
-        self.ending = False
-        """Whether the crawl is closing: no retries."""
+        self.over = False  # whether seeding has ended for this run
+        self.ending = False  # whether the crawl is closing: no retries
 
     def attempt(self, user: str, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do *step*, and note whether it fails.
-
-        :raises sqlite3.Error: if it does
-        """
+        """Do *step*, and note whether it raises ``sqlite3.Error``."""
         try:
             result = step(*args, **kwargs)
         except sqlite3.Error as error:
@@ -63,10 +58,7 @@ class Patience:
         return result
 
     async def retry(self, user: str, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do *step*, retrying while patience lasts.
-
-        :raises sqlite3.Error: if it is over, or the crawl is closing
-        """
+        """Do *step*. Retry on ``sqlite3.Error`` until patience is over or the crawl is closing."""
         while True:
             try:
                 return self.attempt(user, step, *args, **kwargs)

@@ -110,12 +110,8 @@ class Proofs:
                 self._wait_for(Origin.from_url(origin), by)
 
     def verdict(self, origin: Origin, by: str, chain: tuple[str, ...]) -> Verdict:
-        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*: True, or why its entries
-        are rejected; None if that is not known yet, so that they have to wait.
-
-        :param by: the origin that led to these sitemaps
-        :raises sqlite3.Error: if the spool fails
-        """
+        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*, to which *by* has led: True,
+        or why its entries are rejected; None if that is not known yet. Raises ``sqlite3.Error``."""
         state = self._cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
@@ -186,11 +182,8 @@ class Proofs:
         return None
 
     async def _settle(self, origin: Origin, state: OriginState | None, reason: Reason) -> None:
-        """Judge the entries of an origin.
-
-        :param state: None if there is no robots.txt to go by
-        :param reason: why entries are rejected
-        """
+        """Judge the entries of an origin by its robots.txt, if there is one. *reason* tells why those
+        not listed are rejected."""
         listing = self._listings.of(state) if state is not None else None
         while listing is not None and not listing.complete():
             await pause()
@@ -210,22 +203,19 @@ class Proofs:
         if not rows:
             return False
         listed = {
-            sitemap: listing is not None and listing.has_any(self._spool.sitemaps.chain_of(sitemap))
+            sitemap
             for sitemap in {row[1] for _, row in rows}
+            if listing and listing.has_any(self._spool.sitemaps.chain_of(sitemap))
         }
-        accepted = [row for _, row in rows if listed[row[1]]]
+        accepted = [row for _, row in rows if row[1] in listed]
         self._spool.settle([number for number, _ in rows], accepted)
         rejected = len(rows) - len(accepted)
         if rejected:
             self._crawl.stats.inc_value(reason.value, rejected)
+        why = f": {reason.text}" if rejected else ""
         logger.debug(
             "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d rejected%(why)s",
-            {
-                "origin": origin,
-                "accepted": len(accepted),
-                "rejected": rejected,
-                "why": f": {reason.text}" if rejected else "",
-            },
+            {"origin": origin, "accepted": len(accepted), "rejected": rejected, "why": why},
             extra=self._crawl.extra,
         )
         return True

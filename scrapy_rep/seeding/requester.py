@@ -1,9 +1,6 @@
 """Requests for sitemaps, from the spool to the scheduler: a few at a time, since their bodies are in
-memory.
-
-A transfer is cut at the size limit. Gzip is left to `protocol/sitemaps/gunzip.py`, which unpacks it
-piece by piece. Scrapy's HttpCompressionMiddleware unpacks other encodings, in one go, up to a limit.
-"""
+memory. A transfer is cut at the size limit. `protocol/sitemaps/gunzip.py` unpacks gzip piece by piece,
+Scrapy's HttpCompressionMiddleware other encodings in one go, up to a limit."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.seeding.sitemap_table import SitemapRow
     from scrapy_rep.seeding.spool import SeedingContext
+    from scrapy_rep.seeding.spool_file import SitemapRow
 
 SITEMAP_KEY = "rep_sitemap_of"
 
@@ -48,13 +45,11 @@ class Transfers:
 
     def __init__(self, context: CrawlContext) -> None:
         crawler = context.crawler
-        self._listener = Listener(
-            crawler,
-            {
-                signals.bytes_received: self._bytes_received,
-                signals.response_downloaded: self._response_downloaded,
-            },
-        )
+        handlers: dict[object, Callable[..., Any]] = {
+            signals.bytes_received: self._bytes_received,
+            signals.response_downloaded: self._response_downloaded,
+        }
+        self._listener = Listener(crawler, handlers)
         self._max_bytes = context.settings.sitemap_max_bytes
         maxsize = crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
         self._other_encodings_max = min(maxsize, OTHER_ENCODINGS_MAX)
@@ -106,8 +101,7 @@ class SitemapRequester:
 
     def open(self) -> None:
         """Begin."""
-        # A shared scheduler may hand us anything at any time.
-        self._shared = self._engine.scheduler_is_foreign
+        self._shared = self._engine.scheduler_is_foreign  # and may hand us anything at any time
         self._transfers.watch(self._shared)
 
     def stop(self) -> None:
@@ -120,10 +114,8 @@ class SitemapRequester:
         self._wake()
 
     def some(self, *, everything: bool = False) -> bool:
-        """Request those whose turn it is. Return whether to go on at once.
-
-        :param everything: whether to ignore the limits
-        """
+        """Request those whose turn it is; with *everything*, ignore the limits. Return whether to go
+        on at once."""
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
         # What another process may read is not outstanding here: only time ends the step.
@@ -152,8 +144,7 @@ class SitemapRequester:
             self._outstanding[sitemap.url] = sitemap.host
         try:
             self.request(sitemap)
-        except Exception:
-            # The scheduler's server is gone, say. The feeder retries.
+        except Exception:  # the feeder retries
             self._outstanding.pop(sitemap.url, None)
             self._spool.sitemaps.put_back(sitemap)
             raise

@@ -30,7 +30,6 @@ from scrapy_rep.seeding.discovery import FED, SITEMAP, listed_sitemaps
 from scrapy_rep.seeding.feeder import Feeder
 from scrapy_rep.seeding.intake import Intake
 from scrapy_rep.seeding.proof import Proofs
-from scrapy_rep.seeding.sitemap_log import SitemapLog
 from scrapy_rep.seeding.spider_options import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
 
@@ -74,19 +73,15 @@ class SitemapSeeding(ResolutionListener):
         self._start_only = mode == "start"
         # An origin that is forgotten and met again does no harm: the spool has its sitemaps.
         self._met = Recent()
-        self.met_prefixes: set[str] = set()
-        """Prefixes of URLs whose origins were met: a fast path."""
-        self._spool = Spool(
-            job_dir(crawler.settings), self._settings.defer_max_wait, crawler.spider
-        )
+        self.met_prefixes: set[str] = set()  # prefixes of URLs whose origins were met: a fast path
+        patience = self._settings.defer_max_wait
+        self._spool = Spool(job_dir(crawler.settings), patience, crawler.spider)
         self._upkeep = Upkeep(self._look)
-        self._adding = 0
-        """How many robots.txt files have sitemaps on their way into the spool."""
+        self._adding = 0  # how many robots.txt files have sitemaps on their way into the spool
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
-        self._log = SitemapLog(context)
         self._feeder = Feeder(parts, deferral)
         self._proofs = Proofs(parts, origins, self._feeder)
-        self.intake = Intake(parts, self._feeder, self._proofs, self._log, discovery)
+        self.intake = Intake(parts, self._feeder, self._proofs, discovery)
         """Reads sitemaps."""
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
@@ -94,9 +89,7 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._request_deferred, signals.request_deferred)
-
-    # What robots.txt files list
+        connect(self._feeder.outstanding.held, signals.request_deferred)
 
     def look_at(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Note a request that is about to be sent. Return a check to await first: whether sitemaps
@@ -121,10 +114,7 @@ class SitemapSeeding(ResolutionListener):
             self._meet(request, None)
 
     def _meet(self, request: Request, prefix: str | None) -> None:
-        """The crawl asks for a page, so its origin may seed.
-
-        :param prefix: of its URL, if that is worth remembering
-        """
+        """The crawl asks for a page, so its origin may seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._start_only and not request.meta.get("is_start_request"):
@@ -179,7 +169,7 @@ class SitemapSeeding(ResolutionListener):
         """Add a sitemap, if *origin* may have one more. Return whether it is new."""
         sitemaps = self._spool.sitemaps
         if sitemaps.counts(origin)[0] >= self._settings.sitemap_max_files:
-            self._log.too_many(url, origin)
+            self.intake.log.too_many(url, origin)
             return False
         if not sitemaps.add(url, host, origin, (), guessed=guessed):
             return False
@@ -193,9 +183,6 @@ class SitemapSeeding(ResolutionListener):
         elif SITEMAP in request.meta and not self._feeder.stopped:
             self.intake.dropped(request)
 
-    def _request_deferred(self, request: Request, **_: Any) -> None:
-        self._feeder.outstanding.held(request)
-
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         self._feeder.sitemaps.open()
@@ -203,20 +190,17 @@ class SitemapSeeding(ResolutionListener):
 
     async def _look(self) -> None:
         """Open the spool, or look whether its file is still there."""
-        if not self._spool.opened and self._feeder.stopped:
+        if self._feeder.stopped and not self._spool.opened:
             return
         opened = await self._spool.look()
         if opened is None:
             return
         self._feeder.sitemaps.added()
         self._proofs.recover(opened.unproven_origins)
-        left = self._spool.waiting + self._spool.unproven
-        if left:
-            logger.info(
-                "An earlier run left %(pages)s from sitemaps",
-                {"pages": counted(left, "page")},
-                extra=self._context.extra,
-            )
+        if left := self._spool.waiting + self._spool.unproven:
+            pages = {"pages": counted(left, "page")}
+            message = "An earlier run left %(pages)s from sitemaps"
+            logger.info(message, pages, extra=self._context.extra)
 
     def _spider_idle(self) -> None:
         if self._feeder.stopped:
@@ -236,7 +220,12 @@ class SitemapSeeding(ResolutionListener):
         while self._adding and not self._feeder.stopped:
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:
-            await self._flush()
+            try:
+                while not self._feeder.flush():
+                    await pause()
+            except Exception:
+                message = "Can't hand pages from sitemaps to the scheduler"
+                logger.exception(message, extra=self._context.extra)
         self._feeder.stop()
         left = spool.waiting + spool.unproven + self._feeder.outstanding.total
         if left and not spool.durable:
@@ -247,17 +236,7 @@ class SitemapSeeding(ResolutionListener):
                 extra=self._context.extra,
             )
 
-    async def _flush(self) -> None:
-        try:
-            while not self._feeder.flush():
-                await pause()
-        except Exception:
-            message = "Can't hand pages from sitemaps to the scheduler"
-            logger.exception(message, extra=self._context.extra)
-
     async def _spider_closed(self) -> None:
-        self._feeder.stop()
         self._feeder.close()
-        self._feeder.gauge()
         await self._upkeep.end()
         await run_in_thread(self._spool.close)

@@ -1,15 +1,21 @@
-"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9)."""
+"""Which entries of a sitemap become requests, why the others do not (REP.md section 9), and what the
+log says of it."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 from collections import Counter, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from scrapy import signals as scrapy_signals
+
 from scrapy_rep.engine.encoding import encoded, resolve_sitemap
+from scrapy_rep.engine.log import Few, Sparse, get_logger
+from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind
@@ -19,10 +25,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol.sitemaps.reader import SitemapReader
     from scrapy_rep.protocol.sitemaps.xml import Entry
-    from scrapy_rep.seeding.sitemap_table import SitemapRow
     from scrapy_rep.seeding.spool import Row, SeedingContext
+    from scrapy_rep.seeding.spool_file import SitemapRow
+
+logger = get_logger(__name__)
 
 # Characters. The protocol's limit is 2,048; no server takes more than this.
 MAX_URL = 8192
@@ -30,6 +39,8 @@ MAX_URL = 8192
 _PREFIXES = 10_000
 # A fast path. Longer hosts and ports are left to Origin.
 _USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
+# Warnings per origin: an index may list 50,000 missing sitemaps. Beyond _ORIGINS, origins share.
+_WARNINGS, _ORIGINS = 5, 10_000
 
 
 class Reason(str, Enum):
@@ -71,10 +82,8 @@ def host_of(origin: Origin) -> str:
 
 
 def page_url(value: Any) -> tuple[str, str]:
-    """Return the URL of a `loc`, and its prefix: scheme, host and port.
-
-    :raises ValueError: if it is not an absolute http(s) URL
-    """
+    """Return the URL of a `loc`, and its prefix: scheme, host and port. Raises ValueError if it is
+    not an absolute http(s) URL."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
         raise ValueError
     if usual := _USUAL.fullmatch(value):
@@ -113,8 +122,7 @@ class Selection:
         self._pending: deque[Entry] = deque()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
-        self.unproven = 0
-        """How many of them wait for the robots.txt of their host."""
+        self.unproven = 0  # how many of them wait for the robots.txt of their host
         self.rejected: Counter[Reason] = Counter()
 
     def add(self, entries: list[Entry]) -> None:
@@ -134,10 +142,7 @@ class Selection:
         return changed is not None and since is not None and changed < since
 
     def write(self) -> None:
-        """Write what was added to the spool. May be called again after an error.
-
-        :raises sqlite3.Error: if the spool fails
-        """
+        """Write what was added to the spool. After a ``sqlite3.Error`` call it again."""
         if self._reader.kind is Kind.INDEX:
             while self._pending:
                 self._add_sitemap(self._pending[0])
@@ -159,7 +164,6 @@ class Selection:
     def _rows(self, entry: Entry) -> Iterator[tuple[Row, Verdict]]:
         """Yield the pages of an entry, except those rejected."""
         alternate = entry.get("alternate") or []
-        lastmod, others = entry.get("lastmod") or None, json.dumps(alternate) if alternate else None
         more = alternate if self._options.alternate_links else []
         for value in (entry.get("loc"), *more):
             try:
@@ -176,6 +180,8 @@ class Selection:
                 self.rejected[Reason.LIMIT] += 1
             else:
                 self._urls += 1
+                others = json.dumps(alternate) if alternate else None
+                lastmod = entry.get("lastmod") or None
                 yield (site, self._sitemap.id, url, lastmod, others), verdict
 
     def _judge(self, prefix: str) -> tuple[int, Verdict]:
@@ -208,3 +214,75 @@ class Selection:
         else:
             self._files += 1
             self.accepted += 1
+
+
+class SitemapLog:
+    """Tells what became of each sitemap: a line in the log, and the stats."""
+
+    def __init__(self, context: CrawlContext) -> None:
+        self._context = context
+        self._warnings: dict[str, Few] = {}
+        self._read = Sparse(logger, "sitemaps read")
+        self._unread = Sparse(logger, "sitemaps not read")
+        context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
+
+    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
+        """*sitemap* was read."""
+        inc_value = self._context.stats.inc_value
+        inc_value("rep/sitemaps/fetched")
+        inc_value("rep/sitemaps/urls", reader.count)
+        rejected = {reason: count for reason, count in selection.rejected.items() if count}
+        for reason, count in rejected.items():
+            inc_value(reason.value, count)
+        why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
+        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
+        assert reader.kind is not None
+        self._read.log(
+            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s",
+            {
+                "url": sitemap.url,
+                "kind": reader.kind.value,
+                "entries": counted(reader.count, "entry", "entries"),
+                "accepted": f"{selection.accepted:,}",
+                "unproven": waiting if selection.unproven else "",
+                "why": f"; rejected: {why}" if why else "",
+            },
+            self._context.spider,
+        )
+        if reader.problem:
+            message = "Sitemap %(url)s: %(why)s"
+            self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
+
+    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
+        """*sitemap* can't be read. That deserves no warning if it is *expected*."""
+        self._context.stats.inc_value("rep/sitemaps/failed")
+        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
+        if expected:
+            self._unread.log(message, values, self._context.spider)
+        else:
+            self._warn(sitemap.origin, message, **values)
+
+    def too_many(self, url: str, origin: str) -> None:
+        """*origin* has too many sitemaps to read this one."""
+        self._context.stats.inc_value(Reason.LIMIT.value)
+        message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
+        self._warn(origin, message, url=url, origin=origin)
+
+    def _warn(self, of: str, message: str, **values: Any) -> None:
+        if of not in self._warnings and len(self._warnings) >= _ORIGINS:
+            of = ""
+        few = self._warnings.setdefault(of, Few(_WARNINGS))
+        level = logging.WARNING if few.one_more() else logging.DEBUG
+        logger.log(level, message, values, extra=self._context.extra)
+
+    def _spider_closed(self) -> None:
+        left_out = [few.left_out for few in self._warnings.values() if few.left_out]
+        if left_out:
+            logger.warning(
+                "%(count)s with sitemaps of %(origins)s: logged at DEBUG level",
+                {
+                    "count": counted(sum(left_out), "more problem"),
+                    "origins": counted(len(left_out), "origin"),
+                },
+                extra=self._context.extra,
+            )

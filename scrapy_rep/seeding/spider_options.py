@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import re
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from scrapy import Spider
 
@@ -70,18 +71,16 @@ class SpiderOptions:
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
     def filtered(self, entries: list[Entry], *, log: bool) -> tuple[list[Entry], int]:
-        """Return what ``sitemap_filter`` leaves of *entries*, and how often it raised.
-
-        :param log: whether to log the first exception
-        """
+        """Return what ``sitemap_filter`` leaves of *entries*, and how often it raised. *log* the first
+        exception."""
         if self._filter is None:
             return entries, 0
         kept: list[Entry] = []
         failed = 0
-        while entries:
-            taken: list[Entry] = []
+        rest = iter(entries)
+        while left := length_hint(rest):
             try:
-                for entry in self._filter(_noted(entries, taken)) or ():
+                for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
                         raise TypeError(f"it returned {entry!r}, which is no entry")
                     kept.append(entry)  # one by one: those before an exception count
@@ -94,9 +93,9 @@ class SpiderOptions:
                         "exceptions for this sitemap are not logged.",
                         extra={"spider": self._spider},
                     )
-                failed += 1 if taken else len(entries)
-                # The generator is dead: the remaining entries get another one.
-                entries = entries[len(taken) :] if taken else []
+                if length_hint(rest) == left:  # the filter has taken none
+                    return kept, failed + left
+                failed += 1
         return kept, failed
 
 
@@ -104,10 +103,3 @@ def _patterns(follow: Any) -> list[re.Pattern[str]]:
     if isinstance(follow, str):
         raise TypeError("it is a single string")
     return [re.compile(regex) for regex in follow]
-
-
-def _noted(entries: list[Entry], taken: list[Entry]) -> Iterator[Entry]:
-    """Yield *entries*, and note each in *taken*."""
-    for entry in entries:
-        taken.append(entry)
-        yield entry

@@ -19,8 +19,7 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import counted
 from scrapy_rep.seeding.patience import Patience
-from scrapy_rep.seeding.sitemap_table import SitemapTable, texts
-from scrapy_rep.seeding.spool_file import FILE_NAME, SpoolFile
+from scrapy_rep.seeding.spool_file import FILE_NAME, SitemapTable, SpoolFile, texts
 from scrapy_rep.storages.sqlite_file import open_or_set_aside, transaction
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ class Page(NamedTuple):
     lastmod: str | None
     alternate: list[str]
     sitemap: str
-    again: bool
-    """Whether it went to the scheduler before, in a run that ended before it was done."""
+    again: bool  # whether it went to the scheduler before, in a run that ended before it was done
 
 
 @dataclass(slots=True)
@@ -56,10 +54,8 @@ class _Site:
     """A site with pages waiting."""
 
     waiting: int = 0
-    sent: int = 0
-    """The last row that went to the scheduler before, and is taken again."""
-    position: int | None = None
-    """The last row that was taken, if any was."""
+    sent: int = 0  # the last row that went to the scheduler before, and is taken again
+    position: int | None = None  # the last row taken in this run
 
 
 class Spool:
@@ -73,28 +69,19 @@ class Spool:
         self._path = Path(directory, FILE_NAME) if directory else None
         self._spider = spider
         self._file: SpoolFile | None = None
-        self._usable = False
+        self._usable = self.opened = False
         self.durable = directory is not None
         self.patience = Patience(self._path, seconds, spider)
         self.sitemaps = SitemapTable(lambda: self._db)
         self._sites: dict[int, _Site] = {}
-        self.waiting = 0
-        """How many pages wait."""
-        self.unproven = 0
-        """How many entries wait for the robots.txt of another host."""
-
-    # The file
+        self.waiting = 0  # how many pages wait
+        self.unproven = 0  # how many entries wait for the robots.txt of another host
 
     @property
     def _db(self) -> sqlite3.Connection:
         if self._file is None or not self._usable:
             raise sqlite3.OperationalError("it is not open")
         return self._file.db
-
-    @property
-    def opened(self) -> bool:
-        """Whether the file was opened."""
-        return self._file is not None
 
     async def look(self) -> SpoolFile | None:
         """Open the file if it isn't, and return it then. If it was deleted, write it again."""
@@ -113,15 +100,14 @@ class Spool:
         return None
 
     def _open(self) -> SpoolFile:
-        if self._path is None:
-            return SpoolFile(None)
-        return open_or_set_aside(self._path, SpoolFile, self._spider)
+        path = self._path
+        return open_or_set_aside(path, SpoolFile, self._spider) if path else SpoolFile(None)
 
     def _take_over(self, file: SpoolFile) -> None:
         for site, count in file.waiting.items():
             self._sites[site] = _Site(count, file.sent.get(site, 0))
         self.waiting, self.unproven = sum(file.waiting.values()), file.unproven
-        self._file, self._usable = file, True
+        self._file, self._usable, self.opened = file, True, True
         if file.wrong:
             logger.warning(
                 "%(rows)s of %(path)s can't be read and were deleted",
@@ -150,8 +136,6 @@ class Spool:
         if self._file is not None:
             self._file.close()
 
-    # Pages
-
     def site(self, origin: str) -> int:
         """Return the number of a site."""
         self._db.execute("INSERT OR IGNORE INTO sites (origin, cursor) VALUES (?, 0)", (origin,))
@@ -170,10 +154,8 @@ class Spool:
         with self._writing():
             self._insert("pages", pages)
             self._insert("unproven", unproven)
-            self._db.execute(
-                "UPDATE origins SET urls = urls + ? WHERE origin = ?",
-                (len(pages) + len(unproven), origin),
-            )
+            query = "UPDATE origins SET urls = urls + ? WHERE origin = ?"
+            self._db.execute(query, (len(pages) + len(unproven), origin))
         self._count(pages)
         self.unproven += len(unproven)
 
@@ -248,8 +230,6 @@ class Spool:
         """Be done with these pages."""
         with self._writing():
             self._db.executemany("DELETE FROM pages WHERE id = ?", [(page,) for page in pages])
-
-    # Entries that wait for proof
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
         """The first entries of *origin* that wait, with their numbers."""

@@ -20,8 +20,8 @@ from scrapy_rep.commands.terminal import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting.report.page import render
-from scrapy_rep.seeding.sitemap_log import SitemapLog
-from scrapy_rep.seeding.sitemap_table import SitemapRow
+from scrapy_rep.seeding.selection import SitemapLog
+from scrapy_rep.seeding.spool_file import SitemapRow
 from tests.helpers.behaviours import answer
 from tests.helpers.contexts import context_of
 from tests.helpers.crawling import CrawlResult, crawl

@@ -237,7 +237,7 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
     site.set("/map.xml", urlset(some(site, "page")))
     site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     settings = {**ON, "REP_DEFER_MAX_WAIT": 0.5}
-    for name in ("spool.Spool.take", "spool.Spool.add_pages", "sitemap_table.SitemapTable.add"):
+    for name in ("spool.Spool.take", "spool.Spool.add_pages", "spool_file.SitemapTable.add"):
         with monkeypatch.context() as patch:
             patch.setattr(f"scrapy_rep.seeding.{name}", fail)
             result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
@@ -257,10 +257,10 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
         "spool.Spool.add_pages",
         "spool.Spool.site",
         "spool.Spool.forget",
-        "sitemap_table.SitemapTable.add",
-        "sitemap_table.SitemapTable.next",
-        "sitemap_table.SitemapTable.get",
-        "sitemap_table.SitemapTable.done",
+        "spool_file.SitemapTable.add",
+        "spool_file.SitemapTable.next",
+        "spool_file.SitemapTable.get",
+        "spool_file.SitemapTable.done",
     ],
 )
 async def test_a_disk_that_fails_for_a_while(

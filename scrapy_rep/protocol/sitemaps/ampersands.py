@@ -25,8 +25,7 @@ class Ampersands:
     def __init__(self) -> None:
         self._rest = b""
         self._in_cdata = False
-        self.count = 0
-        """How many were mended."""
+        self.count = 0  # mended so far
 
     def feed(self, data: bytes, *, last: bool = False) -> bytes:
         """Return *data* mended, without an end that depends on the next piece."""

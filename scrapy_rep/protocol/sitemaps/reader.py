@@ -53,11 +53,9 @@ class SitemapReader:
         """:param max_bytes: after unpacking"""
         self._max_bytes = max_bytes
         self._max_entries = max_entries
-        self.kind: Kind | None = None
-        """None if it is no sitemap, or not known yet."""
+        self.kind: Kind | None = None  # None if it is not a sitemap, or not known yet
         self.bytes = 0  # after unpacking
-        self.count = 0
-        """Entries returned."""
+        self.count = 0  # entries returned
         self.problem: str | None = None
         """What is wrong with the file, or why its end was not read; None if it is fine."""
 

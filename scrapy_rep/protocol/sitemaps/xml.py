@@ -84,9 +84,8 @@ class XmlFeed:
         self._begun = False
         self._ampersands: Ampersands | None = None
         self._prolog = b""
-        self._events = self._silent = self._attributes = 0
+        self._events = self._silent = self._attributes = self._depth = 0
         self._namespace = ""
-        self._depth = 0
         self._entries: list[Entry] = []
         self._entry: Entry | None = None
         self._at = 0  # the depth of the entry's children
