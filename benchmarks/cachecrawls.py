@@ -136,7 +136,7 @@ def fill(corpus: str | None, place: Place, count: int, pipe: Connection) -> None
 
 
 async def _fill(files: list[bytes], count: int, pipe: Connection, middleware: Any) -> None:
-    cache = middleware._origins.cache
+    cache = middleware.origins.cache
     cache._fetcher = Fetcher(files)
     idle, busy = Watch(), Watch()
     with idle():

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from scrapy_rep.pages.following import follow_links
     from scrapy_rep.pages.middleware import PageMiddleware
     from scrapy_rep.pages.rules import page_rules
+    from scrapy_rep.pages.usage import usage
+    from scrapy_rep.pages.usage_items import UsageItemMiddleware
+    from scrapy_rep.pages.usage_middleware import UsageMiddleware
     from scrapy_rep.robotparser import RobotParser
 
 __all__ = [
@@ -22,9 +25,12 @@ __all__ = [
     "PageMiddleware",
     "RepMiddleware",
     "RobotParser",
+    "UsageItemMiddleware",
+    "UsageMiddleware",
     "follow_links",
     "may_fetch",
     "page_rules",
+    "usage",
 ]
 
 __version__ = "0.1.0"
@@ -34,9 +40,12 @@ _HOMES = {
     "PageMiddleware": "pages.middleware",
     "RepMiddleware": "middleware",
     "RobotParser": "robotparser",
+    "UsageItemMiddleware": "pages.usage_items",
+    "UsageMiddleware": "pages.usage_middleware",
     "follow_links": "pages.following",
     "may_fetch": "middleware",
     "page_rules": "pages.rules",
+    "usage": "pages.usage",
 }
 
 

@@ -9,6 +9,7 @@ from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.pages.middleware import PageMiddleware
+from scrapy_rep.pages.usage_settings import may_be_chosen
 from scrapy_rep.settings import set_defaults
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ PAGES_POSITION = 950
 
 class Addon:
     """Puts :class:`~scrapy_rep.RepMiddleware` in the place of Scrapy's RobotsTxtMiddleware, and
-    :class:`~scrapy_rep.PageMiddleware` next to the spider."""
+    :class:`~scrapy_rep.PageMiddleware` next to the spider; what looks at usage preferences only if a
+    setting asks for it."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Scrapy calls this before the crawl. What the project sets itself stays."""
@@ -32,16 +34,28 @@ class Addon:
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
         listed = {load_object(name): at for name, at in settings.getdict(MIDDLEWARES).items()}
-        position = listed.get(RobotsTxtMiddleware)
-        if not any(_is_ours(kind) for kind, at in listed.items() if at is not None):
-            settings.setdefault_in_component_priority_dict(
-                MIDDLEWARES, RepMiddleware, POSITION if position is None else position
-            )
+        ours = [at for kind, at in listed.items() if at is not None and _is_ours(kind)]
+        places = [*ours, listed.get(RobotsTxtMiddleware), POSITION]
+        position = next(at for at in places if at is not None)
+        if not ours:
+            settings.setdefault_in_component_priority_dict(MIDDLEWARES, RepMiddleware, position)
         # Taking it out of the list is not enough: Scrapy's own list has it too.
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
+        spider_middlewares = "SPIDER_MIDDLEWARES"
         settings.setdefault_in_component_priority_dict(
-            "SPIDER_MIDDLEWARES", PageMiddleware, PAGES_POSITION
+            spider_middlewares, PageMiddleware, PAGES_POSITION
         )
+        if may_be_chosen(settings):
+            from scrapy_rep.pages.usage_items import UsageItemMiddleware
+            from scrapy_rep.pages.usage_middleware import UsageMiddleware
+
+            # Right behind ours: what is known of an origin by then decides here too.
+            settings.setdefault_in_component_priority_dict(
+                MIDDLEWARES, UsageMiddleware, position + 1
+            )
+            settings.setdefault_in_component_priority_dict(
+                spider_middlewares, UsageItemMiddleware, PAGES_POSITION
+            )
 
 
 def _is_ours(kind: object) -> bool:

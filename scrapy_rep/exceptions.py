@@ -11,6 +11,7 @@ from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.protocol.usage import Statement
 
 
 class RobotsDisallowed(IgnoreRequest):
@@ -41,6 +42,16 @@ class RobotsUnreachable(IgnoreRequest):
         """Failed fetches of the file in a row."""
         asked = f" (asked {attempts} times)" if attempts > 1 else ""
         super().__init__(f"robots.txt unreachable{asked}: {self.reason}")
+
+
+class UsageDisallowed(IgnoreRequest):
+    """The robots.txt says that the page must not be used for what the crawl is for (``REP_USAGE``)."""
+
+    def __init__(self, origin: Origin, purpose: str, statement: Statement) -> None:
+        self.origin = origin
+        self.purpose = purpose
+        self.statement = statement
+        super().__init__(clean(f"The site says no to {purpose} ({statement})"))
 
 
 class NotFetched(Exception):

@@ -53,8 +53,10 @@ class RepMiddleware:
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         if is_interactive(crawler):
             settings = one_attempt(settings)
-        context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
-        self._origins = origins = Origins(context)
+        self.context = context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
+        """The crawl."""
+        self.origins = origins = Origins(context)
+        """What is known of origins."""
         self._by_prefix = origins.table.by_prefix
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents

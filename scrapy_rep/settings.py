@@ -18,6 +18,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.sitemaps.lastmod import moment
 from scrapy_rep.protocol.tokens import is_token, product_token
+from scrapy_rep.protocol.usage.options import ACTIONS_HINT, TOKENS_HINT, actions, tokens
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -36,8 +37,6 @@ _PATIENCE = 86400.0
 # Seconds between two requests that REP_CRAWL_DELAY = True grants at most.
 _CRAWL_DELAY = 60.0
 
-UNREACHABLE_CHOICES = ("defer", "drop", "allow")
-CROSS_HOST_CHOICES = ("strict", "any")
 NOFOLLOW_CHOICES = ("page", "links", "count")
 NOINDEX_CHOICES = ("drop", "count")
 
@@ -104,15 +103,6 @@ def _crawl_delay(value: Any) -> float:
     return _seconds(value)
 
 
-def _one_of(*choices: str) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if value not in choices:
-            raise ValueError
-        return str(value)
-
-    return check
-
-
 def _nofollow(value: Any) -> str | bool:
     return str(value) if value in NOFOLLOW_CHOICES else _flag(value)
 
@@ -144,10 +134,10 @@ def chain(value: Any) -> tuple[str, ...]:
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Iterable):
         raise ValueError
-    tokens = tuple(value)
-    if not tokens or not all(isinstance(token, str) and is_token(token) for token in tokens):
+    found = tuple(value)
+    if not found or not all(isinstance(token, str) and is_token(token) for token in found):
         raise ValueError
-    return tokens
+    return found
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
@@ -156,6 +146,17 @@ AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
     return field(default=default, metadata={"check": check, "hint": hint})
+
+
+def _choice(*choices: str) -> Any:
+    """A setting that is one of *choices*; the first is the default."""
+
+    def check(value: Any) -> str:
+        if value not in choices:
+            raise ValueError
+        return str(value)
+
+    return _setting(choices[0], check, "one of " + ", ".join(map(repr, choices)))
 
 
 _SECONDS = "a number of seconds, 0 or more"
@@ -172,11 +173,7 @@ class RepSettings:
 
     user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
-    unreachable: str = _setting(
-        "defer",
-        _one_of(*UNREACHABLE_CHOICES),
-        "one of " + ", ".join(map(repr, UNREACHABLE_CHOICES)),
-    )
+    unreachable: str = _choice("defer", "drop", "allow")
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
     defer_max_requests: int = _setting(100000, _count, _COUNT)
@@ -205,11 +202,7 @@ class RepSettings:
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
     sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)  # noqa: RUF009
-    sitemap_cross_host: str = _setting(
-        "strict",
-        _one_of(*CROSS_HOST_CHOICES),
-        "one of " + ", ".join(map(repr, CROSS_HOST_CHOICES)),
-    )
+    sitemap_cross_host: str = _choice("strict", "any")
     sitemap_priority: int = _setting(10, _integer, "a whole number")
     sitemap_page_priority: int = _setting(0, _integer, "a whole number")
     sitemap_max_depth: int = _setting(5, _count, _COUNT)
@@ -223,6 +216,12 @@ class RepSettings:
     noindex: str | bool = _setting(
         False, _noindex, "one of " + ", ".join(map(repr, (False, *NOINDEX_CHOICES)))
     )
+    usage: dict[str, str] | None = _setting(None, actions, ACTIONS_HINT)  # noqa: RUF009
+    usage_tokens: dict[str, tuple[str, ...]] | None = _setting(  # noqa: RUF009
+        None, tokens, TOKENS_HINT
+    )
+    usage_field: str | None = _setting(None, _optional(_text), "the name of a field of items")
+    tdmrep: bool = _setting(False, _flag, _FLAG)
     decisions: str | None = _setting(None, _optional(_path), _URI)
     decisions_all: bool = _setting(False, _flag, _FLAG)
     dry_run: bool = _setting(False, _flag, _FLAG)

@@ -43,7 +43,7 @@ async def test_what_is_forbidden_passes(sites: Sites, tmp_path: Path) -> None:
     assert len(lines(result, "Dry run, not dropped: Forbidden by", level="DEBUG")) == 3
     assert len(lines(result, "forbids")) == 1
     assert len(lines(result, "REP_DRY_RUN is on", level="WARNING")) == 1
-    assert summary(result)[1] == "Requests, had this been no dry run: 2 allowed, 3 forbidden"
+    assert summary(result)[1] == "Requests, had this not been a dry run: 2 allowed, 3 forbidden"
     assert verdicts(tmp_path / "d.jsonl") == [("disallowed", True)] * 3
 
 
@@ -60,11 +60,11 @@ async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
     assert (record.deferred, record.released, record.dropped) == ([], [], [])
     assert result.stat("rep/deferred") == 20
     assert "rep/held" not in result.stats
-    assert len(lines(result, f"Requests of {origin_of(site)} would be held until")) == 1
+    assert len(lines(result, f"Would hold requests to {origin_of(site)} until")) == 1
     assert verdicts(tmp_path / "d.jsonl") == [("held", True)] * 20
-    assert summary(result)[1] == "Requests, had this been no dry run: 0 allowed, 0 forbidden, " + (
-        "20 held"
-    )
+    assert summary(result)[
+        1
+    ] == "Requests, had this not been a dry run: 0 allowed, 0 forbidden, " + ("20 held")
 
 
 async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
@@ -92,8 +92,8 @@ async def test_what_would_be_dropped_passes(sites: Sites) -> None:
     result = await crawl(wanted, {**DRY, "REP_UNREACHABLE": "drop"})
     assert_all_fetched(result, wanted)
     assert result.stat("rep/unreachable/dropped") == 5
-    assert len(lines(result, "would be dropped")) == 1
-    assert len(lines(result, "Dry run, not dropped, ", level="DEBUG")) == 5
+    assert len(lines(result, "Would drop requests to")) == 1
+    assert len(lines(result, "Dry run, not dropped: ", level="DEBUG")) == 5
 
 
 async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
@@ -113,7 +113,7 @@ async def test_every_start_request_would_be_refused(sites: Sites) -> None:
     assert len(result.responses) == 3
     [line] = lines(result, "every start request", level="WARNING")
     assert line.startswith(
-        "robots.txt would have refused every start request (3): a crawl that obeys it may "
+        "robots.txt would have refused every start request (3). A crawl that obeys it may "
         "find nothing."
     )
 

@@ -56,6 +56,10 @@ DEFAULTS = {
     "REP_SITEMAP_MAX_BYTES": 52428800,
     "REP_NOFOLLOW": False,
     "REP_NOINDEX": False,
+    "REP_USAGE": None,
+    "REP_USAGE_TOKENS": None,
+    "REP_USAGE_FIELD": None,
+    "REP_TDMREP": False,
     "REP_DECISIONS": None,
     "REP_DECISIONS_ALL": False,
     "REP_DRY_RUN": False,
@@ -63,6 +67,7 @@ DEFAULTS = {
 }
 
 FLAGS = (
+    "REP_TDMREP",
     "REP_OBEY_GLOBAL_GROUP",
     "REP_PRIVATE_HOSTS",
     "REP_SOFT_404",
@@ -157,6 +162,12 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
     for value in ("never", "drop", 2, [], "PAGE"):
         yield "REP_NOFOLLOW", value, "one of False, 'page', 'links', 'count', True"
+    for value in ("train-ai", {"train": "record"}, {"tdm": "drop"}, {"tdm": []}, ["tdm"], 5, "{"):
+        yield "REP_USAGE", value, "a dict such as {'train-ai': 'record'}, from train-ai, "
+    for value in ("Foo Bot", ["*"], {"CCBot": "train"}, {"CCBot": []}, {"CCBot": 5}, 5, True, "["):
+        yield "REP_USAGE_TOKENS", value, "a list of product tokens, such as ['Google-Extended', "
+    for value in (5, True, ["usage"]):
+        yield "REP_USAGE_FIELD", value, "the name of a field of items"
     for value in ("never", "page", 2, [], True):
         yield "REP_NOINDEX", value, "one of False, 'drop', 'count'"
     for value in (

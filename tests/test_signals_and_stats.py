@@ -266,7 +266,7 @@ async def test_robots_unreachable_gives_reason_and_attempts(sites: Sites) -> Non
         assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
         assert (error.reason, error.attempts) == ("HTTP status 503", 1)
         assert str(error) == "robots.txt unreachable: HTTP status 503"
-        line = f"DEBUG Dropped, {error}: <GET {site.url(path)}>"
+        line = f"DEBUG Dropped: {error}: <GET {site.url(path)}>"
         assert result.log.count(line) == 1
     # The first failure of a row is news.
     news = f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP status 503); "

@@ -1,7 +1,5 @@
-"""``scrapy robots --cache [HOST|URL|SHA256 …]``: what does the crawler believe?
-
-Lists, shows and drops what the storage that the project names keeps (REP.md section 5).
-"""
+"""``scrapy robots --cache [HOST|URL|SHA256 …]``: lists, shows and drops what the project's storage
+keeps (REP.md section 5)."""
 
 from __future__ import annotations
 
@@ -16,74 +14,64 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.inputs import InputError, request_for, settings_of
-from scrapy_rep.commands.status import Status
-from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output, complain
-from scrapy_rep.engine.words import clean, iso
-from scrapy_rep.inspection.lint.file import is_html
+from scrapy_rep.commands.ending import CommandError, Status, complain
+from scrapy_rep.commands.inputs import request_for
+from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output
+from scrapy_rep.engine.words import clean, counted, iso, text_of
+from scrapy_rep.inspection.outline import is_html
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, standing
-from scrapy_rep.storages.access import make_storage
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.storages.opening import make_storage
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
     from scrapy_rep.commands.robots import RobotsCommand
-    from scrapy_rep.settings import RepSettings
     from scrapy_rep.storages.base import Storage
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
-# This many rows of the list are aligned with each other: there may be a million.
+# How many rows of the list are aligned with each other: there may be a million.
 _AT_A_TIME = 1000
 
-# Characters of an invalid name that are shown.
-_SHOWN = 80
-
-_COLOURS = {
-    Standing.FRESH: GREEN,
-    Standing.ASK: DIM,
-    Standing.STALE: YELLOW,
-    Standing.UNREACHABLE: RED,
-    Standing.UNRESTRICTED: YELLOW,
+_LOOKS = {
+    Standing.FRESH: ("fresh", GREEN),
+    Standing.ASK: ("due for a refetch", DIM),
+    Standing.STALE: ("stale", YELLOW),
+    Standing.UNREACHABLE: ("unreachable", RED),
+    Standing.UNRESTRICTED: ("no restrictions", YELLOW),
 }
-_WORDS = {Standing.ASK: "to be asked again", Standing.UNRESTRICTED: "no restrictions"}
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
-    """List, show or drop entries.
-
-    :raises UsageError: if everything would be dropped without a word that says so
-    :raises InputError: for a wrong setting, or a storage that ends with each crawl
-    """
-    settings = settings_of(command.settings)
+    """List, show or drop entries."""
+    settings = RepSettings.from_settings(command.settings)
     if options.drop and not arguments:
-        raise UsageError("--drop wants hosts or URLs; '*' is all of them", print_help=False)
+        raise UsageError("--drop needs hosts or URLs; '*' drops everything", print_help=False)
     storage = make_storage(Crawler(Spider, command.settings), settings)
-    if type(storage) is MemoryStorage:  # not a user's class that is made of it
-        raise InputError(
-            "REP_CACHE_STORAGE is in memory: it ends with each crawl, there is nothing to look at"
-        )
+    if type(storage) is MemoryStorage:  # a subclass may keep its entries
+        raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
     try:
         return _Cache(storage, settings, options).answer(arguments)
-    except NotImplementedError:
-        raise InputError(f"{type(storage).__name__} has no method for that") from None
-    except (InputError, UsageError):
+    except (CommandError, UsageError):
         raise
+    except NotImplementedError:
+        raise CommandError(f"{type(storage).__name__} does not support this") from None
     except Exception as error:  # noqa: BLE001
         # Whatever a storage raises: no server, no permission, a file of a newer version.
-        complain(f"the cache can't be used: {type(error).__name__}: {error}")
-        return Status.UNREACHABLE
+        message = f"the cache can't be used: {text_of(error)}"
+        raise CommandError(message, Status.UNREACHABLE) from None
     finally:
         storage.close()
 
 
 class _Cache:
-    """The storage, as somebody looks at it."""
+    """Answers for one storage."""
 
     def __init__(self, storage: Storage, settings: RepSettings, options: Namespace) -> None:
         self._storage = storage
@@ -94,12 +82,12 @@ class _Cache:
         self._now = time.time()
 
     def answer(self, arguments: Sequence[str]) -> Status:
-        """Do what is asked for."""
+        """Do what the options say for each argument, or for all entries."""
         hashes = [one for one in arguments if _SHA256.fullmatch(one)]
         urls = [one for one in arguments if "://" in one]
         hosts = [one for one in arguments if one not in hashes and one not in urls]
         if hashes and self._drop:
-            raise UsageError("bodies expire by themselves: drop origins", print_help=False)
+            raise UsageError("--drop takes hosts and URLs, not hashes", print_help=False)
         found = [self._body(one) for one in hashes]
         found += [self._one(str(request_for(one)[1])) for one in urls]
         if hosts or not arguments:
@@ -108,13 +96,13 @@ class _Cache:
         return Status.GOOD if all(found) else Status.FOUND
 
     def _body(self, sha256: str) -> bool:
+        problem = "not in the cache"
         try:
             body = self._storage.body(sha256)
         except UnreadableEntry as error:
-            complain(f"the robots.txt with the hash {sha256} can't be read: it is {error}")
-            return False
+            body, problem = None, str(error)
         if body is None:
-            complain(f"no robots.txt with the hash {sha256} is kept")
+            complain(f"robots.txt with hash {sha256}: {problem}")
             return False
         self._output.flush()
         sys.stdout.buffer.write(body)
@@ -128,7 +116,7 @@ class _Cache:
             complain(f"{origin}: {error}")
             return self._drop and self._dropped(origin)
         if entry is None:
-            complain(f"nothing is kept of {origin}")
+            complain(f"nothing cached for {origin}")
             return False
         if self._drop:
             return self._dropped(origin)
@@ -142,19 +130,15 @@ class _Cache:
     def _many(self, hosts: Sequence[str]) -> bool:
         entries = self._matching([host.lower() for host in hosts])
         if self._drop:
-            # All at once: a storage need not like to be changed while it is gone through.
+            # The list first: a storage need not allow changes while its entries are read.
             dropped = [self._dropped(entry.origin) for entry in list(entries)]
             return any(dropped)
         found = False
         while some := list(islice(entries, _AT_A_TIME)):
-            if self._json:
-                for entry in some:
-                    self._output.json(self._fields(entry))
-            else:
-                self._list(some, heading=not found)
+            self._list(some, heading=not found)
             found = True
         if not found:
-            complain("nothing is kept" + (f" of {', '.join(hosts)}" if hosts else ""))
+            complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
         return found
 
     def _matching(self, hosts: Sequence[str]) -> Iterator[Entry]:
@@ -166,17 +150,13 @@ class _Cache:
             try:
                 host = Origin.from_url(entry.origin).host
             except ValueError as error:
-                unreadable.append(f"{entry.origin[:_SHOWN]}: {error}")
+                unreadable.append(f"{entry.origin[:80]}: {error}")
                 continue
             if not hosts or any(fnmatchcase(host, one) for one in hosts):
                 yield entry
-        if len(unreadable) == 1:
-            complain(f"1 entry can't be read, and counts as absent: {unreadable[0]}")
-        elif unreadable:
-            complain(
-                f"{len(unreadable)} entries can't be read, and count as absent. "
-                f"The first: {unreadable[0]}"
-            )
+        if unreadable:
+            entries = counted(len(unreadable), "unreadable entry", "unreadable entries")
+            complain(f"skipped {entries}; the first: {unreadable[0]}")
 
     def _dropped(self, origin: str) -> bool:
         dropped = self._storage.drop(origin)
@@ -214,43 +194,41 @@ class _Cache:
         }
 
     def _list(self, entries: Sequence[Entry], *, heading: bool) -> None:
-        rows = [("origin", "state", "answer", "fetched", "more")] if heading else []
+        if self._json:
+            for entry in entries:
+                self._output.json(self._fields(entry))
+            return
+        rows = [("origin", "state", "answer", "fetched", "details")] if heading else []
         colours = [(DIM,) * 5] if heading else []
         for entry in entries:
-            state = self._standing(entry)
-            word = _WORDS.get(state, state.value)
-            rows.append((entry.origin, word, _answer(entry), iso(entry.fetched_at) or "-",
-                         self._more(entry)))  # fmt: skip
-            colours.append(("", _COLOURS[state], "", "", DIM))
+            state, colour = _LOOKS[self._standing(entry)]
+            details = f"fresh until {iso(entry.fresh_until)}"
+            if entry.unreachable_since is not None:
+                details = f"unreachable since {iso(entry.unreachable_since)}: {entry.error}"
+            fetched = iso(entry.fetched_at) or "-"
+            rows.append((entry.origin, state, _answer(entry), fetched, details))
+            colours.append(("", colour, "", "", DIM))
         self._output.table(rows, colours)
 
-    def _more(self, entry: Entry) -> str:
-        if entry.unreachable_since is None:
-            return f"fresh until {iso(entry.fresh_until)}"
-        return f"unreachable since {iso(entry.unreachable_since)}: {entry.error}"
-
     def _show(self, entry: Entry) -> None:
-        output, state = self._output, self._standing(entry)
-        output.line(
-            f"{output.paint(_WORDS.get(state, state.value), BOLD, _COLOURS[state])}  "
-            f"{clean(entry.origin)}"
-        )
+        output = self._output
+        state, colour = _LOOKS[self._standing(entry)]
         rows = [("answer", _answer(entry))]
         if entry.hops:
-            rows.append(("redirected", f"{entry.hops} times, to {entry.url}"))
+            rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
         if entry.fetched_at is not None:
             rows.append(("fetched", str(iso(entry.fetched_at))))
             rows.append(("fresh until", str(iso(entry.fresh_until))))
         if entry.unreachable_since is not None:
             rows += [
                 ("unreachable since", str(iso(entry.unreachable_since))),
-                ("asked in vain", f"{entry.attempts} times"),
-                ("asked again", f"not before {iso(entry.next_attempt_at)}"),
-                ("last failure", str(entry.error)),
+                ("failed attempts", str(entry.attempts)),
+                ("next attempt", f"not before {iso(entry.next_attempt_at)}"),
+                ("last error", str(entry.error)),
             ]
         if entry.sha256 is not None:
             rows.append(("SHA-256", entry.sha256))
-        output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+        output.block(f"{output.paint(state, BOLD, colour)}  {clean(entry.origin)}", rows)
         if entry.has_copy:
             output.line()
             for line in entry.body.decode("utf-8", "replace").splitlines():
@@ -262,13 +240,9 @@ def _answer(entry: Entry) -> str:
         return "none yet"
     status = "" if entry.status is None else f"{entry.status}: "
     if entry.outcome is Outcome.RULES:
-        return status + ("an HTML page" if _is_page(entry) else "rules")
+        try:
+            return status + ("an HTML page" if is_html(entry.body) else "rules")
+        except UnreadableEntry:
+            return status + "rules"
     not_found = entry.status is not None and entry.status >= 500
     return status + ('"not found", ' if not_found else "") + "no restrictions"
-
-
-def _is_page(entry: Entry) -> bool:
-    try:
-        return is_html(entry.body)
-    except UnreadableEntry:
-        return False

@@ -1,29 +1,30 @@
-"""How many of the URLs that a sitemap lists does robots.txt forbid?"""
+"""How many of the URLs that sitemaps list does robots.txt forbid?"""
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.urls import as_it_stands, origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.matching import Rules, allows, comparable
+from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scrapy_rep.commands.inputs import Chain
     from scrapy_rep.commands.lookup import Lookup
     from scrapy_rep.inspection.explanation import RobotsFile
 
-# Sitemaps may be on any host, and list URLs of any. This many are asked for anything (SECURITY.md).
+# Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_ORIGINS = 100
-
-# As many spellings of origins are remembered.
-_MAX_SPELLINGS = 10_000
 
 
 class Forbidding(NamedTuple):
@@ -34,30 +35,20 @@ class Forbidding(NamedTuple):
     rule: str
 
 
-class _Judge(NamedTuple):
-    """What decides about the URLs of an origin."""
-
-    robots: RobotsFile
-    rules: Rules | None
-    """None: no restrictions."""
-
-
+@dataclass(slots=True)
 class Counts:
-    """What is counted of a sitemap, or of many."""
+    """What a sitemap lists, or several do."""
 
-    __slots__ = ("by_rule", "forbidden", "invalid", "unjudged", "urls")
-
-    def __init__(self) -> None:
-        self.urls = 0
-        self.forbidden = 0
-        self.unjudged = 0
-        """URLs of hosts whose robots.txt is unreachable, or beyond the limit of hosts."""
-        self.invalid = 0
-        """What is listed and no absolute http(s) URL; not among :attr:`urls`."""
-        self.by_rule: Counter[Forbidding] = Counter()
+    urls: int = 0
+    forbidden: int = 0
+    unjudged: int = 0
+    """URLs of hosts whose robots.txt is unreachable, or that are not contacted."""
+    invalid: int = 0
+    """Entries without an absolute http(s) URL; not among :attr:`urls`."""
+    by_rule: Counter[Forbidding] = field(default_factory=Counter)
 
     def add(self, other: Counts) -> None:
-        """Count what *other* counts."""
+        """Add the counts of *other*."""
         self.urls += other.urls
         self.forbidden += other.forbidden
         self.unjudged += other.unjudged
@@ -66,87 +57,83 @@ class Counts:
 
 
 class Judges:
-    """The robots.txt of all hosts that the sitemaps of a site have to do with, each asked for
-    once."""
+    """The robots.txt of each host that a site's sitemaps name."""
 
-    def __init__(self, lookup: Lookup, chain: tuple[str, ...], site: Origin) -> None:
-        """:param chain: the tokens that the crawler goes by"""
-        self.chain = chain
-        self._site = site
-        self.obey_global = lookup.settings.obey_global_group
+    def __init__(self, lookup: Lookup, chain: Chain, site: Origin) -> None:
+        """:param chain: the crawler's tokens"""
         self._lookup = lookup
+        self._chain = chain
+        self._site = site
         self._origins: set[Origin] = set()
-        self._judges: dict[str, _Judge | None] = {}
-
-    async def refusal(self, origin: Origin) -> str:
-        """Return why *origin*, which the site has named, is asked for nothing; empty if it is."""
-        if origin in self._origins:
-            return ""
-        if len(self._origins) >= _MAX_ORIGINS:
-            return f"not read: {_MAX_ORIGINS} hosts were asked before"
-        if await self._lookup.fetcher.targets.refuses(origin, self._site):
-            return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
-        return ""
+        self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
 
     async def file(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*."""
-        self._origins.add(origin)
+        """Return the robots.txt of *origin*; ``CommandError`` if the site may not send us there."""
+        if origin not in self._origins:
+            problem = ""
+            if len(self._origins) >= _MAX_ORIGINS:
+                problem = f"not read: more than {_MAX_ORIGINS} hosts"
+            elif await self._lookup.fetcher.targets.refuses(origin, self._site):
+                problem = "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+            if problem:
+                raise CommandError(problem, Status.UNREACHABLE)
+            self._origins.add(origin)
         return await self._lookup.get(origin)
+
+    async def check(self, request: Request) -> None:
+        """Raise ``CommandError`` unless *request* may be made."""
+        await self.file(origin_of(request))
+        await self._lookup.check(request, self._chain)
 
     async def count(self, tally: Counts, urls: Iterable[object]) -> None:
         """Count *urls*, what a sitemap lists."""
         for value in urls:
-            if not isinstance(value, str):
+            try:
+                spelling, path = _parts(value)
+                judge = await self._judge(spelling)
+            except ValueError:
                 tally.invalid += 1
                 continue
-            plain = as_it_stands(value)
-            if plain is not None:
-                spelling, path = plain
-            else:
-                try:
-                    request = Request(encoded(value))
-                    spelling, path = str(origin_of(request)), path_in(request)
-                except ValueError:
-                    tally.invalid += 1
-                    continue
-            try:
-                judge = self._judges[spelling]
-            except KeyError:
-                try:
-                    judge = await self._judge(spelling)
-                except ValueError:
-                    tally.invalid += 1
-                    continue
             tally.urls += 1
             if judge is None:
                 tally.unjudged += 1
-            elif judge.rules is not None:
-                found = judge.rules._find(comparable(path))
-                if not allows(found):
-                    tally.forbidden += 1
-                    tally.by_rule[_rule(judge.robots, found)] += 1
+                continue
+            robots, rules = judge
+            found = rules._find(comparable(path))
+            if not allows(found):
+                rule = robots.parsed._decision(None, found).rule
+                assert rule is not None
+                tally.forbidden += 1
+                url = robots.facts.robots_url or ""
+                tally.by_rule[Forbidding(url, rule.line, str(rule))] += 1
 
-    async def _judge(self, spelling: str) -> _Judge | None:
-        """What decides about URLs that begin so; None if there is nothing to decide by.
-
-        :raises ValueError: if that is no origin of web pages
-        """
+    async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
+        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
+        if they are no web pages."""
+        if spelling in self._judges:
+            return self._judges[spelling]
         origin = Origin.from_url(spelling)
         if origin.scheme not in ("http", "https"):
             raise ValueError(spelling)
         judge = None
-        if not await self.refusal(origin):
+        with suppress(CommandError):
             robots = await self.file(origin)
             if robots.outcome is Outcome.RULES:
-                judge = _Judge(robots, robots.parsed.rules(self.chain, self.obey_global)[1])
+                obey_global = self._lookup.settings.obey_global_group
+                judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
             elif robots.outcome is Outcome.MISSING or robots.unrestricted:
-                judge = _Judge(robots, None)
-        if len(self._judges) < _MAX_SPELLINGS:
+                judge = robots, NO_RULES
+        if len(self._judges) < 10_000:  # an origin has many spellings
             self._judges[spelling] = judge
         return judge
 
 
-def _rule(robots: RobotsFile, found: int) -> Forbidding:
-    rule = robots.parsed._decision(None, found).rule
-    assert rule is not None
-    return Forbidding(robots.facts.robots_url or "", rule.line, str(rule))
+def _parts(value: object) -> tuple[str, str]:
+    """Return the beginning of a URL (scheme, host, port) and its path, or raise ``ValueError``."""
+    if not isinstance(value, str):
+        raise ValueError
+    plain = as_it_stands(value)
+    if plain is None:
+        request = Request(encoded(value))
+        plain = str(origin_of(request)), path_in(request)
+    return plain

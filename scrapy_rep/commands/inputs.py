@@ -1,4 +1,4 @@
-"""What commands are given: URLs, files, agents. Wrong input is answered with one sentence."""
+"""The command's input: URLs, files, agents. Each error is one sentence."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
 
-from scrapy_rep.commands.status import Status
-from scrapy_rep.commands.terminal import complain
+from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean
-from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.tokens import product_token
-from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
+from scrapy_rep.settings import chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scrapy.settings import BaseSettings, Settings
+    from scrapy.settings import Settings
+
+Chain = tuple[str, ...]
+"""The product tokens of a crawler, most specific first."""
 
 STDIN = "-"
 
@@ -34,140 +35,94 @@ _HOST = re.compile(
 )
 
 
-class InputError(ValueError):
-    """Input that can't be used. The message is for the user, without the program's name."""
-
-
-def settings_of(settings: BaseSettings | None) -> RepSettings:
-    """Read the project's ``REP_*`` settings.
-
-    :raises InputError: if one of them is wrong
-    """
-    assert settings is not None
-    try:
-        return RepSettings.from_settings(settings)
-    except SettingsError as error:
-        raise InputError(str(error)) from None
-
-
 def use_spider(settings: Settings, name: str) -> None:
-    """Let *settings* be those of a spider of the project, the agent that its class names included.
-
-    :raises UsageError: if there is no such spider
-    """
+    """Apply the settings of a spider and the agent that its class names, or raise ``UsageError``."""
     try:
         spider = get_spider_loader(settings).load(name)
     except KeyError:
         raise UsageError(f"no such spider: {_quoted(name)}", print_help=False) from None
     spider.update_settings(settings)
-    # Its attributes go before settings, wherever those were set.
+    # Attributes win over settings.
     for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
         value = getattr(spider, attribute, None)
         if value is not None:
             settings.set(setting, value, "cmdline")
 
 
-def chains(values: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the chain that each ``--agent`` names.
-
-    :raises UsageError: for what no group can name
-    """
-    found: list[tuple[str, ...]] = []
+def chains(values: Sequence[str]) -> list[Chain]:
+    """Return the chain that each ``--agent`` names, or raise ``UsageError``."""
+    found: list[Chain] = []
     for value in values:
-        if value == "*":
-            found.append(("*",))  # any crawler that no group names
-            continue
         try:
-            found.append(chain(value))
+            # "*" is any crawler that no group names.
+            found.append(("*",) if value == "*" else chain(value))
         except ValueError:
             token = product_token(value)
-            hint = f"; perhaps {token}" if token else ""
-            text = AGENT_HINT.replace("a list of them", "several, joined by commas")
+            hint = f"; did you mean {token}?" if token else ""
             raise UsageError(
-                f"--agent is {_quoted(value)}, but must be {text}{hint}", print_help=False
+                f"--agent is {_quoted(value)}, but must be a product token such as FooBot "
+                f"(letters, - and _), or several joined by commas{hint}",
+                print_help=False,
             ) from None
     return list(dict.fromkeys(found))
 
 
 def read_file(name: str, limit: int = -1) -> bytes:
-    """Return the content of a file, or of standard input for ``-``.
-
-    :param limit: how many bytes to read at most
-    :raises InputError: if it can't be read
-    """
+    """Return at most *limit* bytes of a file (``-``: standard input), or raise ``CommandError``."""
     if name == STDIN:
         return sys.stdin.buffer.read(limit)
     try:
         with Path(name).open("rb") as file:
             return file.read(limit)
-    except OSError as error:
-        raise InputError(f"{_quoted(name)}: {error.strerror or error}") from None
-    except ValueError as error:  # a NUL in the name
-        raise InputError(f"{_quoted(name)}: {error}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise CommandError(f"{_quoted(name)}: {getattr(error, 'strerror', '') or error}") from None
 
 
 def urls(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield URLs and where each comes from ('' for the command line): the arguments; standard
-    input, one a line, for ``-`` and where there are no arguments and it is no terminal.
-
-    :raises UsageError: if there are no URLs to come
-    """
-    if not arguments:
-        if sys.stdin is None or sys.stdin.isatty():
-            raise UsageError("no URL given", print_help=False)
-        arguments = [STDIN]
-    for argument in arguments:
-        if argument == STDIN:
-            yield from _lines_of_stdin()
-        else:
+    """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.
+    Reads standard input, one URL a line, for ``-``, and for no arguments unless it is a terminal."""
+    if not arguments and (sys.stdin is None or sys.stdin.isatty()):
+        raise UsageError("no URL given", print_help=False)
+    for argument in arguments or [STDIN]:
+        if argument != STDIN:
             yield argument, ""
-
-
-def _lines_of_stdin() -> Iterator[tuple[str, str]]:
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-        # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
-        url = line.strip().decode("utf-8", "surrogateescape")
-        if url:
-            yield url, f"standard input, line {number}: "
+            continue
+        for number, raw in enumerate(sys.stdin.buffer, 1):
+            line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+            # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
+            if url := line.strip().decode("utf-8", "surrogateescape"):
+                yield url, f"standard input, line {number}: "
 
 
 def request_for(url: str) -> tuple[Request, Origin]:
-    """Return a request for *url*, and its origin.
-
-    :raises InputError: if it has none that a robots.txt could belong to
-    """
+    """Return a request for *url* and its origin, or raise ``CommandError``."""
     try:
         url.encode()
     except UnicodeEncodeError:
-        raise InputError(f"not UTF-8: {_quoted(url)}") from None
+        raise CommandError(f"not UTF-8: {_quoted(url)}") from None
     try:
-        # Scrapy's own words for what has no scheme say less.
-        Origin.from_url(url)
+        Origin.from_url(url)  # its errors say more than Scrapy's
         request = Request(url)
         return request, origin_of(request)
     except ValueError as error:
         message = str(error)
     if "://" not in url:
-        message = f"no absolute URL: {_quoted(url)}"
+        message = f"not an absolute URL: {_quoted(url)}"
         if _HOST.match(url):
-            message += f"; perhaps https://{url.lstrip('/')}"
-    raise InputError(_shortened(message))
+            message += f" (try https://{url.lstrip('/')})"
+    raise CommandError(_shortened(message))
 
 
 def requests(arguments: Sequence[str], statuses: set[Status]) -> list[tuple[str, Request, Origin]]:
-    """Return the URLs that are given, each with its request and origin. What is no URL is told and
-    counted among *statuses*.
-
-    :raises UsageError: if nothing is given
-    """
+    """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains about
+    what is no URL, and adds that to *statuses*."""
     found = []
     for url, where in urls(arguments):
         try:
             found.append((url, *request_for(url)))
-        except InputError as error:
+        except CommandError as error:
             complain(f"{where}{error}")
-            statuses.add(Status.USAGE)
+            statuses.add(error.status)
     if not found and not statuses:
         raise UsageError("no URL given", print_help=False)
     return found

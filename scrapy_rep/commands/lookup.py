@@ -1,7 +1,7 @@
-"""Robots.txt files through Scrapy's engine, for commands: a crawl that crawls nothing.
+"""Fetches for commands, through Scrapy's engine: a crawl that crawls nothing.
 
-The project's settings, proxies, handlers, delays and downloader middlewares apply, and its
-cache of robots.txt files is used. What belongs to crawls of pages is left out.
+The project's settings, proxies, handlers, delays, downloader middlewares and robots.txt cache
+apply. What belongs to crawls of pages is left out.
 """
 
 from __future__ import annotations
@@ -14,37 +14,43 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
+from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.python.failure import Failure
 
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.urls import origin_of, path_in
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
-from scrapy_rep.origins.fetcher import Fetcher
+from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.origins.table import OriginTable
-from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.access import open_storage
+from scrapy_rep.storages.opening import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from scrapy.commands import ScrapyCommand
     from scrapy.http import Response
     from scrapy.settings import BaseSettings, Settings
 
+    from scrapy_rep.commands.inputs import Chain
+    from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
+    from scrapy_rep.storages.base import Entry
 
-# This many origins are asked ahead of the one whose turn it is: a slow one must not hold up the
-# others, whose answers are kept meanwhile.
+# How many origins are asked ahead of time: a slow one must not hold up the others.
 _AHEAD = 256
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
@@ -64,30 +70,28 @@ _OVERRIDES: dict[str, Any] = {
     "CLOSESPIDER_ERRORCOUNT": 0,
 }
 
-
 Job = Callable[["Lookup"], Awaitable[None]]
 
 
 class RobotsSpider(Spider):
-    """Runs a job while the engine is running, and requests nothing by itself."""
+    """Runs a job while the engine runs; yields no requests."""
 
     name = "scrapy-robots"
+    error: Exception | None = CommandError("stopped before it was done", Status.UNREACHABLE)
+    """What went wrong; None once the job has ended."""
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
         """Scrapy calls this when it makes the crawler."""
         super().update_settings(settings)
-        for name, value in _OVERRIDES.items():
-            settings.set(name, value, priority="cmdline")
+        settings.setdict(_OVERRIDES, priority="cmdline")
 
     def __init__(self, job: Job, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job = job
-        self.error: Exception | None = None
-        self.ended = False
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job; stop it when the spider is to be closed, without waiting for answers."""
+        """Run the job. If the spider is closed, stop it without waiting for answers."""
         try:
             lookup = Lookup(self.crawler)
             running: Deferred[None] = deferred_from_coro(self.job(lookup))
@@ -98,141 +102,158 @@ class RobotsSpider(Spider):
 
             EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
             await maybe_deferred_to_future(running)
-            self.ended = True
+            self.error = None
         except (CancelledError, asyncio.CancelledError, CrawlEnding):
             pass  # by `stop`, or by the engine
         except Exception as error:  # noqa: BLE001
-            self.error = error  # Scrapy would log it, and most likely nobody would see that
+            self.error = error  # Scrapy would only log it
         return
         yield
 
 
-class CannotRun(Exception):
-    """The engine could not be started, or was stopped before the job had ended."""
-
-
-def run(command: ScrapyCommand, job: Job) -> None:
-    """Run *job* in a crawl of its own.
-
-    :raises CannotRun: says why in one line
-    :raises Exception: what *job* raises
-    """
+def run_crawl(command: RobotsCommand, job: Job) -> None:
+    """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
+    can't start or is stopped before *job* has ended."""
     process = command.crawler_process
     assert process is not None
     crawler = process.create_crawler(RobotsSpider)
+    failures: list[Any] = []
     try:
-        # A Deferred or an asyncio Task, as the reactor has it.
+        # A Deferred or an asyncio Task, depending on the reactor.
         running: Any = process.crawl(crawler, job=job)
         if isinstance(running, Deferred):
-            failures: list[Failure] = []
-            running.addErrback(failures.append)
+            running.addErrback(lambda failure: failures.append(failure.value))
         process.start()
-    except Exception as error:
-        raise CannotRun(f"{type(error).__name__}: {error}") from error
+        if not isinstance(running, Deferred) and not running.cancelled() and running.exception():
+            failures.append(running.exception())
+    except Exception as error:  # noqa: BLE001
+        failures.append(error)
+    if failures:
+        raise CommandError(text_of(failures[0]), Status.UNREACHABLE) from failures[0]
     spider = crawler.spider
-    if isinstance(spider, RobotsSpider) and spider.error is not None:
-        raise spider.error
-    if isinstance(running, Deferred):
-        failed = failures[0].value if failures else None
-    else:
-        failed = None if running.cancelled() else running.exception()
-    if failed is not None:
-        raise CannotRun(f"{type(failed).__name__}: {failed}") from failed
-    if not isinstance(spider, RobotsSpider) or not spider.ended:
-        raise CannotRun("stopped before all was answered")
+    problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
+    if problem is not None:
+        raise problem
 
 
-def usual_chain(agents: Agents) -> tuple[str, ...]:
+def usual_chain(agents: Agents) -> Chain:
     """Return the tokens that the project's crawls go by."""
     return agents.chain_of(Request("http://agent.invalid/"))
 
 
-def chain_of_project(settings: Settings, ours: RepSettings) -> tuple[str, ...]:
+def chain_of_project(settings: Settings) -> Chain:
     """Return the same without a crawl."""
-    return usual_chain(Agents(Crawler(Spider, settings), ours))
+    return usual_chain(Agents(Crawler(Spider, settings), RepSettings.from_settings(settings)))
+
+
+async def follow(request: Request, get: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Return the response that redirects of *request* lead to, or raise ``CommandError``.
+
+    :param get: fetches one URL, if its own robots.txt lets it
+    """
+    visited: list[str] = []
+    while request.url not in visited and len(visited) <= MAX_HOPS:
+        visited.append(request.url)
+        try:
+            response = await get(request)
+        except CommandError as error:
+            way = f"redirects to {request.url}: " if len(visited) > 1 else ""
+            raise CommandError(f"{way}{error}", error.status) from None
+        if response.status not in REDIRECTS:
+            return response
+        target = redirect_target(request.url, response)
+        if target is None:
+            problem = f"HTTP status {response.status} that leads nowhere"
+            raise CommandError(problem, Status.UNREACHABLE)
+        request = Request(target)
+    raise CommandError(f"redirects in a loop, or more than {MAX_HOPS} times", Status.UNREACHABLE)
 
 
 class Lookup:
-    """What the robots.txt of origins say, each asked for once."""
+    """What robots.txt files say, each fetched once; and downloads that obey them."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """:param crawler: one whose engine is running
-
-        :raises SettingsError: if there is no such storage as the settings name
-        """
+        """:param crawler: its engine must be running"""
         self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
-        self.fetcher = Fetcher(crawler, self.settings, EngineAccess(crawler))
-        self._cache = RobotsCache(
-            self.settings,
-            OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes),
-            self.fetcher,
-            time.time,
-            open_storage(crawler, self.settings, time.time),
-        )
+        context = CrawlContext(crawler, self.settings, EngineAccess(crawler), time.time)
+        self.fetcher = Fetcher(crawler, self.settings, context.engine)
+        table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
+        storage = open_storage(crawler, self.settings, time.time)
+        self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)
+        self.sources = context, table, self._cache
+        """What these files come from, for those who ask them about more than their rules."""
         self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, self._ask)
         self._asked: dict[Origin, Flight] = {}
         self._files: dict[Origin, RobotsFile] = {}
 
     def end(self) -> None:
-        """Wait for no answer any more: callers that do get ``CrawlEnding``."""
+        """Stop waiting for answers: those who wait get ``CrawlEnding``."""
         self._flights.end()
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order; those that come next are asked for
-        meanwhile."""
+        """Yield the robots.txt of each origin, in order, while the next ones are being fetched."""
         coming = iter(origins)
-        asked: deque[tuple[Origin, Flight]] = deque()
+        asked: deque[Flight] = deque()
         while True:
             while len(asked) < _AHEAD and (origin := next(coming, None)) is not None:
-                asked.append((origin, self._flights.to(origin)))
+                asked.append(self._flights.to(origin))
             if not asked:
                 return
-            origin, flight = asked.popleft()
-            yield origin, await self._landed(origin, flight)
+            flight = asked.popleft()
+            yield flight.origin, await self._landed(flight)
 
     async def get(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
             if origin not in self._asked:
                 self._asked[origin] = self._flights.to(origin)
-            file = await self._landed(origin, self._asked[origin])
-            # Of several who waited, the first has it.
+            file = await self._landed(self._asked[origin])
+            # If several waited, the first one has the answer.
             self._files.setdefault(origin, file)
         return self._files[origin]
 
-    async def download(self, request: Request) -> Response:
-        """Return the response to *request*, past Scrapy's scheduler."""
-        assert self._crawler.engine is not None
-        return await self._crawler.engine.download_async(request)
+    async def check(self, request: Request, chain: Chain) -> None:
+        """Raise ``CommandError`` unless robots.txt allows *request*."""
+        robots = await self.get(origin_of(request))
+        path = comparable(path_in(request))
+        obey_global = self.settings.obey_global_group
+        why = robots.explain(request.url, path, chain, obey_global=obey_global)
+        if not why.allowed:
+            if why.unreachable:
+                raise CommandError(why.reason, Status.UNREACHABLE)
+            raise CommandError(f"forbidden by {why.reason}", Status.FOUND)
 
-    async def _landed(self, origin: Origin, flight: Flight) -> RobotsFile:
+    async def download(self, request: Request, **meta: Any) -> Response:
+        """Return the response to *request*, or raise ``CommandError``. Asks neither the scheduler
+        nor robots.txt, and leaves redirects to :func:`follow`."""
+        assert self._crawler.engine is not None
+        request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
+        try:
+            return await self._crawler.engine.download_async(request)
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
+            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+
+    async def _landed(self, flight: Flight) -> RobotsFile:
         try:
             state = await flight.wait()
         except CONFIGURATION_ERRORS as error:
-            facts = Facts(str(origin), origin.robots_url, error=f"{type(error).__name__}: {error}")
+            facts = Facts(str(flight.origin), flight.origin.robots_url, error=text_of(error))
             return RobotsFile(Outcome.UNREACHABLE, facts=facts)
-        return self._file(state, self._answers.pop(origin, None))
-
-    async def _ask(self, flight: Flight) -> OriginState:
-        state, answer = await self._cache.ask(flight.origin)
-        if answer is not None:
-            # An entry keeps nothing of an answer that does not count.
-            self._answers[state.origin] = answer
-        return state
-
-    def _file(self, state: OriginState, answer: Answer | None) -> RobotsFile:
-        """:param answer: None if what is known comes from the cache"""
         entry = state.entry
+        answer = self._answers.pop(flight.origin, None)  # None: known from the cache
+        latest: Answer | Entry = answer or entry
         failed = entry.unreachable_since is not None
         facts = Facts(
             origin=entry.origin,
-            robots_url=state.origin.robots_url,
-            status=answer.status if answer else entry.status,
-            hops=answer.hops if answer else entry.hops,
-            final_url=answer.url if answer else entry.url or None,
+            robots_url=flight.origin.robots_url,
+            status=latest.status,
+            hops=latest.hops,
+            final_url=latest.url or None,
             fetched_at=entry.fetched_at,
             fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
             from_cache=answer is None,
@@ -246,3 +267,10 @@ class Lookup:
             unrestricted=state.standing is Standing.UNRESTRICTED,
             pass_unreachable=self.settings.unreachable == "allow",
         )
+
+    async def _ask(self, flight: Flight) -> OriginState:
+        state, answer = await self._cache.ask(flight.origin)
+        if answer is not None:
+            # The entry keeps only answers that count.
+            self._answers[flight.origin] = answer
+        return state

@@ -1,4 +1,4 @@
-"""Explanations in print: a block for one URL, a table for many, a wider one for many agents; and as
+"""Explanations in print: one URL as a block, many as a table, many agents as a wider table; and as
 JSON."""
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW
 from scrapy_rep.engine.words import clean, counted, iso
-from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
-from scrapy_rep.inspection.outline import GLOBAL
+from scrapy_rep.inspection.explanation import Explanation, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.tokens import GLOBAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy_rep.commands.terminal import Output
 
-# A block shows this many of the rules that lost; `--explain` shows all.
+# How many of the losing rules a block shows; `--explain` shows all.
 _SHOWN = 5
 
 
 def verdict(one: Explanation) -> str:
-    """The verdict in one word."""
+    """Return the verdict in one word."""
     return "allowed" if one.allowed else "unreachable" if one.unreachable else "disallowed"
 
 
@@ -30,43 +30,36 @@ _COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
 
 
 def block(output: Output, one: Explanation, *, explain: bool, most_delay: float) -> None:
-    """Print all about one URL and one agent.
-
-    :param most_delay: the setting ``REP_CRAWL_DELAY``
-    """
-    word = verdict(one)
-    output.line(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}")
-    rows = [("agent", one.agent or "none that can be told"), ("because", one.reason)]
+    """Print all about one URL and one agent. *most_delay* is the setting ``REP_CRAWL_DELAY``."""
+    rows = [("agent", one.agent or "unknown: the * group applies"), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
     if one.delay is not None:
         rows.append(("crawl-delay", _delay(*one.delay, most_delay)))
     matched = one.matched
-    lost = matched[1:] if not explain else []
-    rows += [("lost", f"line {m.rule.line}: {m.rule} ({m.why[6:]})") for m in lost[:_SHOWN]]
-    if len(lost) > _SHOWN:
-        rows.append(("", f"and {len(lost) - _SHOWN} more: see --explain"))
+    if not explain:
+        lost = [f"line {m.rule.line}: {m.rule} ({m.why[6:]})" for m in matched[1:]]
+        rows += [("lost", text) for text in lost[:_SHOWN]]
+        if len(lost) > _SHOWN:
+            rows.append(("", f"and {len(lost) - _SHOWN} more: see --explain"))
     rows += facts_rows(one.robots)
     if explain:
-        rows += [(step, result) for step, result in one.steps]
+        rows += one.steps
         if len(one.chain) > 1:
             rows.append(("chain", ", then ".join(one.chain)))
         for group, applied in one.considered:
+            label = "group applied" if applied else "group passed over"
             names = ", ".join(agent.value for agent in group.agents)
-            count = f"{len(group.rules)} rule" + ("s" if len(group.rules) != 1 else "")
-            rows.append(
-                (
-                    "group applied" if applied else "group passed over",
-                    f"line {group.agents[0].line}: {names} ({count})",
-                )
-            )
+            rules = counted(len(group.rules), "rule")
+            rows.append((label, f"line {group.agents[0].line}: {names} ({rules})"))
         others = len(one.robots.outline.groups) - len(one.considered)
         if others:
             rows.append(("other groups", f"{others}, for other agents"))
         rows += [
             ("rule", f"line {m.rule.line}: {m.rule} ({m.length} octets; {m.why})") for m in matched
         ]
-    output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+    word = verdict(one)
+    output.block(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}", rows)
 
 
 def _delay(seconds: float, line: int, most: float) -> str:
@@ -78,60 +71,47 @@ def _delay(seconds: float, line: int, most: float) -> str:
 
 def _group(one: Explanation) -> str:
     token = one.decision.agent or ""
-    named = [group for group in one.robots.outline.groups if group.names(token.lower())]
-    where = ", ".join(
+    lines = [
         str(next(agent.line for agent in group.agents if agent.token == token.lower()))
-        for group in named
-    )
-    many = f"lines {where}, as one" if len(named) > 1 else f"line {where}"
-    if token == GLOBAL and one.chain and one.chain != ("*",):
-        return f"* ({many}), since none names {' or '.join(one.chain)}"
-    return f"{token} ({many})"
+        for group in one.robots.outline.groups
+        if group.names(token.lower())
+    ]
+    where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(lines)}, as one"
+    if token == GLOBAL and one.chain and one.chain != (GLOBAL,):
+        return f"* ({where}); no group names {' or '.join(one.chain)}"
+    return f"{token} ({where})"
 
 
 def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
-    """What is to be said of a robots.txt: label and text."""
+    """Return where a robots.txt comes from: labels and texts."""
     facts = robots.facts
     if facts.file is not None:
-        name = "standard input" if facts.file == "-" else facts.file
-        return [("robots.txt", name)]
-    label = "asked for" if robots.outcome is Outcome.UNREACHABLE else "fetched"
-    return [("robots.txt", _address(facts)), (label, _freshness(robots))]
+        return [("robots.txt", "standard input" if facts.file == "-" else facts.file)]
+    address = facts.robots_url or ""
+    if facts.hops:
+        address += f", {counted(facts.hops, 'redirect')} to {facts.final_url}"
+    tried = "tried before" if facts.from_cache else "just tried"
+    if robots.outcome is Outcome.UNREACHABLE:
+        return [("robots.txt", address), (tried, facts.error or robots.answer)]
+    fetched = str(iso(facts.fetched_at)) if facts.from_cache or facts.stale else "now"
+    if facts.stale:
+        fetched += f", still in use: the site is unreachable ({tried}: {facts.error})"
+    else:
+        cached = " (from the cache)" if facts.from_cache else ""
+        fetched += f"{cached}, {robots.answer}, fresh until {iso(facts.fresh_until)}"
+    return [("robots.txt", address), ("fetched", fetched)]
 
 
 def facts_line(robots: RobotsFile) -> str:
-    """The same in one line."""
+    """Return the same in one line."""
     (_, line), *rows = facts_rows(robots)
     for label, text in rows:
-        line += f": {label} {text}"
+        line += f": {label}{' ' if label == 'fetched' else ': '}{text}"
     return line
 
 
-def _address(facts: Facts) -> str:
-    text = facts.robots_url or ""
-    if facts.hops:
-        text += f", {counted(facts.hops, 'redirect')} to {facts.final_url}"
-    return text
-
-
-def _freshness(robots: RobotsFile) -> str:
-    facts = robots.facts
-    status = robots.answer
-    whence = "from the cache" if facts.from_cache else "now"
-    if robots.outcome is Outcome.UNREACHABLE:
-        return f"{whence}, in vain: {facts.error or status}"
-    if facts.stale:
-        return (
-            f"{iso(facts.fetched_at)}; that copy is applied since the file is unreachable "
-            f"({whence}: {facts.error})"
-        )
-    if facts.from_cache:
-        whence = f"{iso(facts.fetched_at)} ({whence})"
-    return f"{whence}, {status}, fresh until {iso(facts.fresh_until)}"
-
-
 def _short(one: Explanation) -> str:
-    """Why, in few words."""
+    """Return the reason in few words."""
     rule = one.decision.rule
     if rule is not None:
         return f"line {rule.line}: {rule}".rstrip()
@@ -142,29 +122,28 @@ def _short(one: Explanation) -> str:
     return "no rule matches" if one.decision.agent is not None else "no group applies"
 
 
-def table(output: Output, all_of_them: Sequence[Explanation]) -> None:
+def table(output: Output, explanations: Sequence[Explanation]) -> None:
     """Print many URLs for one agent."""
-    rows = [(verdict(one), one.decision.agent or "-", _short(one), one.url) for one in all_of_them]
-    colours = [(_COLOURS[row[0]], "", "", "") for row in rows]
-    heading = ("verdict", "group", "because", "URL")
-    output.table([heading, *rows], [(DIM,) * 4, *colours])
-    _files(output, all_of_them)
+    rows = [("verdict", "group", "because", "URL")]
+    rows += [
+        (verdict(one), one.decision.agent or "-", _short(one), one.url) for one in explanations
+    ]
+    colours = [(DIM,) * 4, *((_COLOURS[row[0]], "", "", "") for row in rows[1:])]
+    output.table(rows, colours)
+    _files(output, explanations)
 
 
-def matrix(output: Output, all_of_them: Sequence[Explanation], agents: int) -> None:
-    """Print many agents, a column for each.
-
-    :param all_of_them: by URL, each with all agents in the same order
-    :param agents: how many there are
-    """
-    heading = [*(one.agent or "-" for one in all_of_them[:agents]), "URL"]
+def matrix(output: Output, explanations: Sequence[Explanation], agents: int) -> None:
+    """Print many agents, a column for each. *explanations* are in the order of the URLs, then of
+    the agents."""
+    heading = [*(one.agent or "-" for one in explanations[:agents]), "URL"]
     rows, colours = [heading], [[DIM] * len(heading)]
-    for at in range(0, len(all_of_them), agents):
-        of_url = all_of_them[at : at + agents]
+    for at in range(0, len(explanations), agents):
+        of_url = explanations[at : at + agents]
         rows.append([*map(_cell, of_url), of_url[0].url])
         colours.append([*(_COLOURS[verdict(one)] for one in of_url), ""])
     output.table(rows, colours)
-    _files(output, all_of_them)
+    _files(output, explanations)
 
 
 def _cell(one: Explanation) -> str:
@@ -172,10 +151,10 @@ def _cell(one: Explanation) -> str:
     return f"{verdict(one)}, line {rule.line}" if rule else verdict(one)
 
 
-def _files(output: Output, all_of_them: Sequence[Explanation]) -> None:
-    """Say of each robots.txt where it came from."""
+def _files(output: Output, explanations: Sequence[Explanation]) -> None:
+    """Print where each robots.txt comes from."""
     output.line()
-    for robots in {id(one.robots): one.robots for one in all_of_them}.values():
+    for robots in {id(one.robots): one.robots for one in explanations}.values():
         output.line(output.paint(clean(facts_line(robots)), DIM))
 
 
@@ -212,12 +191,7 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
             for group, applied in one.considered
         ]
         data["matched"] = [
-            {
-                "line": match.rule.line,
-                "rule": str(match.rule).rstrip(),
-                "length": match.length,
-                "why": match.why,
-            }
-            for match in one.matched
+            {"line": m.rule.line, "rule": str(m.rule).rstrip(), "length": m.length, "why": m.why}
+            for m in one.matched
         ]
     return data

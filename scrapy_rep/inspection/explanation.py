@@ -1,7 +1,4 @@
-"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock.
-
-A :class:`RobotsFile` is what is known of a robots.txt, and explains URLs.
-"""
+"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -10,29 +7,29 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.inspection.lint.file import is_html
-from scrapy_rep.inspection.outline import GLOBAL, Group, Outline, RuleLine
+from scrapy_rep.inspection.outline import Group, Outline, RuleLine, is_html
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.protocol.tokens import GLOBAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class Matched(NamedTuple):
-    """A rule of the group that applied, which matches the path."""
+    """A matching rule of the group that applied."""
 
     rule: Rule
     length: int
-    """In octets: what rules are compared by."""
+    """In octets. The longest rule wins."""
     why: str
     """Why it decided, or what it lost by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Where a robots.txt came from. Times are in seconds since the epoch."""
+    """Where a robots.txt came from. Times are seconds since the epoch."""
 
     origin: str | None = None
     """None for a file that was given."""
@@ -46,7 +43,7 @@ class Facts:
     fresh_until: float | None = None
     from_cache: bool = False
     stale: bool = False
-    """Unreachable now: what is applied is the copy of an earlier answer."""
+    """Unreachable now: the copy of an earlier answer applies."""
     error: str | None = None
     """What happened at the last attempt, if it failed."""
 
@@ -57,17 +54,24 @@ class Explanation:
 
     url: str
     chain: tuple[str, ...]
-    """The tokens that the crawler goes by; empty if none can be told."""
+    """The crawler's tokens; empty if none is known."""
     path: str
-    """What of the URL was compared."""
-    allowed: bool
+    """The part of the URL that was compared."""
     decision: Decision
     reason: str
     robots: RobotsFile
     steps: tuple[tuple[str, str], ...]
-    """What was made of the URL on the way to :attr:`path`: what was done, and what came of it."""
-    unreachable: bool = False
-    """There was nothing to decide by."""
+    """How :attr:`path` came about: what was done, and the result."""
+
+    @property
+    def allowed(self) -> bool:
+        """The verdict."""
+        return self.decision.allowed
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether no robots.txt was available to decide by."""
+        return self.robots.outcome is Outcome.UNREACHABLE and self.path != ROBOTS_PATH
 
     @property
     def agent(self) -> str | None:
@@ -76,16 +80,26 @@ class Explanation:
 
     @property
     def delay(self) -> tuple[float, int] | None:
-        """What ``crawl-delay`` the group that applied asks for: seconds, and its line."""
+        """The ``crawl-delay`` of the group that applied: seconds, and its line."""
         token = self.decision.agent
         return None if token is None else self.robots.parsed.delay(token)
 
     @property
     def matched(self) -> list[Matched]:
-        """The rules of the group that applied that match, the one that decided first."""
-        if self.decision.agent is None or self.decision.rule is None:
+        """The matching rules of the group that applied, the deciding one first."""
+        token = self.decision.agent
+        if token is None or self.decision.rule is None:
             return []
-        return self.robots.matched(self.path, self.decision)
+        found = [
+            (length, line)
+            for line in self.robots.outline.rules_for(token.lower())
+            if (length := line.length_for(self.path)) is not None
+        ]
+        # As the matcher has it: the longest, then an allow, then the first.
+        found.sort(key=lambda one: (-one[0], not one[1].rule.allow, one[1].rule.line))
+        return [
+            Matched(line.rule, length, _why(found, at)) for at, (length, line) in enumerate(found)
+        ]
 
     @property
     def considered(self) -> list[tuple[Group, bool]]:
@@ -101,7 +115,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class RobotsFile:
-    """What is known of a robots.txt."""
+    """What is known of a robots.txt. Explains URLs."""
 
     outcome: Outcome
     body: bytes = b""
@@ -118,17 +132,17 @@ class RobotsFile:
 
     @cached_property
     def outline(self) -> Outline:
-        """The file as people read it."""
+        """The groups and their lines."""
         return Outline.of(self.body)
 
     @cached_property
     def sha256(self) -> str | None:
-        """Of the body, as far as it counts; None if there is no body."""
+        """Of the body, cut to size; None if there is no body."""
         return sha256(self.body).hexdigest() if self.outcome is Outcome.RULES else None
 
     @cached_property
     def is_page(self) -> bool:
-        """Whether a page was sent instead of a robots.txt. Rules in it count all the same."""
+        """Whether the file is an HTML page. Rules in it count all the same."""
         return self.outcome is Outcome.RULES and is_html(self.body)
 
     def explain(
@@ -140,115 +154,76 @@ class RobotsFile:
         obey_global: bool = True,
         steps: Sequence[tuple[str, str]] = (),
     ) -> Explanation:
-        """Say what this file means for *url*.
+        """Return what this file means for *url*.
 
-        :param path: what of it is compared
+        :param path: the part of it that is compared
         :param chain: the crawler's tokens, most specific first
         :param obey_global: False for a crawler that obeys only groups that name it
         :param steps: see :attr:`Explanation.steps`
         """
-        decision, reason, unreachable = self._decide(path, tuple(chain), obey_global)
-        return Explanation(
-            url,
-            tuple(chain),
-            path,
-            decision.allowed,
-            decision,
-            reason,
-            self,
-            tuple(steps),
-            unreachable,
-        )
+        tokens = tuple(chain)
+        decision, reason = self._decide(path, tokens, obey_global)
+        return Explanation(url, tokens, path, decision, reason, self, tuple(steps))
 
-    def _decide(
-        self, path: str, chain: tuple[str, ...], obey_global: bool
-    ) -> tuple[Decision, str, bool]:
-        """The decision, why, and whether there was nothing to decide by."""
+    def _decide(self, path: str, chain: tuple[str, ...], obey_global: bool) -> tuple[Decision, str]:
         free = Decision(True, None, None)
         if path == ROBOTS_PATH and self.facts.file is None:
-            return free, "robots.txt itself is under no rules", False
+            return free, "robots.txt itself may always be fetched"
         if self.outcome is Outcome.MISSING:
-            return free, f"no robots.txt ({self.answer}): no restrictions", False
+            return free, f"no robots.txt ({self.answer}): no restrictions"
         if self.outcome is Outcome.UNREACHABLE:
             why = f"robots.txt unreachable ({self.facts.error})"
             if self.unrestricted:
-                return free, f"{why}, for longer than REP_UNREACHABLE_LIMIT: no restrictions", True
+                return free, f"{why} for longer than REP_UNREACHABLE_LIMIT: no restrictions"
             if self.pass_unreachable:
-                return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass', True
-            return Decision(False, None, None), f"{why}: nothing may be fetched for now", True
+                return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass'
+            return Decision(False, None, None), f"{why}: nothing may be fetched for now"
         token, rules = self.parsed.rules(chain, obey_global)
         decision = self.parsed._decision(token, rules._find(path))
-        reason = _reason(decision, chain, obey_global)
-        return decision, reason + " (robots.txt is an HTML page)" * self.is_page, False
+        rule = decision.rule
+        if token is None:
+            reason = f"no group for {' or '.join(chain) or 'this crawler'}, "
+            reason += "and no * group" if obey_global else "and REP_OBEY_GLOBAL_GROUP is off"
+        elif rule is None:
+            reason = f"no rule matches in the group for {token}"
+        else:
+            empty = "" if rule.pattern else "(empty: restricts nothing)"
+            reason = f"line {rule.line}: {rule}{empty}"
+        return decision, reason + " (robots.txt is an HTML page)" * self.is_page
 
     @property
     def answer(self) -> str:
-        """What was answered, and what is strange about it."""
+        """The HTTP status, and what is strange about the answer."""
         facts = self.facts
         if self.outcome is Outcome.MISSING:
             return missing(facts.status, facts.hops)
         page = ", an HTML page" if self.is_page else ""
         return "" if facts.status is None else f"HTTP status {facts.status}{page}"
 
-    def matched(self, path: str, decision: Decision) -> list[Matched]:
-        """See :attr:`Explanation.matched`."""
-        assert decision.agent is not None
-        found = [
-            (length, rule)
-            for rule in self.outline.rules_for(decision.agent.lower())
-            if (length := rule.length_for(path)) is not None
-        ]
-        # As the matcher has it: the longest, then an allow, then the first.
-        found.sort(key=lambda one: (-one[0], not one[1].rule.allow, one[1].rule.line))
-        return [
-            Matched(rule.rule, length, _why(found, at)) for at, (length, rule) in enumerate(found)
-        ]
-
-
-def _reason(decision: Decision, chain: tuple[str, ...], obey_global: bool) -> str:
-    rule = decision.rule
-    if decision.agent is None:
-        who = " nor ".join(chain) or "the crawler"
-        return f"no group names {who}" + (
-            ", and none is for all crawlers" if obey_global else ", and the others are not obeyed"
-        )
-    if rule is None:
-        return f"no rule of the group for {decision.agent} matches"
-    if not rule.pattern:
-        return f"line {rule.line}: {rule}(empty: restricts nothing)"
-    return f"line {rule.line}: {rule}"
-
 
 def _why(found: list[tuple[int, RuleLine]], at: int) -> str:
-    """Why the rule in that place decided, or lost to the first. They are in order."""
+    """Return why the rule in that place decided, or lost to the first. They are in order."""
     length, line = found[at]
-    if at == 0:
-        if len(found) == 1:
-            return "decides: the only rule that matches" + _as_directory(length, line)
-        second, rival = found[1]
-        if second < length:
-            why = "the longest that matches"
-        elif rival.rule.allow != line.rule.allow:
-            why = "no other is longer, and of equally long ones Allow counts"
-        else:
-            why = "no other is longer, and of equally long ones the first counts"
-        return f"decides: {why}" + _as_directory(length, line)
     best, winner = found[0]
-    if length < best:
-        return "lost: shorter"
-    if winner.rule.allow != line.rule.allow:
-        return "lost: as long, and Allow counts"
-    return "lost: as long, and the first counts"
-
-
-def _as_directory(length: int, line: RuleLine) -> str:
-    if length == len(line.pattern):
-        return ""
-    return "; allowing the index page of a directory allows the directory"
+    if at:
+        if length < best:
+            return "lost: shorter"
+        first = "Allow" if winner.rule.allow != line.rule.allow else "the first"
+        return f"lost: same length, and {first} wins"
+    if len(found) == 1:
+        why = "decides: the only match"
+    elif found[1][0] < length:
+        why = "decides: the longest match"
+    else:
+        first = "Allow" if found[1][1].rule.allow != line.rule.allow else "the first"
+        why = f"decides: of the longest matches, {first} wins"
+    if length != len(line.pattern):
+        why += "; allowing the index page of a directory allows the directory"
+    return why
 
 
 def missing(status: int | None, hops: int) -> str:
-    """Return which answer means that there is no file, and why."""
+    """Return the answer that means there is no file, and why."""
     if status is not None and 300 <= status < 400:
         return f"HTTP status {status} that leads nowhere, after {hops} redirects"
     if status is not None and status >= 500:

@@ -1,25 +1,32 @@
-"""A robots.txt as people read it: its groups, its agents and its rules one by one, each with its
-line. No Scrapy here.
+"""A robots.txt for explaining and linting: its groups, agents and rules, each with its line.
 
-For explaining and linting. Crawls use :class:`~scrapy_rep.protocol.RobotsTxt`, which is built
-for speed and keeps less; both read lines by the same code.
+Crawls use :class:`~scrapy_rep.protocol.RobotsTxt`, which is faster and keeps less. Both read lines
+by the same code.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import RobotsTxt, Rule
 from scrapy_rep.protocol.syntax import SPACE, Field, escape, lines, readable
-from scrapy_rep.protocol.tokens import leading_token
+from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.protocol.matching import Rules
 
-GLOBAL = "*"
+BOM = b"\xef\xbb\xbf"
+
+_HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE)
+
+
+def is_html(body: bytes) -> bool:
+    """Return whether *body* is a page, such as an error page sent with status 200."""
+    return _HTML.match(body.removeprefix(BOM)) is not None
 
 
 class AgentLine(NamedTuple):
@@ -34,7 +41,7 @@ class AgentLine(NamedTuple):
 
 
 class RuleLine:
-    """An ``allow`` or ``disallow`` line, as if it stood alone."""
+    """An ``allow`` or ``disallow`` line."""
 
     __slots__ = ("_directory", "_rules", "pattern", "rule")
 
@@ -43,7 +50,7 @@ class RuleLine:
         self.rule = Rule(line, readable(value), allow)
         self.pattern = escape(value)
         """As it is compared: percent-encoded."""
-        # A disallow: an allow may speak for a directory too.
+        # Matched as a disallow: an allow may speak for a directory too.
         self._rules = _alone("Disallow", value)
         slash = self.pattern.rfind("/")
         self._directory: tuple[int, Rules] | None = None
@@ -52,8 +59,8 @@ class RuleLine:
             self._directory = slash + 2, _alone("Allow", value)
 
     def length_for(self, path: str) -> int | None:
-        """Return by how many octets this rule matches *path*, None if it doesn't. That is the
-        pattern's length, except where ``index.htm`` stands for its directory."""
+        """Return how many octets of this rule match *path*, None if it doesn't match: the length
+        of the pattern, or of the directory that an ``index.htm`` stands for."""
         if self._rules._find(path):
             return len(self.pattern)
         if self._directory is not None and self._directory[1]._find(path):
@@ -62,7 +69,7 @@ class RuleLine:
 
 
 def _alone(kind: str, value: str) -> Rules:
-    """The rules of a file that has this one: what matches is for the matcher to say."""
+    """Return the rules of a file that has only this one, for the matcher to judge."""
     body = f"User-agent: *\n{kind}:{value}\n".encode("latin-1")
     return RobotsTxt.parse(body).rules(GLOBAL)[1]
 
@@ -75,7 +82,7 @@ class Group:
     rules: list[RuleLine] = field(default_factory=list)
 
     def names(self, token: str) -> bool:
-        """Whether one of the group's lines names *token* (in lower case, or ``*``)."""
+        """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
         return any(agent.token == token for agent in self.agents)
 
 
@@ -91,7 +98,7 @@ class Outline:
 
     @classmethod
     def of(cls, body: bytes) -> Outline:
-        """Read *body*: any bytes at all; never raises."""
+        """Read *body*, any bytes at all; never raises."""
         outline = cls()
         open_to_agents = False
         for number, kind, value in lines(body):
@@ -110,7 +117,7 @@ class Outline:
         return outline
 
     def rules_for(self, token: str) -> Iterable[RuleLine]:
-        """Return the rules that apply to *token*: those of all groups that name it."""
+        """Return the rules of all groups that name *token*."""
         return (rule for group in self.groups if group.names(token) for rule in group.rules)
 
 

@@ -60,6 +60,11 @@ class Agents:
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
 
+    @property
+    def crawler(self) -> Crawler:
+        """Whose agents these are."""
+        return self._crawler
+
     def is_of(self, spider: object) -> bool:
         """Whether it tells the chains of *spider*."""
         return self._crawler.spider is spider
@@ -157,21 +162,27 @@ _token_in = lru_cache(_REMEMBERED)(product_token)
 def chain_behind(request: Request | None) -> tuple[str, ...]:
     """Return the chain that the crawl of *request* goes by, which has been sent.
 
-    Of several crawls in this process it is the one that the callback belongs to; where that can't be
-    told, and they go by different names, what the request says itself has to do.
+    Where its crawl can't be told from others that go by different names, what the request says
+    itself has to do.
     """
     if request is None:
         return ()
-    spider = getattr(request.callback, "__self__", None)
-    crawls = list(_EACH)
-    found = (
-        [one for one in crawls if spider is not None and one.is_of(spider)]
-        or [one for one in crawls if one.is_running]
-        or crawls
-    )
+    found = crawls_behind(request)
     if found and len({one.usual for one in found}) == 1:
         return found[0].chain_sent(request)
     try:
         return chain(request.meta[META_KEY])
     except (KeyError, ValueError):
         return chain_in_header(request)
+
+
+def crawls_behind(request: Request) -> list[Agents]:
+    """Return the agents of the crawl that *request* may be of: of several crawls in this process the
+    one that the callback belongs to, else all that are running."""
+    spider = getattr(request.callback, "__self__", None)
+    crawls = list(_EACH)
+    return (
+        [one for one in crawls if spider is not None and one.is_of(spider)]
+        or [one for one in crawls if one.is_running]
+        or crawls
+    )

@@ -19,6 +19,7 @@ from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.failures import DEAD_HOST_ERRORS, ProjectError, ProxyError
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
+from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.origins.table import OriginTable
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.storages.access import StorageAccess
@@ -77,6 +77,14 @@ class RobotsCache:
         self._reading = DeferredLock()
         self._broken: dict[Origin, tuple[float, str]] = {}
         """What the project's own code has kept us from asking: until when we don't try, and why."""
+
+    def sibling(self) -> RobotsCache:
+        """Return a cache for another file of origins, which has the same source and storage."""
+        settings = self._settings
+        table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, self._clock)
+        # The HTTP cache keeps pages for replays by itself, where the project wants them.
+        storage = None if isinstance(self._storage, HttpCache) else self._storage
+        return RobotsCache(settings, table, self._fetcher, self._clock, storage)
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and may be used now, None if it has to be asked."""

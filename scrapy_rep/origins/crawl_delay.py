@@ -49,7 +49,7 @@ class CrawlDelay(ResolutionListener):
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
         """Return how many seconds to wait between two requests to the origin, at most what the
         setting grants. 0 if its robots.txt doesn't say."""
-        if state.robots is None:
+        if state.robots is None or not self._most:
             return 0.0
         delay = state.robots.delay(chain, self._context.settings.obey_global_group)
         return 0.0 if delay is None else min(delay[0], self._most)

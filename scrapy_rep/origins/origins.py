@@ -17,7 +17,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.table import OriginTable
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
-from scrapy_rep.storages.access import open_storage
+from scrapy_rep.storages.opening import open_storage
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -1,9 +1,8 @@
-"""What became of a robots.txt: counted, logged, and announced by signals."""
+"""News of robots.txt: counted, logged, and announced by signals."""
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
@@ -27,29 +26,28 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Each configuration error is logged once, as many as this.
+# Configuration errors that are logged, once each.
 _MAX_LOGGED = 1000
 
 
 class Announcer(ResolutionListener):
-    """Tells the world about answers."""
+    """Announces the answers to requests for robots.txt."""
 
     part = "announcement of robots.txt"
 
     def __init__(self, context: CrawlContext) -> None:
-        self._crawler = crawler = context.crawler
-        self._stats = context.stats
-        self._clock = context.clock
+        self._context = context
+        self._send = context.crawler.signals.send_catch_log_async
         self._logged: set[str] = set()
         self._unreachable = Sparse(logger, "failures to fetch the robots.txt of an origin")
-        self._isolated = Isolation(crawler)
+        self._isolated = Isolation(context.crawler)
 
     async def resolved(self, resolution: Resolution) -> None:
-        """A robots.txt was asked for, or found in the storage."""
+        """A robots.txt was fetched, or found in the storage."""
         state, answer = resolution.state, resolution.answer
         robots, request = resolution.robots, resolution.request
-        if answer is None:  # nothing was asked for in this crawl
-            self._stats.inc_value("rep/cache/recalled")
+        if answer is None:  # found in the storage
+            self._context.stats.inc_value("rep/cache/recalled")
             await self._parsed(state.robots, request)
             return
         with self._isolated("count of answers"):
@@ -58,8 +56,7 @@ class Announcer(ResolutionListener):
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
         await self._parsed(robots, request)
-        send = self._crawler.signals.send_catch_log_async
-        await send(
+        await self._send(
             signals.robots_resolved,
             origin=state.origin,
             outcome=answer.outcome,
@@ -69,36 +66,33 @@ class Announcer(ResolutionListener):
             robots=robots,
             error=str(answer.error) if answer.error else None,
             attempts=state.entry.attempts,
-            spider=self._crawler.spider,
+            spider=self._context.spider,
         )
 
     async def _parsed(self, robots: RobotsTxt | None, request: Request) -> None:
         # Scrapy has it since 2.18.
         robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
         if robots is not None and robots_parsed is not None:
-            await self._crawler.signals.send_catch_log_async(
-                robots_parsed, robotparser=RobotParser(robots), request=request
-            )
+            await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Log a misconfiguration, once for each kind."""
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # a bug, which Flights logs
-        self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
+        self._context.stats.inc_value(f"robotstxt/exception_count/{type(error)}")
         key = f"{origin.scheme} {error}"
         if key not in self._logged and len(self._logged) < _MAX_LOGGED:
             self._logged.add(key)
-            self._log(
-                logging.ERROR,
-                "robots.txt of %(origin)s can't be asked for, so its pages are not fetched: "
+            logger.error(
+                "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
                 "%(error)s",
-                origin=origin,
-                error=error,
-                cause=error.__cause__,
+                {"origin": origin, "error": error},
+                extra=self._context.extra,
+                exc_info=error.__cause__,
             )
 
     def _count(self, answer: Answer) -> None:
-        inc_value = self._stats.inc_value
+        inc_value = self._context.stats.inc_value
         inc_value(f"rep/outcome/{answer.outcome.value}")
         # Scrapy's own names, for dashboards written for the built-in middleware.
         inc_value("robotstxt/request_count")
@@ -110,23 +104,14 @@ class Announcer(ResolutionListener):
 
     def _log_failure(self, state: OriginState, answer: Answer) -> None:
         entry = state.entry
+        copy = ", so an older copy applies" if entry.has_copy else ""
         message = (
-            "robots.txt of %(origin)s is unreachable (%(reason)s)%(copy)s; not asked for again "
-            "within %(delay).1f s"
+            f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}; next attempt in "
+            "%(delay).1f s"
         )
-        values: dict[str, Any] = {
-            "origin": state.origin,
-            "reason": answer.reason,
-            "copy": ", an older copy goes on being applied" if entry.has_copy else "",
-            "delay": entry.next_attempt_at - self._clock(),
-        }
-        if entry.attempts == 1:  # the first failure of a row is news
-            self._unreachable.log(message, values, self._crawler.spider)
+        delay = entry.next_attempt_at - self._context.clock()
+        values = {"origin": state.origin, "reason": answer.reason, "delay": delay}
+        if entry.attempts == 1:  # the first of a series is news
+            self._unreachable.log(message, values, self._context.spider)
         else:
-            self._log(logging.DEBUG, message, **values)
-
-    def _log(
-        self, level: int, message: str, *, cause: BaseException | None = None, **values: Any
-    ) -> None:
-        extra = {"spider": self._crawler.spider}
-        logger.log(level, message, values, extra=extra, exc_info=cause)
+            logger.debug(message, values, extra=self._context.extra)

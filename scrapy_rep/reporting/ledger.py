@@ -1,9 +1,7 @@
-"""What came of each origin and which lines decided, however many there are: the figures of the
-summary and of the report.
+"""The figures behind the summary and the report: what came of each origin, and which lines decided.
 
-Figures gather in memory and go to a temporary database, which SQLite keeps on disk beyond some
-megabytes and deletes at the end. A crawl of a million origins has no more of them in memory than
-one of a thousand.
+They are buffered in memory, then moved to a temporary database that SQLite keeps on disk beyond some
+megabytes and deletes at the end. A million origins take no more memory than a thousand.
 """
 
 from __future__ import annotations
@@ -25,18 +23,17 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# This many figures gather in memory before they go to the database, which takes a few milliseconds
-# of the event loop.
+# Figures buffered in memory. Moving them to the database blocks the event loop for milliseconds.
 _PENDING = 100
-# Characters of an example of a blocked URL, which may be a megabyte.
+# Characters kept of a blocked URL, which may be a megabyte.
 _URL_LENGTH = 2000
 
 COUNTS = ("forbidden", "dropped", "held", "released", "given_up", "passed", "sitemaps")
-"""What is counted for each origin: requests, and sitemaps that its robots.txt lists. ``dropped``
-and ``passed``: at once, because there was nothing to decide by."""
+"""What is counted for each origin: requests, and sitemaps listed in its robots.txt. ``dropped`` and
+``passed``: at once, because robots.txt was unreachable."""
 
 ASKED = "asked"
-"""What is counted of fetches of robots.txt that brought no answer; answers count themselves."""
+"""Counts fetches that were broken off. Those with an answer are counted by :meth:`Ledger.answered`."""
 
 _TABLES = f"""
 CREATE TABLE origins (origin TEXT PRIMARY KEY, outcome TEXT, status INTEGER, hops INTEGER,
@@ -67,7 +64,7 @@ INSERT INTO rules VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = co
 
 
 class RuleCount(NamedTuple):
-    """A line that decided, and how often."""
+    """A line that decided, and how often it did."""
 
     origin: str
     line: int
@@ -75,11 +72,11 @@ class RuleCount(NamedTuple):
     token: str
     times: int
     url: str
-    """The first that it blocked."""
+    """The first URL it blocked."""
 
 
 class Ledger:
-    """Counts without end in bounded memory. Times are seconds since the epoch."""
+    """Counts in bounded memory. Times are seconds since the epoch."""
 
     def __init__(self) -> None:
         self._opened: sqlite3.Connection | None = None
@@ -87,14 +84,13 @@ class Ledger:
         self._rules: dict[tuple[str, int, str, str], list[Any]] = {}
         self._answers: list[dict[str, Any]] = []
         self.broken = False
-        """Whether something could not be written down."""
+        """Whether figures have been lost."""
 
     @property
     def _db(self) -> sqlite3.Connection:
         if self._opened is None:
-            # An empty name: a file of SQLite's own that is gone when it is closed. The report
-            # reads it in a thread, when nobody writes any more.
-            self._opened = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+            # With an empty name SQLite makes a temporary file, and deletes it on close.
+            self._opened = sqlite3.connect("", isolation_level=None)
             self._opened.executescript(_TABLES)
         return self._opened
 
@@ -104,15 +100,13 @@ class Ledger:
         self._maybe_flush()
 
     def forbidden(self, error: RobotsDisallowed, url: str) -> None:
-        """Count a request, for *url*, that a line forbids."""
+        """Count a request for *url* that a line forbids."""
         rule, token = error.decision.rule, error.decision.agent
         assert rule is not None
         key = (str(error.origin), rule.line, str(rule), token or "")
-        known = self._rules.get(key)
-        if known is None:
-            self._rules[key] = [1, clean(url[:_URL_LENGTH])]
-        else:
-            known[0] += 1
+        if key not in self._rules:
+            self._rules[key] = [0, clean(url[:_URL_LENGTH])]
+        self._rules[key][0] += 1
         self.count(error.origin, "forbidden")
 
     def answered(
@@ -121,32 +115,18 @@ class Ledger:
         outcome: Outcome,
         *,
         asked: bool,
-        status: int | None,
-        hops: int,
         error: str | None,
-        attempts: int,
-        now: float,
         delay: float = 0.0,
+        **figures: float | None,
     ) -> None:
-        """Write down what came of asking for a robots.txt.
+        """Record what came of asking for a robots.txt.
 
-        :param asked: whether by us; else it was found in the storage
-        :param attempts: failures in a row, 0 if this was none
+        :param asked: whether it was fetched, not found in the storage
         :param delay: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants it
+        :param figures: ``status``, ``hops``, ``attempts`` (failures in a row) and ``now``
         """
-        self._answers.append(
-            {
-                "origin": str(origin),
-                "outcome": outcome.value,
-                "asked": int(asked),
-                "status": status,
-                "hops": hops,
-                "error": clean(error) if error is not None else None,
-                "attempts": attempts,
-                "now": now,
-                "delay": delay or None,
-            }
-        )
+        row = {"origin": str(origin), "outcome": outcome.value, "asked": asked, **figures}
+        self._answers.append({**row, "error": error and clean(error), "delay": delay or None})
         self._maybe_flush()
 
     def _maybe_flush(self) -> None:
@@ -154,7 +134,7 @@ class Ledger:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything to the database."""
+        """Move everything to the database."""
         try:
             self._db.execute("BEGIN")
             for answer in self._answers:
@@ -174,8 +154,8 @@ class Ledger:
         except Exception as error:  # noqa: BLE001 (a full disk, or a number that SQLite can't take)
             if not self.broken:
                 logger.warning(
-                    "Figures about robots.txt can't be written to a temporary file, so those of "
-                    "the summary and the report are too low: %(error)s",
+                    "Can't write figures about robots.txt to a temporary file, so the summary and "
+                    "the report will be incomplete: %(error)s",
                     {"error": error},
                 )
             self.broken = True
@@ -186,14 +166,12 @@ class Ledger:
         self._counts.clear()
         self._rules.clear()
 
-    def rows(
-        self, query: str, values: tuple[Any, ...] | dict[str, Any] = ()
-    ) -> Iterable[tuple[Any, ...]]:
-        """Return what *query* finds in what has been flushed."""
+    def rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
+        """Run *query* on what has been flushed."""
         return self._db.execute(query, values)
 
     def outcomes(self) -> dict[str | None, int]:
-        """Return how many origins there are of each outcome; None: no answer has come."""
+        """Return the number of origins by outcome. None: no answer has come."""
         return dict(self.rows("SELECT outcome, count(*) FROM origins GROUP BY outcome"))
 
     def total(self, what: str) -> int:
@@ -203,31 +181,29 @@ class Ledger:
         return int(total)
 
     def size(self, table: str) -> int:
-        """Return how many rows a table has."""
+        """Return the number of rows of a table."""
         [(size,)] = self.rows(f"SELECT count(*) FROM {table}")  # noqa: S608 (of ours)
         return int(size)
 
     def top_rules(self, limit: int) -> list[RuleCount]:
         """Return the lines that decided most often."""
-        found = self.rows(
+        query = (
             "SELECT origin, line, rule, token, count, url FROM rules "
-            "ORDER BY count DESC, origin, line LIMIT ?",
-            (limit,),
+            "ORDER BY count DESC, origin, line LIMIT ?"
         )
-        return [RuleCount(*row) for row in found]
+        return [RuleCount(*row) for row in self.rows(query, (limit,))]
 
     def top_of_all(self, limit: int) -> list[tuple[RuleCount, int]]:
-        """Return the rules that decided most often, whatever origins have them: each with the first
-        of its origins, and how many these are."""
-        found = self.rows(
+        """Return the rules that decided most often over all origins, each with its first origin and
+        the number of its origins."""
+        query = (
             "SELECT min(origin), line, rule, token, sum(count) AS times, url, count(DISTINCT origin) "
-            "FROM rules GROUP BY rule, token ORDER BY times DESC, min(origin), line LIMIT ?",
-            (limit,),
+            "FROM rules GROUP BY rule, token ORDER BY times DESC, min(origin), line LIMIT ?"
         )
-        return [(RuleCount(*row[:6]), row[6]) for row in found]
+        return [(RuleCount(*row[:6]), row[6]) for row in self.rows(query, (limit,))]
 
     def close(self) -> None:
-        """Forget everything."""
+        """Delete everything."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None

@@ -1,22 +1,22 @@
-"""Files of ours, wherever Scrapy's feed storages can write: a path, ``file:``, ``stdout:``,
-``ftp:``, ``s3:`` and what else a project has in ``FEED_STORAGES``.
-
-A feed storage gives out a file to write to, and takes it back when it is complete. For a path that
-file is the file itself, so what is written is there at once.
-"""
+"""Files that the package writes, by Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``,
+``s3:`` or whatever else a project has in ``FEED_STORAGES``."""
 
 from __future__ import annotations
 
-import inspect
+import errno
+import io
+import os
 import re
+import stat
+import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import PureWindowsPath
 from typing import IO, TYPE_CHECKING, Any
 
 from scrapy.exceptions import NotConfigured
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
-from twisted.internet.defer import Deferred
 
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import SettingsError
@@ -24,88 +24,146 @@ from scrapy_rep.exceptions import SettingsError
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+# Schemes whose storages let us choose between overwriting and appending. Others warn.
 _APPENDING = ("", "file", "ftp", "ftps")
 _PASSWORD = re.compile(r"(?<=:)[^:/@]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
+# Errors that may pass: room may be made.
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
 
 class Feed:
-    """One file, to be written in the course of a crawl."""
+    """One file, written in the course of a crawl.
+
+    Its storage opens it, and takes it back when it is complete. A path is opened in place, so what
+    is written is there at once. ``str()`` is its URI without a password.
+    """
 
     def __init__(self, crawler: Crawler, setting: str, uri: str, *, overwrite: bool) -> None:
-        """:param setting: the name of the setting that *uri* is from
-        :param overwrite: whether a file that is there is replaced, not appended to
-        :raises SettingsError: if there is no storage for *uri*
+        """:param setting: the name of the setting that holds *uri*
+        :param overwrite: whether to replace an existing file instead of appending to it
+        :raises SettingsError: if no storage can write to *uri*
         """
         self._crawler = crawler
         self._uri = _filled_in(crawler, setting, uri)
-        shown = _without_password(uri)
-        paths = crawler.settings.getwithbase("FEED_STORAGES")
-        schemes = sorted(scheme for scheme, path in paths.items() if path is not None and scheme)
         found = _SCHEME.match(self._uri)
         scheme = found[1].lower() if found else ""
         if PureWindowsPath(self._uri).drive:
             scheme = "file"
+        paths = crawler.settings.getwithbase("FEED_STORAGES")
+        bad = f"{setting} is {_without_password(uri)!r}, "
         if paths.get(scheme) is None:
-            raise SettingsError(
-                f"{setting} is {shown!r}, but no feed storage writes to {scheme}:, only to "
-                f"{', '.join(schemes)}."
-            )
+            known = ", ".join(sorted(name for name, path in paths.items() if name and path))
+            raise SettingsError(f"{bad}but no feed storage writes to {scheme}:, only to {known}.")
+        options = {"overwrite": overwrite} if scheme in _APPENDING else None
         try:
             self._storage: Any = build_from_crawler(
-                load_object(paths[scheme]),
-                crawler,
-                self._uri,
-                # Others can't choose, and warn.
-                feed_options={"overwrite": overwrite} if scheme in _APPENDING else None,
+                load_object(paths[scheme]), crawler, self._uri, feed_options=options
             )
         except Exception as error:  # noqa: BLE001
             # Storages assert that the URI has a host, read ports, load libraries.
             why = error if isinstance(error, NotConfigured) else text_of(error)
-            raise SettingsError(f"{setting} is {shown!r}, which can't be written: {why}.") from None
+            raise SettingsError(f"{bad}which can't be written: {why}.") from None
 
     def __str__(self) -> str:
         return _without_password(self._uri)
 
     def open(self) -> IO[bytes]:
-        """Return a file to write to.
-
-        :raises Exception: what the storage raises, an OSError mostly
-        """
+        """Return a file to write to. Raises whatever the storage raises, mostly an OSError."""
         file: IO[bytes] = self._storage.open(self._crawler.spider)
         return file
 
     async def store(self, file: IO[bytes]) -> None:
-        """Hand the finished *file* to its feed storage, which stores it in a thread.
-
-        :raises Exception: what the storage raises
-        """
-        done = self._storage.store(file)
-        if isinstance(done, Deferred):
-            await maybe_deferred_to_future(done)
-        elif inspect.isawaitable(done):
-            await done
+        """Hand the finished *file* to its storage. Raises whatever that raises."""
+        await ensure_awaitable(self._storage.store(file))
 
 
 def _without_password(uri: str) -> str:
-    """Return *uri* as it may be shown in a log."""
     return _PASSWORD.sub("***@", uri)
 
 
 def _filled_in(crawler: Crawler, setting: str, uri: str) -> str:
-    """Return *uri* with ``%(time)s`` and the spider's attributes in their places."""
-    now = datetime.now(timezone.utc).replace(microsecond=0)
-    spider = crawler.spider
+    """Return *uri* with its ``%(time)s`` and ``%(spider attribute)s`` placeholders filled in."""
+    time = datetime.now(timezone.utc).replace(microsecond=0).isoformat().replace(":", "-")
 
     def value(match: re.Match[str]) -> str:
         if match[1] == "time":
-            return now.isoformat().replace(":", "-")  # as Scrapy writes it
+            return time  # in Scrapy's format
         try:
-            return str(getattr(spider, match[1]))
+            return str(getattr(crawler.spider, match[1]))
         except AttributeError:
             raise SettingsError(
                 f"{setting} is {_without_password(uri)!r}, but the spider has no attribute {match[1]!r}."
             ) from None
 
     return _PLACEHOLDER.sub(value, uri)
+
+
+class DiskFull(OSError):
+    """There is no room now. The file ends with a complete line."""
+
+
+class LineFile:
+    """Appends lines to a file that a feed storage has opened: complete ones or none, even if the
+    disk is full."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self._raw = _raw(file)
+
+    def write(self, lines: list[bytes]) -> None:
+        """Append *lines*, and remove those that were written from the list.
+
+        :raises DiskFull: if the rest can be written later
+        :raises OSError, ValueError: if nothing more can be written
+        """
+        data = b"".join(lines)
+        raw = self._raw
+        if raw is None:
+            self.file.write(data)
+            self.file.flush()
+            lines.clear()
+            return
+        # Bypasses the buffer, which would keep what didn't fit and write it later.
+        done = 0
+        try:
+            while done < len(data):
+                done += raw.write(memoryview(data)[done:]) or 0
+        except OSError as error:
+            self._end_with_a_line(raw, lines, done)
+            if error.errno in _FULL:
+                raise DiskFull(error.errno, error.strerror) from None
+            raise
+        lines.clear()
+
+    def _end_with_a_line(self, raw: io.FileIO, lines: list[bytes], done: int) -> None:
+        """Cut an incomplete line off the *done* bytes that were written."""
+        while lines and len(lines[0]) <= done:
+            done -= len(lines.pop(0))
+        if done:
+            end = os.fstat(raw.fileno()).st_size
+            # Unless another process has appended since: its lines are not ours to cut.
+            if end == raw.tell():
+                raw.truncate(end - done)
+                raw.seek(end - done)
+
+    def close(self) -> None:
+        """Give up."""
+        if self.file is not getattr(sys.stdout, "buffer", None):
+            with suppress(OSError):
+                self.file.close()
+
+
+def _raw(file: IO[bytes]) -> io.FileIO | None:
+    """Return what is below the buffer of a file on a disk, None for any other file."""
+    with suppress(OSError, ValueError):
+        if file is getattr(sys.stdout, "buffer", None):
+            return None  # others write to it too
+        file.flush()
+        raw = getattr(file, "raw", None)
+        if isinstance(raw, io.FileIO) and stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+            raw.seek(0, io.SEEK_END)
+            return raw
+    return None

@@ -1,7 +1,6 @@
-"""Records what is decided: in the log, the audit trail, and the figures for the summary and report.
+"""Records decisions: in the log, in the audit trail, and as figures for the summary and the report.
 
-A plain allow comes by here only if ``REP_DECISIONS_ALL`` asks for it: it is what happens to most
-requests, and must cost nothing.
+Plain allows are recorded only with ``REP_DECISIONS_ALL``: most requests are, and must cost nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.audit_trail import AuditTrail
-from scrapy_rep.reporting.decision_log import DecisionLog
+from scrapy_rep.reporting.decision_log import DecisionLog, StartRequests
 from scrapy_rep.reporting.ledger import ASKED, Ledger
-from scrapy_rep.reporting.start_requests import StartRequests
+from scrapy_rep.reporting.report import Report
 from scrapy_rep.reporting.summary import Figures, log_summary
-from scrapy_rep.reporting.timeline import Timeline
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -33,49 +31,39 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
 
-# How Scrapy's own stats name why a download failed.
+# Scrapy's exceptions for failed downloads, by which its stats count them.
 _DOWNLOAD_ERRORS = frozenset(
     name for name in vars(exceptions) if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
 )
 
-# Parts that fail by themselves, in the words of the log.
+# Parts that fail independently, as the log calls them.
 _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
 
 
 class Recorder(ResolutionListener):
-    """Records each decision that was not a plain allow. The gate and the resolver call it."""
+    """Records each decision other than a plain allow. Called by the gate and the resolver."""
 
     part = "record of decisions"
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         """:raises SettingsError: if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written"""
-        self._crawler = crawler = context.crawler
+        self._context = context
         self._stats = context.stats
-        self._settings = settings = context.settings
-        self._table = origins.table
-        self._clock = context.clock
-        self._agents = agents = origins.agents
-        self._crawl_delay = origins.crawl_delay
+        self._origins = origins
+        settings, agents = context.settings, origins.agents
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
-        self._trail = None
-        if settings.decisions:
-            self._trail = AuditTrail(context, settings.decisions, agents)
+        uri = settings.decisions
+        self._trail = AuditTrail(context, uri, agents) if uri else None
         self.everything = self._trail is not None and settings.decisions_all
-        """Whether a plain allow is to be told too."""
-        self._report = None
-        if settings.report:
-            from scrapy_rep.reporting.report import Report  # its libraries are an extra
-
-            self._report = Report(context, settings.report)
+        """Whether plain allows are recorded too."""
+        self._report = Report(context, settings.report) if settings.report else None
         self._log = DecisionLog(context)
-        self._isolated = Isolation(crawler)
+        self._isolated = Isolation(context.crawler)
         self._ledger = Ledger()
         self._figures = Figures(dry_run=self.dry_run)
         self._starts = StartRequests(context, agents)
-        self._held = Timeline()
-        self._holding: int | None = None
-        connect = crawler.signals.connect
+        connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         connect(self._deferred, signals.request_deferred)
@@ -83,56 +71,52 @@ class Recorder(ResolutionListener):
         connect(self._given_up, signals.request_given_up)
         connect(self._sitemap, signals.sitemap_discovered)
 
-    # What the middleware tells
-
     async def resolved(self, resolution: Resolution) -> None:
-        """A robots.txt was asked for, or found in the storage."""
+        """A robots.txt was fetched, or found in the storage."""
         state, answer = resolution.state, resolution.answer
         entry = state.entry
         failed = entry.unreachable_since is not None
-        outcome = Outcome.UNREACHABLE if failed else entry.outcome
+        chain = self._origins.agents.chain_of(resolution.request)
         with self._isolated(_LEDGER):
             self._ledger.answered(
                 state.origin,
-                outcome,
+                Outcome.UNREACHABLE if failed else entry.outcome,
                 asked=answer is not None,
                 status=answer.status if answer is not None else entry.status,
                 hops=answer.hops if answer is not None else entry.hops,
                 error=entry.error if failed else None,
                 attempts=entry.attempts,
-                now=self._clock(),
-                delay=self._crawl_delay.seconds(state, self._agents.chain_of(resolution.request)),
+                now=self._context.clock(),
+                delay=self._origins.crawl_delay.seconds(state, chain),
             )
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """A fetch that was broken off counts as asked."""
+        """A fetch that was broken off counts as one."""
         if isinstance(error, CancelledError):
             self._count(origin, ASKED)
 
     def allowed(
         self, request: Request, state: OriginState, decision: Decision | None = None
     ) -> None:
-        """*request* passes, as robots.txt says; or since it was unreachable for 30 days."""
-        self._record(request, state.origin, "allowed", state=state, decision=decision)
+        """*request* passes: robots.txt allows it, or has been unreachable for 30 days."""
+        self.record(request, state.origin, "allowed", state=state, decision=decision)
 
     def passed(self, request: Request, state: OriginState) -> None:
-        """*request* passes though nothing is known: ``REP_UNREACHABLE`` is "allow"."""
+        """*request* passes without an answer: ``REP_UNREACHABLE`` is "allow"."""
         self._figures.passed += 1
         self._count(state.origin, "passed")
         reason = f"REP_UNREACHABLE is 'allow'; {state.entry.error}"
-        self._record(request, state.origin, "allowed", state=state, reason=reason)
+        self.record(request, state.origin, "allowed", state=state, reason=reason)
 
     def overruled(self, request: Request, state: OriginState, decision: Decision) -> None:
         """*request* passes though *decision* forbids it: a subclass says so."""
-        reason = "RepMiddleware.overrules()"
-        self._record(
-            request, state.origin, "allowed", state=state, decision=decision, reason=reason
-        )
+        details = {"decision": decision, "reason": "RepMiddleware.overrules()"}
+        self.record(request, state.origin, "allowed", state=state, **details)
 
     def replayed(self, request: Request, origin: Origin) -> None:
-        """*request* passes though nothing is known: the HTTP cache answers it."""
+        """*request* passes without an answer: it is in the HTTP cache."""
         reason = f"the HTTP cache answers it; {self._why_held(origin)}"
-        self._record(request, origin, "allowed", reason=reason)
+        self.record(request, origin, "allowed", reason=reason)
 
     def dropped(
         self,
@@ -144,32 +128,33 @@ class Recorder(ResolutionListener):
     ) -> None:
         """*request* is about to fail with *error*.
 
-        :param direct: a direct download: its item goes on without it, and Scrapy says nothing
+        :param direct: a direct download: Scrapy doesn't log that its item goes on without it
         """
         self._refused(request, error, dry_run=self.dry_run)
+        origin = error.origin
         if isinstance(error, RobotsDisallowed):
             self._figures.forbidden += 1
             with self._isolated(_LEDGER):
                 self._ledger.forbidden(error, request.url)
             self._log.forbidden(request, error)
-            self._record(request, error.origin, "disallowed", state=state, decision=error.decision)
+            self.record(request, origin, "disallowed", state=state, decision=error.decision)
             return
-        if error.origin is None:
+        if origin is None:
             self._figures.without_origin += 1
         else:
             self._figures.dropped += 1
-            self._count(error.origin, "dropped")
+            self._count(origin, "dropped")
             self._count_reason(error)
         self._log.unreachable(request, error, direct=direct)
-        self._record(request, error.origin, "unreachable", state=state, reason=error.reason)
+        self.record(request, origin, "unreachable", state=state, reason=error.reason)
 
     def handed_over(self, request: Request, origin: Origin) -> None:
         """*request* is about to be held; in a dry run it passes."""
         self._figures.handed_over += 1
         if not self.dry_run:
-            return  # word comes when it is
+            return  # request_deferred follows
         self._stats.inc_value("rep/deferred")
-        state = self._table.get(origin)
+        state = self._origins.table.get(origin)
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
         self._log.would_hold(origin, self._why_held(origin))
@@ -178,34 +163,20 @@ class Recorder(ResolutionListener):
     def page_says(
         self, request: Request, origin: Origin | None, verdict: str, reason: str, *, obeyed: bool
     ) -> None:
-        """A page has a rule about *request*, or about the items of the page that it asked for."""
+        """A page's rules are against *request*, or against the items of the page it fetched."""
         self._stats.inc_value(f"rep/page/{verdict}")
         if obeyed:
             self._stats.inc_value("rep/page/dropped")
-        if self._trail is not None:
-            with self._isolated(_TRAIL):
-                self._trail.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
-
-    def _count_reason(self, error: RobotsUnreachable) -> None:
-        """Count a page by Scrapy's name for what would have failed it, had it been asked for."""
-        name = error.reason.partition(":")[0]
-        if not self.dry_run and name in _DOWNLOAD_ERRORS:
-            self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
-
-    # What signals tell
+        self.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
 
     def _deferred(self, request: Request, origin: Origin) -> None:
         self._change_held(1)
         self._is_held(request, origin)
 
-    def _is_held(self, request: Request, origin: Origin) -> None:
-        self._count(origin, "held")
-        self._record(request, origin, "held", reason=self._why_held(origin))
-
     def _released(self, request: Request, origin: Origin) -> None:
         self._change_held(-1)
         self._count(origin, "released")
-        self._record(request, origin, "released")
+        self.record(request, origin, "released")
 
     def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
         self._change_held(-1)
@@ -213,62 +184,68 @@ class Recorder(ResolutionListener):
         self._refused(request, error, dry_run=False)
         self._count(origin, "given_up")
         self._count_reason(error)
-        self._record(request, origin, "given_up", reason=reason)
-
-    def _change_held(self, change: int) -> None:
-        with self._isolated("time-line"):
-            if self._holding is None:  # it may be what an earlier run has left
-                self._holding = self._stats.get_value("rep/held", 0) - change
-            # The gauge goes down only when some have been released.
-            self._holding += change
-            self._held.add(self._clock(), self._holding)
+        self.record(request, origin, "given_up", reason=reason)
 
     def _sitemap(self, origin: Origin) -> None:
         self._count(origin, "sitemaps")
 
+    # Each part, isolated from the others
+
+    def _is_held(self, request: Request, origin: Origin) -> None:
+        self._count(origin, "held")
+        self.record(request, origin, "held", reason=self._why_held(origin))
+
     def _why_held(self, origin: Origin) -> str:
-        state = self._table.get(origin)
+        state = self._origins.table.get(origin)
         return (state.entry.error if state else None) or "no answer yet"
 
-    # The parts, apart from each other
+    def _change_held(self, change: int) -> None:
+        if self._report is not None:
+            with self._isolated("timeline"):
+                self._report.count_held(change)
 
     def _count(self, origin: Origin, what: str) -> None:
         with self._isolated(_LEDGER):
             self._ledger.count(origin, what)
 
+    def _count_reason(self, error: RobotsUnreachable) -> None:
+        """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
+        name = error.reason.partition(":")[0]
+        if not self.dry_run and name in _DOWNLOAD_ERRORS:
+            self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
+
     def _refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
         with self._isolated(_STARTS):
             self._starts.refused(request, error, dry_run=dry_run)
 
-    def _record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
+    def record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
+        """Write to the audit trail, with *more* for :meth:`AuditTrail.record`."""
         if self._trail is not None:
             with self._isolated(_TRAIL):
-                self._trail.record(request, origin, verdict, dry_run=self.dry_run, **more)
+                self._trail.record(request, origin, verdict, **{"dry_run": self.dry_run, **more})
 
     # The crawl's beginning and end
 
     def _opened(self) -> None:
-        self._figures.began = self._clock()
+        self._figures.began = self._context.clock()
         if self.dry_run:
             self._stats.set_value("rep/dry_run", True)
         self._log.begin()
 
     async def _closed(self, reason: str) -> None:
-        self._figures.ended = self._clock()
-        with self._isolated("time-line"):
-            self._held.add(self._figures.ended, self._stats.get_value("rep/held", 0))
+        self._figures.ended = self._context.clock()
         with self._isolated(_LEDGER):
             self._ledger.flush()
         with self._isolated("summary"):
-            log_summary(self._ledger, self._figures, self._crawler)
-        if reason == "finished":  # else there may be start requests that nobody came to
+            log_summary(self._ledger, self._figures, self._context)
+        if reason == "finished":  # otherwise, some may not have been tried
             with self._isolated(_STARTS):
-                self._starts.warn(dry_run=self.dry_run)
+                self._starts.warn()
         if self._trail is not None:
             with self._isolated(_TRAIL):
                 await self._trail.close()
         if self._report is not None:
             with self._isolated("report"):
-                await self._report.write(self._ledger, self._figures, self._held, reason)
+                await self._report.write(self._ledger, self._figures, reason)
         with self._isolated(_LEDGER):
             self._ledger.close()

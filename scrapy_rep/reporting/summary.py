@@ -1,17 +1,17 @@
-"""What a crawl's robots.txt files came to, in some lines of the log at the end."""
+"""The summary of a crawl: a few lines of log at its end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import counted
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.reporting.ledger import Ledger
 
 logger = get_logger(__name__)
@@ -25,28 +25,30 @@ OUTCOMES = {
     "unreachable": "unreachable",
     None: "without an answer",
 }
-"""What became of an origin's robots.txt, in words."""
+"""Outcomes of requests for robots.txt, in words."""
 
 PAGE_VERDICTS = (
-    ("nofollow", "request", "of pages that say nofollow"),
+    ("nofollow", "request", "from pages that say nofollow"),
     ("nofollow_link", "request", "for links marked nofollow, ugc or sponsored"),
-    ("noindex", "item", "of pages that say noindex"),
-    ("expired", "item", "of pages that have expired"),
+    ("noindex", "item", "from pages that say noindex"),
+    ("expired", "item", "from pages that have expired"),
 )
-"""What is counted by the rules of pages: the verdict, and in words."""
+"""Verdicts of page rules, each with what it applies to, in words."""
 
+# What becomes of held requests.
+_ENDS = {
+    "released": "released",
+    "given_up": "given up",
+    "handed_back": "handed back to the scheduler",
+    "kept": "kept for the next run",
+}
 
-class AgainstPage(NamedTuple):
-    """What was against the rules of its page."""
-
-    number: int
-    noun: str
-    what: str
+_LOOKED_AT = ("hit", "stale", "miss", "refresh")
 
 
 @dataclass(slots=True)
 class Figures:
-    """What is counted of requests, beyond the stats."""
+    """What is counted in addition to the stats."""
 
     dry_run: bool = False
     began: float = 0.0
@@ -55,36 +57,49 @@ class Figures:
     forbidden: int = 0
     """Forbidden by a rule."""
     dropped: int = 0
-    """Dropped at once, because their robots.txt is unreachable."""
+    """Dropped at once, because robots.txt is unreachable."""
     without_origin: int = 0
     """Dropped because their URL has no origin."""
     passed: int = 0
-    """Let pass because ``REP_UNREACHABLE`` is "allow"."""
+    """Passed because ``REP_UNREACHABLE`` is "allow"."""
     handed_over: int = 0
-    """Not decided by now."""
+    """Not decided at once."""
 
     def allowed(self, stats: StatsCollector) -> int:
-        """How many requests passed because robots.txt allows them.
-
-        Nothing counts these one by one: they are what is left of all that were looked at.
-        """
+        """Return how many requests passed because robots.txt allows them: nothing counts them one
+        by one, but they are what is left of all that were looked at."""
         asked = sum(stats.get_value(f"rep/cache/{what}", 0) for what in _LOOKED_AT)
         refused = self.forbidden + self.dropped + self.passed + self.handed_over
         return max(0, int(asked) - refused)
 
+    def counts(self, ledger: Ledger, stats: StatsCollector) -> dict[str, int]:
+        """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only
+        for a first answer."""
 
-_LOOKED_AT = ("hit", "stale", "miss", "refresh")
+        def stat(name: str) -> int:
+            return int(stats.get_value(f"rep/{name}", 0))
+
+        return {
+            "allowed": self.allowed(stats),
+            "dropped": self.dropped + self.without_origin,
+            "held": stat("deferred"),
+            "waited": stat("deferred") - stat("deferred/unreachable"),
+            "held_max": stat("held/max"),
+            "released": ledger.total("released"),
+            "given_up": ledger.total("given_up"),
+            "handed_back": stat("handed_back"),
+            "kept": stat("held"),
+        }
 
 
-def log_summary(ledger: Ledger, figures: Figures, crawler: Crawler) -> None:
-    """Log it, unless nothing came by."""
-    assert crawler.stats is not None
+def log_summary(ledger: Ledger, figures: Figures, context: CrawlContext) -> None:
+    """Log the summary, unless there were no requests."""
     try:
-        lines = _summary(ledger, figures, crawler.stats)
+        lines = _summary(ledger, figures, context.stats)
     except Exception as error:  # noqa: BLE001 (a full disk, mostly)
         lines = [f"No summary of robots.txt: {error}"]
     if lines:
-        logger.info("\n".join(["%s"] * len(lines)), *lines, extra={"spider": crawler.spider})
+        logger.info("\n".join(["%s"] * len(lines)), *lines, extra=context.extra)
 
 
 def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[str]:
@@ -94,18 +109,17 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
     parts = [f"{outcomes[key]:,} {words}" for key, words in OUTCOMES.items() if outcomes.get(key)]
     lines = [
         f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
-        _requests(ledger, figures, stats),
+        _requests(figures, figures.counts(ledger, stats)),
     ]
     if slowed := int(stats.get_value("rep/crawl_delay/origins", 0)):
         longest = stats.get_value("rep/crawl_delay/max", 0)
         lines.append(f"crawl-delay of {counted(slowed, 'origin')}: {longest:g} s at most")
     if pages := page_rules(stats):
-        counts = ", ".join(f"{counted(one.number, one.noun)} {one.what}" for one in pages)
+        found = ", ".join(f"{counted(number, noun)} {what}" for number, noun, what in pages)
         dropped = int(stats.get_value("rep/page/dropped", 0))
-        total = sum(one.number for one in pages)
-        lines.append(f"Rules of pages: {counts}; {dropped:,} of {total:,} dropped")
-    top = ledger.top_of_all(_TOP)
-    if top:
+        total = sum(number for number, _, _ in pages)
+        lines.append(f"Page rules: {found}; {dropped:,} of {total:,} dropped")
+    if top := ledger.top_of_all(_TOP):
         lines.append("Lines that decided most often:" if len(top) > 1 else "The line that decided:")
         width = len(f"{top[0][0].times:,}")
         for one, origins in top:
@@ -116,42 +130,32 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
                 f"(group {one.token})"
             )
     if ledger.broken:
-        lines.append("(The figures of origins and lines are too low, see the warning above.)")
+        lines.append("(Figures for origins and lines are too low: see the warning above.)")
     return lines
 
 
-def page_rules(stats: StatsCollector) -> list[AgainstPage]:
-    """Return how many requests and items were against the rules of their page."""
-    found = [
-        AgainstPage(int(stats.get_value(f"rep/page/{verdict}", 0)), noun, what)
+def page_rules(stats: StatsCollector) -> list[tuple[int, str, str]]:
+    """Return how many requests and items were against the rules of their page, in words."""
+    return [
+        (int(number), noun, what)
         for verdict, noun, what in PAGE_VERDICTS
+        if (number := stats.get_value(f"rep/page/{verdict}", 0))
     ]
-    return [one for one in found if one.number]
 
 
-def _requests(ledger: Ledger, figures: Figures, stats: StatsCollector) -> str:
-    held = int(stats.get_value("rep/deferred/unreachable", 0))
-    waited = int(stats.get_value("rep/deferred", 0)) - held
-    parts = [f"{figures.allowed(stats):,} allowed"]
+def _requests(figures: Figures, counts: dict[str, int]) -> str:
+    parts = [f"{counts['allowed']:,} allowed"]
     if figures.passed:
-        parts.append(f"{figures.passed:,} let pass though their robots.txt is unreachable")
+        parts.append(f"{figures.passed:,} allowed though robots.txt was unreachable")
     parts.append(f"{figures.forbidden:,} forbidden")
-    unreachable = figures.dropped + figures.without_origin
-    if unreachable:
-        parts.append(f"{unreachable:,} dropped without an answer")
-    ends = [
-        f"{number:,} {words}"
-        for number, words in (
-            (ledger.total("released"), "released"),
-            (ledger.total("given_up"), "given up"),
-            (int(stats.get_value("rep/handed_back", 0)), "handed back to the scheduler"),
-            (int(stats.get_value("rep/held", 0)), "kept for the next run"),
-        )
-        if number
-    ]
-    if held or waited or ends:  # what an earlier run has held may end in this one
+    if counts["dropped"]:
+        parts.append(f"{counts['dropped']:,} dropped (robots.txt unreachable)")
+    ends = [f"{counts[name]:,} {words}" for name, words in _ENDS.items() if counts[name]]
+    waited = counts["waited"]
+    held = counts["held"] - waited
+    if held or waited or ends:  # ends may be of requests that an earlier run held
         why = [f"{held:,} held"] if held or not waited else []
         why += [f"{waited:,} waited for a first answer"] if waited else []
         parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
-    name = "Requests, had this been no dry run" if figures.dry_run else "Requests"
+    name = "Requests, had this not been a dry run" if figures.dry_run else "Requests"
     return f"{name}: {', '.join(parts)}"

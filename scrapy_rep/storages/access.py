@@ -1,25 +1,19 @@
 """A storage as the crawl uses it: in threads, so that neither disk nor network blocks the event
-loop; and when it fails, not at all for a while, since the crawl has to go on."""
+loop; in batches, so that its answers may take a while; and not at all for a while after it failed."""
 
 from __future__ import annotations
 
 import logging
-import math
-import time
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
-from scrapy import signals
 from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from scrapy.utils.misc import build_from_crawler, load_object
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 
-from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import text_of
-from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
-from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.storages.outage import CLOSE, LEASE, LOAD, RELEASE, SAVE, Outages
+from scrapy_rep.storages.unsaved import Unsaved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,67 +21,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
-    from scrapy_rep.settings import RepSettings
-
-logger = get_logger(__name__)
-
-T = TypeVar("T")
-
-# Seconds until a storage that failed is tried again, by one call.
-_RETRY_SECONDS = 10.0
+# Origins in one call.
+_AT_ONCE = 500
 # How often a lease is renewed before it ends: one renewal may come late.
 _RENEWALS = 3
-
-# Kinds of calls. Each may fail by itself: on a full disk there may be room for a lease.
-_LOAD, _LEASE, _RELEASE, _SAVE = "load", "lease", "release", "save"
-
-
-def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
-    """Return the storage that ``REP_CACHE_STORAGE`` names.
-
-    :raises SettingsError: if it can't be made
-    """
-    name = settings.cache_storage
-    wrong = f"REP_CACHE_STORAGE is {name!r}"
-    try:
-        made = load_object(name)
-    except (ImportError, NameError, ValueError) as error:
-        hint = ""
-        if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
-            hint = ' Perhaps "pip install scrapy-rep[redis]" was forgotten.'
-        raise SettingsError(f"{wrong}, which can't be imported: {error}.{hint}") from None
-    if not (isinstance(made, type) and issubclass(made, Storage)):
-        raise SettingsError(f"{wrong}, but must be a subclass of scrapy_rep.storages.Storage.")
-    try:
-        return build_from_crawler(made, crawler)
-    except SettingsError:
-        raise
-    except Exception as error:
-        # Whatever a class of the user's raises.
-        raise SettingsError(f"{wrong}: {text_of(error)}.") from error
-
-
-def open_storage(
-    crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
-) -> StorageAccess | None:
-    """Return the storage for a crawl; None for memory alone, which needs no access.
-
-    :param clock: seconds since the epoch
-
-    :raises SettingsError: if it can't be made
-    """
-    storage = make_storage(crawler, settings)
-    if type(storage) is MemoryStorage:  # not a user's class that is made of it
-        return None
-    access = StorageAccess(crawler, storage, settings.download_timeout)
-
-    def spider_opened() -> None:
-        access.purge(clock() - settings.cache_expiry)
-
-    # Weak, as Scrapy's signals are, this one would be gone at once.
-    crawler.signals.connect(spider_opened, signals.spider_opened, weak=False)
-    crawler.signals.connect(access.close, signals.spider_closed)
-    return access
 
 
 class Claim(NamedTuple):
@@ -99,22 +36,46 @@ class Claim(NamedTuple):
     """Whether it may be asked for: no other process does."""
 
 
+class _Asked:
+    """A claim that waits for its answer."""
+
+    __slots__ = ("done", "is_enough", "origin", "wanted")
+
+    def __init__(self, origin: str, is_enough: Callable[[Entry], bool]) -> None:
+        self.origin = origin
+        self.is_enough = is_enough
+        self.done: Deferred[Claim] = Deferred()
+        self.wanted = True
+
+    def settled_by(self, entry: Entry | None) -> bool:
+        """Whether *entry* makes a fetch unnecessary."""
+        return entry is not None and self.is_enough(entry)
+
+
 class StorageAccess:
-    """One storage, as one crawl uses it."""
+    """One storage, as one crawl uses it: one call at a time. What comes during a call goes into the
+    next one, together."""
 
     def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
         """:param lease_seconds: how long others wait at most for a process that has died"""
-        self._crawler = crawler
         self._storage = storage
         self._lease_seconds = lease_seconds
         self._owner = uuid4().hex
-        self._turn = DeferredLock()
-        self._name = type(storage).__name__
-        self._again_at: dict[str, float] = {}
-        """When kinds of calls that fail are tried again. The log tells once, until all work."""
+        self._outages = Outages(crawler, type(storage).__name__)
         self._told_unreadable = False
         self._leased: set[str] = set()
+        self._running = False
+        self._retry: CallLaterResult | None = None
         self._renewal: CallLaterResult | None = None
+        # What is to be done
+        self._asked: list[_Asked] = []
+        self._renewed: list[str] = []
+        self._unsaved = Unsaved()
+        self._waits = False
+        """Whether saving has failed, and nothing is new since."""
+        self._released: set[str] = set()
+        self._purged: list[float] = []
+        self._closed: Deferred[None] | None = None
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
@@ -122,132 +83,203 @@ class StorageAccess:
 
         :param is_enough: called in a thread
         """
-        waiting = self._queue(lambda: self._claim(origin, is_enough))
+        asked = _Asked(origin, is_enough)
+        self._asked.append(asked)
+        self._go()
         try:
-            claim = await maybe_deferred_to_future(waiting)
+            return await maybe_deferred_to_future(asked.done)
         except BaseException:
-            self.give_back(origin)  # nothing waits any more, but the thread may get the lease yet
+            asked.wanted = False  # but the thread may get the lease yet
+            if origin in self._leased:
+                self.give_back(origin)
             raise
-        if claim.granted:
-            self._leased.add(origin)
-            self._renew_later()
-        return claim
 
     def publish(self, entry: Entry) -> None:
-        """Keep *entry* and end the lease of its origin, soon."""
-        self._leased.discard(entry.origin)
-        self._queue(lambda: self._publish(entry))
+        """Save *entry* and then end the lease of its origin, soon; when the storage works again, if
+        it doesn't now."""
+        self._unsaved.add(entry)
+        self._waits = False
+        self.give_back(entry.origin)
 
     def give_back(self, origin: str) -> None:
-        """End the lease of *origin*, soon: there was no answer."""
+        """End the lease of *origin*, soon."""
         self._leased.discard(origin)
-        self._queue(lambda: self._attempt(_RELEASE, self._storage.release, origin, self._owner))
+        self._released.add(origin)
+        self._go()
 
     def purge(self, before: float) -> None:
         """Forget what was not updated since *before* (seconds since the epoch), soon."""
-        self._queue(lambda: self._attempt(_SAVE, self._storage.purge, before))
+        self._purged.append(before)
+        self._go()
 
     async def close(self) -> None:
-        """End all leases and close the storage, when what is under way is done."""
-        if self._renewal is not None:
-            self._renewal.cancel()
-        for origin in list(self._leased):
-            self.give_back(origin)
-        await maybe_deferred_to_future(self._queue(self._close))
+        """End all leases and close the storage, when everything else is done."""
+        for timer in (self._renewal, self._retry):
+            if timer is not None:
+                timer.cancel()
+        self._waits = False
+        self._released |= self._leased
+        self._leased.clear()
+        self._closed = Deferred()
+        self._go()
+        await maybe_deferred_to_future(self._closed)
 
     # In the event loop
 
-    def _queue(self, job: Callable[[], T]) -> Deferred[T]:
-        """Run *job* in a thread, after those queued before. It runs to its end even if its caller is
-        cancelled."""
-        done: Deferred[T] = Deferred()
-        running = self._turn.run(lambda: deferred_from_coro(run_in_thread(job)))
-        running.addBoth(lambda result: None if done.called else done.callback(result))
-        return done
+    def _go(self) -> None:
+        if not self._running:
+            self._running = True
+            deferred_from_coro(self._work())
 
-    def _renew_later(self) -> None:
-        if self._renewal is None:
+    @property
+    def _saves(self) -> bool:
+        return len(self._unsaved) > 0 and not self._waits and self._outages.over(SAVE)
+
+    async def _work(self) -> None:
+        while self._asked or self._renewed or self._released or self._purged or self._saves:
+            await self._answer()  # first: no claim waits for anything to be written
+            await self._write()
+        self._running = False
+        if self._closed is not None:
+            outages, storage = self._outages, self._storage
+            await run_in_thread(outages.insist, CLOSE, None, storage.close)
+            self._closed.callback(None)
+
+    async def _answer(self) -> None:
+        asked = [one for one in self._asked[:_AT_ONCE] if one.wanted]
+        del self._asked[:_AT_ONCE]
+        renewed, self._renewed = self._renewed, []
+        if not asked and not renewed:
+            return
+        # What has not been saved yet is known all the same.
+        unsaved = {one.origin: entry for one in asked if (entry := self._unsaved.get(one.origin))}
+        claims = await run_in_thread(self._claim, asked, renewed, unsaved)
+        self._leased |= {
+            one.origin for one, claim in zip(asked, claims, strict=True) if claim.granted
+        }
+        if self._leased and self._renewal is None and self._closed is None:
             self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
+        for one, claim in zip(asked, claims, strict=True):
+            if one.wanted and not one.done.called:
+                one.done.callback(claim)
+            elif claim.granted:
+                self.give_back(one.origin)
 
     def _renew(self) -> None:
+        # A redirect takes its own time.
         self._renewal = None
-        for origin in self._leased:
-            # A redirect takes its own time.
-            self._queue(lambda origin=origin: self._lease(origin))  # type: ignore[misc]
-        if self._leased:
-            self._renew_later()
+        self._renewed = list(self._leased)
+        self._go()
 
-    # In a thread, one at a time
+    async def _write(self) -> None:
+        entries = self._unsaved.first(_AT_ONCE) if self._saves else []
+        released = list(self._released - self._leased)  # others have been claimed anew
+        self._released.clear()
+        purged, self._purged = self._purged, []
+        if not (entries or released or purged):
+            return
+        save = self._save_late if self._unsaved.late else self._save
+        done = await run_in_thread(self._save_and_release, save, entries, released, purged)
+        if done:
+            self._unsaved.saved(entries)
+        elif self._closed is None:
+            self._unsaved.failed(entries)
+            self._waits = True
+            if self._retry is None:
+                self._retry = call_later(self._outages.retry_seconds, self._save_again)
+        else:
+            self._unsaved = Unsaved()
 
-    def _claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
-        entry = self._load(origin)
-        if entry is not None and is_enough(entry):
-            return Claim(entry, granted=False)
-        if not self._lease(origin):
-            return Claim(entry, granted=False)
+    def _save_again(self) -> None:
+        self._retry, self._waits = None, False
+        self._go()
+
+    # In a thread
+
+    def _claim(
+        self, asked: list[_Asked], renewed: list[str], unsaved: dict[str, Entry]
+    ) -> list[Claim]:
+        found = unsaved | self._load([one.origin for one in asked if one.origin not in unsaved])
+        left = [one for one in asked if not one.settled_by(found.get(one.origin))]
+        granted = self._lease(renewed, [one.origin for one in left])
         # Another process's answer may have come between the two.
-        entry = self._load(origin)
-        if entry is not None and is_enough(entry):
-            self._attempt(_RELEASE, self._storage.release, origin, self._owner)
-            return Claim(entry, granted=False)
-        return Claim(entry, granted=True)
+        found |= self._load([origin for origin in granted if origin not in unsaved])
+        late = {one.origin for one in left if one.settled_by(found.get(one.origin))} & granted
+        if late:
+            release = self._storage.release_many
+            self._outages.attempt(RELEASE, None, release, list(late), self._owner)
+        granted -= late
+        return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
 
-    def _publish(self, entry: Entry) -> None:
-        self._attempt(_SAVE, self._storage.save, entry)
-        self._attempt(_RELEASE, self._storage.release, entry.origin, self._owner)
+    def _lease(self, renewed: list[str], origins: list[str]) -> set[str]:
+        """Return which *origins* may be asked for: all if there can't be leases."""
+        if not (every := [*renewed, *origins]):
+            return set()
+        lease = self._storage.lease_many
+        leased = self._outages.attempt(
+            LEASE, set(every), lease, every, self._owner, self._lease_seconds
+        )
+        return leased & set(origins)
 
-    def _close(self) -> None:
-        try:
-            self._storage.close()
-        except Exception as error:  # noqa: BLE001
-            self._failed(_SAVE, error)
+    def _load(self, origins: list[str]) -> dict[str, Entry]:
+        return self._outages.attempt(LOAD, {}, self._load_checked, origins) if origins else {}
 
-    def _lease(self, origin: str) -> bool:
-        lease = self._storage.lease
-        return self._attempt(_LEASE, lease, origin, self._owner, self._lease_seconds) is not False
+    def _load_checked(self, origins: list[str]) -> dict[str, Entry]:
+        found = {}
+        for origin, entry in self._storage.load_many(origins).items():
+            try:
+                if isinstance(entry, UnreadableEntry):
+                    raise entry
+                found[origin] = entry.check(origin)
+            except UnreadableEntry as error:
+                self._tell_unreadable(origin, error)
+        return found
 
-    def _load(self, origin: str) -> Entry | None:
-        return self._attempt(_LOAD, self._checked, origin)
-
-    def _checked(self, origin: str) -> Entry | None:
-        try:
-            entry = self._storage.load(origin)
-            return None if entry is None else entry.check(origin)
-        except UnreadableEntry as error:
-            if not self._told_unreadable:
-                self._told_unreadable = True
-                self._log(
-                    logging.WARNING,
-                    f"What the robots.txt cache has of {origin} is ignored, since it is {error}. "
-                    "Others like it are not reported.",
-                )
-            return None
-
-    def _attempt(self, kind: str, method: Callable[..., T], *arguments: object) -> T | None:
-        """Call a method of the storage; None if that fails, or has failed not long ago."""
-        if self._again_at.get(kind, -math.inf) > time.monotonic():
-            return None
-        try:
-            result = method(*arguments)
-        except Exception as error:  # noqa: BLE001
-            # Whatever a storage raises: a full disk, a server that is gone, a bug of the user's.
-            self._failed(kind, error)
-            return None
-        if self._again_at.pop(kind, None) is not None and not self._again_at:
-            self._log(logging.INFO, f"The robots.txt cache ({self._name}) works again.")
-        return result
-
-    def _failed(self, kind: str, error: Exception) -> None:
-        if not self._again_at:
-            self._log(
+    def _tell_unreadable(self, origin: str, error: UnreadableEntry) -> None:
+        if not self._told_unreadable:
+            self._told_unreadable = True
+            self._outages.log(
                 logging.WARNING,
-                f"The robots.txt cache ({self._name}) can't be "
-                f"{'read' if kind == _LOAD else 'written'}: "
-                f"{text_of(error)}. The crawl goes on with what is in memory, and "
-                "tries again now and then.",
+                f"What the robots.txt cache has of {origin} is ignored, since it is {error}. "
+                "Others like it are not reported.",
             )
-        self._again_at[kind] = time.monotonic() + _RETRY_SECONDS
 
-    def _log(self, level: int, message: str) -> None:
-        extra = {"spider": self._crawler.spider}
-        logger.log(level, "%(message)s", {"message": message}, extra=extra)
+    def _save_and_release(
+        self,
+        save: Callable[[list[Entry]], bool],
+        entries: list[Entry],
+        released: list[str],
+        purged: list[float],
+    ) -> bool:
+        """Return whether there is nothing left of *entries* to be saved."""
+        storage, attempt = self._storage, self._outages.attempt
+        for before in purged:
+            attempt(SAVE, None, storage.purge, before)
+        done = not entries or save(entries)
+        if released:
+            attempt(RELEASE, None, storage.release_many, released, self._owner)
+        return done
+
+    def _save(self, entries: list[Entry]) -> bool:
+        def save(some: list[Entry]) -> bool:
+            self._storage.save_many(some)
+            return True
+
+        insist = self._outages.insist
+        if self._outages.attempt(SAVE, False, save, entries):
+            return True
+        if len(entries) == 1 or not insist(SAVE, False, save, entries[:1]):
+            return False
+        # The storage works. What it can't save by itself is lost, and fetched again.
+        for entry in entries[1:]:
+            insist(SAVE, False, save, [entry])
+        return True
+
+    def _save_late(self, entries: list[Entry]) -> bool:
+        known = self._load([entry.origin for entry in entries])
+        newer = [
+            entry
+            for entry in entries
+            if (other := known.get(entry.origin)) is None or other.updated_at < entry.updated_at
+        ]
+        return not newer or self._save(newer)

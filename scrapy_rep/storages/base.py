@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.storages.entry import Entry, UnreadableEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Entry", "Storage", "UnreadableEntry"]
 
@@ -17,10 +17,12 @@ class Storage:
 
     Scrapy makes one from its class: by ``from_crawler(crawler)`` where there is one, else without
     arguments. A crawl calls the methods in threads, one call at a time, so they may take their time
-    and need no locks.
-    What they raise is logged as a warning, and the crawl goes on without the storage for a while.
+    and need no locks. What they raise is logged as a warning, and the crawl goes on without the
+    storage for a while.
+
     :meth:`load` and :meth:`save` are required; the defaults of the rest will do for a storage that
-    one process at a time uses.
+    one process at a time uses. A crawl calls the methods ``…_many``, with up to 500 origins: override
+    these where one call can do what several did.
     """
 
     def load(self, origin: str) -> Entry | None:
@@ -33,6 +35,25 @@ class Storage:
     def save(self, entry: Entry) -> None:
         """Keep *entry* in the place of what is kept of its origin."""
         raise NotImplementedError
+
+    def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
+        """Return the entries stored for *origins*, each with its origin; an
+        :class:`UnreadableEntry` for one that can't be read."""
+        found: dict[str, Entry | UnreadableEntry] = {}
+        for origin in origins:
+            try:
+                entry = self.load(origin)
+            except UnreadableEntry as error:
+                found[origin] = error
+            else:
+                if entry is not None:
+                    found[origin] = entry
+        return found
+
+    def save_many(self, entries: Sequence[Entry]) -> None:
+        """Keep each of *entries*, see :meth:`save`."""
+        for entry in entries:
+            self.save(entry)
 
     def drop(self, origin: str) -> bool:
         """Forget *origin*. Return whether anything was kept of it."""
@@ -60,6 +81,16 @@ class Storage:
 
     def release(self, origin: str, owner: str) -> None:
         """End the lease of *origin*, if *owner* has it."""
+
+    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+        """Return those of *origins* that *owner* has the lease of now, see :meth:`lease`."""
+        # None: a method that was meant to return True, most likely.
+        return {one for one in origins if self.lease(one, owner, seconds) is not False}
+
+    def release_many(self, origins: Sequence[str], owner: str) -> None:
+        """End the leases of *origins* that *owner* has."""
+        for origin in origins:
+            self.release(origin, owner)
 
     def purge(self, before: float) -> None:
         """Forget what was not updated since *before*, in seconds since the epoch."""

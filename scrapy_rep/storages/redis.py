@@ -17,7 +17,7 @@ from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.entry import unsqueeze
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from scrapy.crawler import Crawler
 
@@ -26,19 +26,26 @@ _TIMEOUT_SECONDS = 2.0
 # Entries that are asked for at a time when all are.
 _AT_A_TIME = 500
 
-# Milliseconds. Returns 1 if the lease is the owner's now. One that has no end (a restored dump loses
-# it), or a later one than any lease has, counts as free; so does a value that is no lease.
+# Milliseconds. Returns a 1 for each lease that is the owner's now. One that has no end (a restored
+# dump loses it), or a later one than any lease has, counts as free; so does a value that is no lease.
 _LEASE = """
-local owner = redis.pcall('GET', KEYS[1])
-local left = redis.call('PTTL', KEYS[1])
-if type(owner) == 'string' and owner ~= ARGV[1] and left >= 0 and left <= 10 * ARGV[2] then
-    return 0
+local leased = {}
+for at, key in ipairs(KEYS) do
+    local owner = redis.pcall('GET', key)
+    local left = redis.call('PTTL', key)
+    if type(owner) == 'string' and owner ~= ARGV[1] and left >= 0 and left <= 10 * ARGV[2] then
+        leased[at] = 0
+    else
+        redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
+        leased[at] = 1
+    end
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
+return leased
 """
 _RELEASE = """
-if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+for _, key in ipairs(KEYS) do
+    if redis.pcall('GET', key) == ARGV[1] then redis.call('DEL', key) end
+end
 """
 
 
@@ -91,30 +98,51 @@ class RedisStorage(Storage):
         return f"{self._prefix}:{kind}:{name}"
 
     def load(self, origin: str) -> Entry | None:
-        try:
-            header = self._client.get(self._key("entry", origin))
-        except redis.ResponseError as error:
-            if not str(error).startswith("WRONGTYPE"):
-                raise
-            raise UnreadableEntry("broken: it is no string") from None
-        if header is None:
-            return None
-        (entry,) = self._with_bodies([Entry.from_parts(header)])
+        entry = self.load_many([origin]).get(origin)
+        if isinstance(entry, UnreadableEntry):
+            raise entry
         return entry
+
+    def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
+        found: dict[str, Entry | UnreadableEntry] = {}
+        pipeline = self._client.pipeline(transaction=False)
+        for origin in origins:
+            pipeline.get(self._key("entry", origin))
+        for origin, header in zip(origins, pipeline.execute(raise_on_error=False), strict=True):
+            try:
+                if header is not None:
+                    found[origin] = Entry.from_parts(_checked(header))
+            except UnreadableEntry as error:
+                found[origin] = error
+        whole = [(origin, entry) for origin, entry in found.items() if isinstance(entry, Entry)]
+        entries = self._with_bodies([entry for _, entry in whole])
+        for (origin, _), entry in zip(whole, entries, strict=True):
+            found[origin] = entry
+            if entry.sha256 is not None and not entry.packed:
+                del found[origin]  # the server has evicted the body
+        return found
 
     def _with_bodies(self, entries: list[Entry]) -> list[Entry]:
         keys = [self._key("body", entry.sha256 or "") for entry in entries]
-        bodies = self._client.mget(keys) if keys else []
+        bodies = (
+            self._client.mget(keys)
+            if any(entry.sha256 for entry in entries)
+            else [None] * len(keys)
+        )
         return [
             replace(entry, packed=packed or b"")
             for entry, packed in zip(entries, bodies, strict=True)
         ]
 
     def save(self, entry: Entry) -> None:
+        self.save_many([entry])
+
+    def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
-        if entry.sha256 is not None:
-            pipeline.set(self._key("body", entry.sha256), entry.packed, ex=self._expiry)
-        pipeline.set(self._key("entry", entry.origin), entry.header(), ex=self._expiry)
+        for entry in entries:
+            if entry.sha256 is not None:
+                pipeline.set(self._key("body", entry.sha256), entry.packed, ex=self._expiry)
+            pipeline.set(self._key("entry", entry.origin), entry.header(), ex=self._expiry)
         pipeline.execute()
 
     def drop(self, origin: str) -> bool:
@@ -153,11 +181,30 @@ class RedisStorage(Storage):
         return None if packed is None else unsqueeze(packed)
 
     def lease(self, origin: str, owner: str, seconds: float) -> bool:
-        milliseconds = max(1, int(seconds * 1000))
-        return bool(self._lease([self._key("lease", origin)], [owner, milliseconds]))
+        return bool(self.lease_many([origin], owner, seconds))
+
+    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+        keys = [self._key("lease", origin) for origin in origins]
+        leased = self._lease(keys, [owner, max(1, int(seconds * 1000))])
+        return {origin for origin, one in zip(origins, leased, strict=True) if one}
 
     def release(self, origin: str, owner: str) -> None:
-        self._release([self._key("lease", origin)], [owner])
+        self.release_many([origin], owner)
+
+    def release_many(self, origins: Sequence[str], owner: str) -> None:
+        self._release([self._key("lease", origin) for origin in origins], [owner])
 
     def close(self) -> None:
         self._client.close()
+
+
+def _checked(header: bytes | Exception) -> bytes:
+    """
+    :raises UnreadableEntry: if there is something else than a string
+    :raises redis.RedisError: if the server can't say
+    """
+    if isinstance(header, redis.ResponseError) and str(header).startswith("WRONGTYPE"):
+        raise UnreadableEntry("broken: it is no string")
+    if isinstance(header, Exception):
+        raise header
+    return header

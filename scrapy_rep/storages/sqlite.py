@@ -17,7 +17,7 @@ from scrapy_rep.storages.entry import unsqueeze
 from scrapy_rep.storages.sqlite_file import connect, set_aside, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from scrapy.crawler import Crawler
 
@@ -89,26 +89,41 @@ class SqliteStorage(Storage):
         return cls(Path(data_path(path)).absolute())
 
     def load(self, origin: str) -> Entry | None:
-        row = self._row(f"{_SELECT} WHERE origin = ?", origin)
-        return None if row is None else Entry.from_parts(*row)
+        entry = self.load_many([origin]).get(origin)
+        if isinstance(entry, UnreadableEntry):
+            raise entry
+        return entry
+
+    def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
+        marks = ",".join("?" * len(origins))
+        query = _SELECT.replace("header", "origin, header", 1) + f" WHERE origin IN ({marks})"
+        found: dict[str, Entry | UnreadableEntry] = {}
+        for origin, *parts in self._do(lambda db: db.execute(query, origins).fetchall()):
+            try:
+                found[origin] = Entry.from_parts(*parts)
+            except UnreadableEntry as error:
+                found[origin] = error
+        return found
 
     def save(self, entry: Entry) -> None:
-        values = (entry.origin, entry.header(), entry.sha256, entry.updated_at)
-        statements: list[_Statement] = [
-            ("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", values)
-        ]
-        if entry.sha256 is not None:
-            body = (entry.sha256, entry.updated_at, entry.packed)
-            statements.append((_SAVE_BODY, body))
+        self.save_many([entry])
+
+    def save_many(self, entries: Sequence[Entry]) -> None:
+        statements: list[_Statement] = []
+        for entry in entries:
+            values = (entry.origin, entry.header(), entry.sha256, entry.updated_at)
+            statements.append(("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", values))
+            if entry.sha256 is not None:
+                body = (entry.sha256, entry.updated_at, entry.packed)
+                statements.append((_SAVE_BODY, body))
         self._write(*statements)
 
     def drop(self, origin: str) -> bool:
-        return bool(
-            self._write(
-                ("DELETE FROM leases WHERE origin = ?", (origin,)),
-                ("DELETE FROM entries WHERE origin = ?", (origin,)),
-            )
+        _, dropped = self._write(
+            ("DELETE FROM leases WHERE origin = ?", (origin,)),
+            ("DELETE FROM entries WHERE origin = ?", (origin,)),
         )
+        return dropped > 0
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         for row in self._do(lambda db: db.execute(_SELECT)):
@@ -122,13 +137,21 @@ class SqliteStorage(Storage):
         return None if row is None else unsqueeze(row[0])
 
     def lease(self, origin: str, owner: str, seconds: float) -> bool:
+        return bool(self.lease_many([origin], owner, seconds))
+
+    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         now = time.time()
         # The last: no lease is that long, so the clock was set back.
-        values = (origin, owner, now + seconds, now, now + 10 * seconds)
-        return bool(self._write((_LEASE, values)))
+        values = (owner, now + seconds, now, now + 10 * seconds)
+        changed = self._write(*((_LEASE, (origin, *values)) for origin in origins))
+        return {origin for origin, one in zip(origins, changed, strict=True) if one}
 
     def release(self, origin: str, owner: str) -> None:
-        self._write(("DELETE FROM leases WHERE origin = ? AND owner = ?", (origin, owner)))
+        self.release_many([origin], owner)
+
+    def release_many(self, origins: Sequence[str], owner: str) -> None:
+        delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
+        self._write(*((delete, (origin, owner)) for origin in origins))
 
     def purge(self, before: float) -> None:
         self._write(
@@ -146,12 +169,12 @@ class SqliteStorage(Storage):
     def _row(self, query: str, value: str) -> Any:
         return self._do(lambda db: db.execute(query, (value,)).fetchone())
 
-    def _write(self, *statements: _Statement) -> int:
-        """Run *statements* as one transaction. Return how many rows the last one changed."""
+    def _write(self, *statements: _Statement) -> list[int]:
+        """Run *statements* as one transaction. Return how many rows each has changed."""
 
-        def write(db: sqlite3.Connection) -> int:
+        def write(db: sqlite3.Connection) -> list[int]:
             with transaction(db):
-                return [db.execute(*statement).rowcount for statement in statements][-1]
+                return [db.execute(*statement).rowcount for statement in statements]
 
         return self._do(write)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +19,7 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage
 from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import silence
-from tests.helpers.process import PATIENCE, environment
+from tests.helpers.process import PATIENCE, command, environment
 from tests.helpers.process.forked import ScrapyProcess
 from tests.helpers.servers import Sites
 
@@ -173,8 +175,8 @@ def test_cache_lists_all_entries_in_aligned_columns(project: Project) -> None:
     assert errors == ""
     table = [re.split(r"  +", line) for line in output.splitlines()]
     assert table == [
-        ["origin", "state", "answer", "fetched", "more"],
-        ["http://example.com:8080", "to be asked again", "404: no restrictions",
+        ["origin", "state", "answer", "fetched", "details"],
+        ["http://example.com:8080", "due for a refetch", "404: no restrictions",
          "2023-11-14T22:13:20Z", "fresh until 2023-11-14T22:13:21Z"],
         ["https://down.example", "unreachable", "none yet",
          "-", "unreachable since 2096-10-02T07:06:30Z: HTTP status 503"],
@@ -224,11 +226,11 @@ def test_cache_shows_the_entries_of_urls(project: Project) -> None:
     project.keep(*ALL)
     output, _ = project.cache("https://www.example.com:443/any?page", "https://down.example/")
     assert f"  SHA-256      {HASH}\n" in output
-    assert "  redirected   1 times, to https://example.org/robots.txt\n" in output
+    assert "  redirects    1, to https://example.org/robots.txt\n" in output
     assert "  fetched      2023-11-14T22:13:20Z\n" in output
     assert "\nUser-agent: *\nDisallow: /private\n" in output
     assert "\x1b" not in output, "a site steers the terminal"
-    assert "  asked in vain      3 times\n" in output
+    assert "  failed attempts    3\n" in output
     shown = json.loads(project.cache("--json", "https://www.example.com/")[0])
     assert shown["body"] == BODY.decode("utf-8", "replace")
 
@@ -243,7 +245,7 @@ def test_drop_removes_the_entries_it_names_alone(project: Project) -> None:
     assert project.kept() == {FRESH.origin, MISSING.origin}
     project.cache("--drop", "https://down.example/", status=1)
     _, errors = project.cache("--drop", status=2)
-    assert "'*' is all of them" in errors
+    assert "'*' drops everything" in errors
     assert project.kept() == {FRESH.origin, MISSING.origin}
     project.cache("--drop", "*")
     assert project.kept() == set()
@@ -251,12 +253,12 @@ def test_drop_removes_the_entries_it_names_alone(project: Project) -> None:
 
 def test_nothing_found_is_status_1_and_says_so(project: Project) -> None:
     _, errors = project.cache(status=1)
-    assert errors == "scrapy robots: nothing is kept\n"
+    assert errors == "scrapy robots: the cache is empty\n"
     _, errors = project.cache("www.example.com", "https://example.com/", HASH, status=1)
     assert errors.splitlines() == [
-        f"scrapy robots: no robots.txt with the hash {HASH} is kept",
-        "scrapy robots: nothing is kept of https://example.com",
-        "scrapy robots: nothing is kept of www.example.com",
+        f"scrapy robots: robots.txt with hash {HASH}: not in the cache",
+        "scrapy robots: nothing cached for https://example.com",
+        "scrapy robots: nothing cached for www.example.com",
     ]
 
 
@@ -268,3 +270,17 @@ def test_a_cache_that_cannot_be_used_is_status_3(project: Project) -> None:
     _, errors = project.cache(status=3)
     assert errors.startswith("scrapy robots: the cache can't be used: ")
     assert len(errors.splitlines()) == 1
+
+
+def test_a_full_disk_is_not_blamed_on_the_cache(project: Project) -> None:
+    project.keep(*ALL)
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(command('robots', '--cache'))} >/dev/full"],
+        cwd=project.folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == "scrapy robots: standard output: No space left on device\n"
+    assert done.returncode == 2

@@ -36,8 +36,8 @@ def test_lint_of_files(tmp_path: Path) -> None:
         "    Dissallow: /x\n"
         "bad.txt:3: can never match: paths start with / [never-matches]\n"
         "    Allow: shop\n"
-        "bad.txt:4: the standard asks for a full URL; this one is taken to be relative to "
-        "robots.txt [relative-sitemap]\n"
+        "bad.txt:4: not a full URL, which the standard asks for; read as relative to robots.txt "
+        "[relative-sitemap]\n"
         "    Sitemap: /s.xml\n"
         "good.txt: nothing found\n"
     )
@@ -87,12 +87,12 @@ def test_lint_of_a_long_file_says_where_reading_stops(sites: Sites, tmp_path: Pa
     site = sites.add(robots=stream)
     (line,) = robots(tmp_path, "--lint", site.url("/"), "--json").json
     assert line["code"] == "beyond-limit"
-    assert "it was fetched no further" in line["message"]
+    assert line["message"].startswith("all bytes from this line on are ignored")
     assert stream.sent < 20_000_000
     body = b"User-agent: *\nDisallow: /x\n" + (b"#" * 99 + b"\n") * 6000
     (line,) = robots(tmp_path, "--lint", "-", "--json", stdin=body).json
     assert (line["code"], line["line"]) == ("beyond-limit", 5122)
-    assert line["message"].startswith("88,100 bytes from here on")
+    assert line["message"].startswith("88,100 bytes from this line on")
 
 
 def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:

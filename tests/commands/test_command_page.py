@@ -47,7 +47,7 @@ def test_a_page_is_fetched_and_read(project: Path, site: Site, reactor: str) -> 
         f"  X-Robots-Tag 2         unavailable_after: {date}+00:00\n"
         "  meta shopbot (line 2)  noindex\n"
         "  meta shopbot (line 2)  max-snippet: 20\n"
-        "  in all                 noindex, noarchive, max_snippet: 20, "
+        "  overall                noindex, noarchive, max_snippet: 20, "
         f"unavailable_after: {date}Z, expired\n"
     )
     assert (done.status, done.err) == (1, "")
@@ -110,12 +110,12 @@ def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
         "  X-Robots-Tag 1         nofollow\n"
         "  meta shopbot (line 2)  noindex\n"
         "  meta shopbot (line 2)  max-snippet: 20\n"
-        "  in all                 noindex, nofollow, max_snippet: 20\n"
+        "  overall                noindex, nofollow, max_snippet: 20\n"
         "\n"
         "page.html\n"
         "  agent           *\n"
         "  X-Robots-Tag 1  nofollow\n"
-        "  in all          nofollow\n"
+        "  overall         nofollow\n"
     )
     assert (done.status, done.err) == (1, "")
     done = robots_here(tmp_path, "--page", "--file", "-", stdin=b"<p>")
@@ -126,17 +126,17 @@ def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--page", "--header", "X: y"], "--header goes with --page --file alone"),
-        (["--header", "X: y", "--file", "x"], "--header goes with --page --file alone"),
-        (["--page", "--explain", "--file", "x"], "--explain does not go with --page"),
-        (["--page", "--lint", "x"], "--lint and --page exclude each other"),
+        (["--page", "--header", "X: y"], "--header needs --page and --file"),
+        (["--header", "X: y", "--file", "x"], "--header needs --page and --file"),
+        (["--page", "--explain", "--file", "x"], "--explain has no effect with --page"),
+        (["--page", "--lint", "x"], "--lint and --page can't be combined"),
         (
             ["--page", "--file", "page.html", "http://example.com"],
             "--page takes a URL or --file, not both",
         ),
         (
             ["--page", "--file", "page.html", "--header", "noindex"],
-            "--header is 'noindex', but must be one as in 'X-Robots-Tag: noindex'",
+            "--header is 'noindex', but must look like 'X-Robots-Tag: noindex'",
         ),
     ],
 )

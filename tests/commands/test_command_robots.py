@@ -235,7 +235,7 @@ def test_explain_prints_each_step_of_the_decision(sites: Sites, project: Path) -
         "  group applied      line 9: shopbot (1 rule)\n"
         "  other groups       1, for other agents\n"
         "  rule               line 5: Disallow: /private/ "
-        "(9 octets; decides: the longest that matches)\n"
+        "(9 octets; decides: the longest match)\n"
         "  rule               line 6: Allow: /private (8 octets; lost: shorter)\n"
         "  rule               line 10: Disallow: /private (8 octets; lost: shorter)\n"
     )
@@ -243,8 +243,8 @@ def test_explain_prints_each_step_of_the_decision(sites: Sites, project: Path) -
     (line,) = done.json
     assert list(line) == [*FIELDS, "chain", "steps", "groups", "matched"]
     assert pick(line["matched"], "line", "length", "why") == [
-        (6, 8, "decides: no other is longer, and of equally long ones Allow counts"),
-        (10, 8, "lost: as long, and Allow counts"),
+        (6, 8, "decides: of the longest matches, Allow wins"),
+        (10, 8, "lost: same length, and Allow wins"),
     ]
     assert pick(line["groups"], "agents", "applied") == [
         (["*"], False),
@@ -318,7 +318,7 @@ def test_a_copy_of_an_unreachable_file(sites: Sites, project: Path) -> None:
     assert (line["line"], line["fetched_at"]) == (5, first["fetched_at"])
     assert line["error"] == "HTTP status 503"
     done = robots(project, url, settings=kept)
-    assert "that copy is applied since the file is unreachable (from the cache: HTTP" in done.out
+    assert "still in use: the site is unreachable (tried before: HTTP" in done.out
     assert site.count("/robots.txt") == 2
 
 
@@ -338,8 +338,8 @@ def test_urls_are_judged_by_a_file(project: Path) -> None:
     done = robots(project, "--file", "robots.txt", stdin="/%c3%a9\n/y", settings={})
     assert done.out.count("allowed") == 2
     done = robots(project, "--file", "robots.txt", "http://a.b/%c3%a9", "--explain")
-    assert "compared, as it stands  /%c3%a9\n" in done.out
-    assert "a crawl compares        /%C3%A9\n" in done.out
+    assert "compared as is     /%c3%a9\n" in done.out
+    assert "a crawl compares   /%C3%A9\n" in done.out
 
 
 def test_a_storage_that_cannot_be_imported(tmp_path: Path) -> None:
@@ -525,7 +525,7 @@ def assert_ctrl_c_ends(project: Path, site: Site, option: str, reactor: str) -> 
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 3
     assert out.read_text() == ""
-    assert err.read_text().splitlines() == ["scrapy robots: stopped before all was answered"]
+    assert err.read_text().splitlines() == ["scrapy robots: stopped before it was done"]
 
 
 @on_every_reactor

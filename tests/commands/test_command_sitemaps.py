@@ -60,7 +60,7 @@ def tree_of(site: Site) -> str:
                         │   └── {base}/index.xml  (listed above)
     20,000           -  ├── {base}/big.xml.gz
                         └── {base}/secret.xml  (forbidden by line 4: Disallow: /secret.xml)
-    20,043          22  in all, in 5 of 6 sitemaps
+    20,043          22  total in 5 of 6 sitemaps
                     21  by line 2 of {base}/robots.txt: Disallow: /private/
                      1  by line 3 of {base}/robots.txt: Disallow: /*.pdf$
 """
@@ -145,7 +145,11 @@ def test_private_hosts_that_a_public_site_names(
     monkeypatch.setenv("no_proxy", "")
     done = robots(project, "--sitemaps", "http://shop.example/", "--json")
     why = "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
-    assert [line["problem"] for line in done.json] == [why, why, None]
+    assert [line["problem"] for line in done.json] == [
+        why,
+        f"redirects to http://127.0.0.1/c.xml: {why}",
+        None,
+    ]
     assert done.json[2]["unjudged"] == 1
     assert all(hit.target.startswith("http://shop.example/") for hit in proxy.requests)
 
@@ -162,9 +166,9 @@ def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None
     )
     done = robots(project, "--sitemaps", here.url("/"), "--json")
     assert [line["problem"] for line in done.json] == [
-        "forbidden by line 2: Disallow: /",
-        "HTTP status 301",
-        "HTTP status 301",
+        f"redirects to {there.url('/s.xml')}: forbidden by line 2: Disallow: /",
+        "redirects in a loop, or more than 5 times",
+        "HTTP status 301 that leads nowhere",
     ]
     assert there.count("/s.xml") == 0
     assert here.count("/loop.xml") == 1
@@ -181,6 +185,7 @@ def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path
                 "/deep.xml",
                 "mailto:x",
                 "http://[",
+                "ftp://127.0.0.1/s.xml",
             )
         ),
         pages={
@@ -197,14 +202,14 @@ def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path
         settings={"REP_SITEMAP_MAX_DEPTH": 2, "REP_SITEMAP_MAX_BYTES": 2000},
     )
     assert (done.status, done.err) == (3, "")
-    gone, page, long, deep, deeper, mail, broken = (line["problem"] for line in done.json)
+    gone, page, long, deep, deeper, mail, broken, ftp = (line["problem"] for line in done.json)
     assert gone == "HTTP status 404"
     assert "HTML" in page
     assert "2000" in long
     assert deep is None
-    assert deeper == "nested deeper than REP_SITEMAP_MAX_DEPTH: 1 not read"
-    assert "scheme" in mail
-    assert broken
+    assert deeper == "1 sitemap not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
+    assert mail == broken == "not a URL that a sitemap can have"
+    assert ftp == "only http and https URLs can be sitemaps"
     assert site.count("/deepest.xml") == 0
 
 
@@ -218,6 +223,12 @@ def test_no_sitemaps_and_no_answer(sites: Sites, project: Path) -> None:
     assert done.errors == [
         f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP status 503"
     ]
+
+
+def test_sites_come_from_standard_input_too(sites: Sites, project: Path) -> None:
+    site = sites.add(robots="Sitemap: /s.xml\n", pages={"/s.xml": urlset(["http://a.example/"])})
+    done = robots(project, "--sitemaps", "-", "--json", stdin=site.url("/"))
+    assert [line["sitemap"] for line in done.json] == [site.url("/s.xml")]
 
 
 def test_progress_is_shown_on_a_terminal_only(site: Site, project: Path) -> None:

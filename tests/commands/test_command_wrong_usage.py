@@ -10,15 +10,15 @@ import pytest
 from tests.helpers.robots_command import assert_wrong_usage, robots_here
 
 WRONG: dict[str, tuple[list[str], str]] = {
-    "scheme": (["mailto:a@b.c"], "scrapy robots: no absolute URL: 'mailto:a@b.c'"),
+    "scheme": (["mailto:a@b.c"], "scrapy robots: not an absolute URL: 'mailto:a@b.c'"),
     "other scheme": (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
     "no scheme": (
         ["example.com/x"],
-        "scrapy robots: no absolute URL: 'example.com/x'; perhaps https://example.com/x",
+        "scrapy robots: not an absolute URL: 'example.com/x' (try https://example.com/x)",
     ),
-    "nothing": ([""], "scrapy robots: no absolute URL: ''"),
-    "port": (["http://a:b/"], "scrapy robots: no valid host and port: 'http://a:b/'"),
-    "host": (["http://a b/"], "scrapy robots: no valid host: 'http://a b/'"),
+    "nothing": ([""], "scrapy robots: not an absolute URL: ''"),
+    "port": (["http://a:b/"], "scrapy robots: invalid host or port: 'http://a:b/'"),
+    "host": (["http://a b/"], "scrapy robots: invalid host or port: 'http://a b/'"),
     "no URL": ([], "error: no URL given"),
     "no URL for a file": (["--file", "robots.txt"], "error: no URL given"),
     "no file": (["--file", "none", "/"], "scrapy robots: 'none': No such file or directory"),
@@ -28,21 +28,21 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "agent": (
         ["--agent", "FooBot/1.0", "http://a/"],
         (
-            "error: --agent is 'FooBot/1.0', but must be a product token (letters, - and _ alone, "
-            "such as FooBot) or several, joined by commas; perhaps FooBot"
+            "error: --agent is 'FooBot/1.0', but must be a product token such as FooBot (letters, - "
+            "and _), or several joined by commas; did you mean FooBot?"
         ),
     ),
     "long": (
         ["mailto:" + "x" * 300],
-        f"scrapy robots: no absolute URL: 'mailto:{'x' * 175}…",
+        f"scrapy robots: not an absolute URL: 'mailto:{'x' * 171}…",
     ),
     "option": (["--foo", "http://a/"], "error: no such option: --foo"),
     "steering option": (["--\x1b[31m"], "error: no such option: --\\x1b[31m"),
     "steering agent": (
         ["--agent", "\u009b", "http://a/"],
         (
-            "error: --agent is '\\u009b', but must be a product token (letters, - and _ alone, "
-            "such as FooBot) or several, joined by commas"
+            "error: --agent is '\\u009b', but must be a product token such as FooBot (letters, - "
+            "and _), or several joined by commas"
         ),
     ),
     "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
@@ -63,14 +63,14 @@ def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ([], "error: --lint wants a URL, a file or - for standard input"),
+        ([], "error: --lint needs a URL, a file, or - for standard input"),
         (["none.txt"], "scrapy robots: 'none.txt': No such file or directory"),
         (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
-        (["--file", "x"], "error: --file does not go with --lint"),
-        (["--file", "", "http://a/"], "error: --file does not go with --lint"),
-        (["--sitemaps", "x"], "error: --lint and --sitemaps exclude each other"),
-        (["--explain", "x"], "error: --explain does not go with --lint"),
-        (["--agent", "A", "x"], "error: --agent does not go with --lint"),
+        (["--file", "x"], "error: --file has no effect with --lint"),
+        (["--file", "", "http://a/"], "error: --file has no effect with --lint"),
+        (["--sitemaps", "x"], "error: --lint and --sitemaps can't be combined"),
+        (["--explain", "x"], "error: --explain has no effect with --lint"),
+        (["--agent", "A", "x"], "error: --agent has no effect with --lint"),
     ],
 )
 def test_wrong_usage_of_lint(tmp_path: Path, arguments: list[str], error: str) -> None:
@@ -80,12 +80,12 @@ def test_wrong_usage_of_lint(tmp_path: Path, arguments: list[str], error: str) -
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ([], "error: --sitemaps wants the URL of a site"),
-        (["a.b"], "scrapy robots: no absolute URL: 'a.b'; perhaps https://a.b"),
-        (["--explain", "http://a/"], "error: --explain does not go with --sitemaps"),
+        ([], "error: --sitemaps needs the URL of a site"),
+        (["a.b"], "scrapy robots: not an absolute URL: 'a.b' (try https://a.b)"),
+        (["--explain", "http://a/"], "error: --explain has no effect with --sitemaps"),
         (
             ["http://a/", "--agent", "a", "--agent", "b"],
-            "error: --sitemaps counts for one --agent at a time",
+            "error: --sitemaps takes only one --agent",
         ),
     ],
 )
@@ -98,10 +98,7 @@ def test_wrong_usage_of_sitemaps(tmp_path: Path, arguments: list[str], error: st
     [
         (
             [],
-            (
-                "scrapy robots: REP_CACHE_STORAGE is in memory: it ends with each crawl, there is "
-                "nothing to look at"
-            ),
+            "scrapy robots: REP_CACHE_STORAGE is in memory, so nothing is left after a crawl",
         ),
         (
             ["-s", "REP_CACHE_STORAGE=no.such.Storage"],
@@ -110,9 +107,9 @@ def test_wrong_usage_of_sitemaps(tmp_path: Path, arguments: list[str], error: st
                 "No module named 'no'."
             ),
         ),
-        (["--drop"], "error: --drop wants hosts or URLs; '*' is all of them"),
-        (["--file", "x"], "error: --file does not go with --cache"),
-        (["--lint"], "error: --lint and --cache exclude each other"),
+        (["--drop"], "error: --drop needs hosts or URLs; '*' drops everything"),
+        (["--file", "x"], "error: --file has no effect with --cache"),
+        (["--lint"], "error: --lint and --cache can't be combined"),
     ],
 )
 def test_wrong_usage_of_cache(tmp_path: Path, arguments: list[str], error: str) -> None:
@@ -121,4 +118,4 @@ def test_wrong_usage_of_cache(tmp_path: Path, arguments: list[str], error: str) 
 
 def test_drop_goes_with_cache_alone(tmp_path: Path) -> None:
     done = robots_here(tmp_path, "--drop", "http://a/")
-    assert_wrong_usage(done, "error: --drop goes with --cache alone")
+    assert_wrong_usage(done, "error: --drop needs --cache")

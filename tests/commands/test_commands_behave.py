@@ -114,8 +114,8 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
         return
     error, *_ = [line for line in done.errors if "[scrapy_rep" in line and " ERROR: " in line]
     assert error.endswith(
-        f"ERROR: {site.url('/tea')} is not fetched: robots.txt unreachable: HTTP status 503. This "
-        "command asks once and holds nothing; to fetch the page all the same: "
+        f"ERROR: Not fetching {site.url('/tea')}: robots.txt unreachable: HTTP status 503. This "
+        "command tries robots.txt only once; to fetch the page anyway, add "
         "-s REP_UNREACHABLE=allow"
     )
     assert "held" not in done.err
@@ -136,8 +136,8 @@ def test_what_takes_long_is_waited_for_in_place(
     settings = {"REP_DOWNLOAD_TIMEOUT": 1, "REP_DEFER_GRACE": 0.1, **REACTORS[reactor]}
     done = run(tmp_path, name, site, **settings)
     assert done.status == (1 if name == "shell" else 0)
-    assert f"{site.url('/tea')} is not fetched: robots.txt unreachable: " in done.err
-    assert "held" not in done.err.replace("holds nothing", "")
+    assert f"Not fetching {site.url('/tea')}: robots.txt unreachable: " in done.err
+    assert "held" not in done.err
     assert site.count("/robots.txt") == 1
     assert site.count("/tea") == 0
 

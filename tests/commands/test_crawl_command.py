@@ -105,11 +105,11 @@ def test_a_crawl_that_found_nothing_says_why(sites: Sites, project: Path) -> Non
     site = sites.add(robots="User-agent: *\nDisallow: /\n")
     log = crawl(project, [site.url("/1"), site.url("/2")])
     assert (
-        "WARNING: robots.txt refused every start request (2): if this crawl found nothing, that is "
-        "why, and the spider need not be broken." in log
+        "WARNING: robots.txt refused every start request (2). If the crawl found nothing, that is "
+        "why; your spider may be fine." in log
     )
     assert (
-        "Forbidden by robots.txt (line 2: Disallow: /, group *). To see more: scrapy robots" in log
+        "Forbidden by robots.txt (line 2: Disallow: /, group *). For details: scrapy robots" in log
     )
     # Nobody has to set anything, and nothing is left behind.
     assert sorted(path.name for path in project.iterdir()) == ["scrapy.cfg", "shop"]

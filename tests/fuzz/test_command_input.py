@@ -17,7 +17,8 @@ from scrapy.crawler import Crawler
 
 from scrapy_rep.commands import decide, sitemaps
 from scrapy_rep.commands import lint as lint_command
-from scrapy_rep.commands.lookup import CannotRun, Job
+from scrapy_rep.commands.ending import CommandError, Status
+from scrapy_rep.commands.lookup import Job
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
@@ -137,7 +138,7 @@ def test_input_of_any_kind(
         raise AssertionError("it waits for something")
 
     def no_crawl(process: Any, job: Job) -> None:
-        raise CannotRun(error)
+        raise CommandError(error, Status.UNREACHABLE)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decide, "run_crawl", run)

@@ -9,9 +9,8 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.ledger import Ledger
-from scrapy_rep.reporting.report.data import ReportData, gather
+from scrapy_rep.reporting.report.data import ReportData, Timeline
 from scrapy_rep.reporting.summary import Figures
-from scrapy_rep.reporting.timeline import Timeline
 
 NOW = 1_800_000_000.0
 
@@ -53,10 +52,10 @@ def many(
          "rep/sitemaps/urls": 900, "rep/sitemaps/found": 12,
          "rep/sitemaps/rejected/of_another_host": 3}
     )  # fmt: skip
-    crawler: Any = SimpleNamespace(stats=stats, spider=SimpleNamespace(name=f"many{origin}"))
+    context: Any = SimpleNamespace(stats=stats, spider=SimpleNamespace(name=f"many{origin}"))
     figures = Figures(began=NOW, ended=NOW + count + 60, forbidden=ledger.total("forbidden"))
     try:
-        return gather(crawler, ledger, figures, held, "finished")
+        return ReportData(context, ledger, figures, held.points, "finished")
     finally:
         ledger.close()
 

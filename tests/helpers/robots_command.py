@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 import scrapy.cmdline
 
-import scrapy_rep.commands.guard
+import scrapy_rep.commands.ending
 from tests.helpers.process import PATIENCE, arguments_of, environment
 from tests.helpers.process.forked import Done, run_scrapy
 
@@ -68,7 +68,7 @@ def robots_here(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
         patched.setattr(ours, "handlers", [*ours.handlers])
         patched.setattr(scrapy.cmdline, "CrawlerProcess", _NoCrawl)
         patched.setattr(scrapy.cmdline, "AsyncCrawlerProcess", _NoCrawl)
-        patched.setattr(scrapy_rep.commands.guard, "configure_logging", lambda settings: None)
+        patched.setattr(scrapy_rep.commands.ending, "configure_logging", lambda settings: None)
         with pytest.raises(SystemExit) as ended:
             scrapy.cmdline.execute([*line])
     texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import access, sqlite
+from scrapy_rep.storages import outage, sqlite
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import assert_clean
@@ -21,7 +21,7 @@ EARNED = "refused every start"
 
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again at once, and who is locked out does not wait."""
-    monkeypatch.setattr(access, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(outage.Outages, "retry_seconds", 0.0)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
 
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy.utils.defer import maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, MemoryStorage, access
+from scrapy_rep.storages import Entry, MemoryStorage, access, outage
 from scrapy_rep.storages.access import StorageAccess
+from tests.helpers.held import a_while
 
 LEASE = 30.0
 
@@ -77,7 +77,7 @@ class World:
         self.storage = Watched()
         self.now = 5000.0
         self.timers: list[Any] = []
-        monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(outage, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(access, "call_later", self._call_later)
         self.access = self.new()
 
@@ -94,7 +94,8 @@ class World:
 
     async def settle(self) -> None:
         """Wait until everything that was queued is done."""
-        await maybe_deferred_to_future(self.access._queue(lambda: None))
+        while self.access._running:
+            await a_while(0.001)
 
 
 def never(entry: Entry) -> bool:

@@ -180,7 +180,7 @@ async def test_each_file_that_fails_is_a_warning(sites: Sites, tmp_path: Path) -
     [item] = result.spider.items
     assert item["files"] == []
     assert sorted(warnings(result)) == [
-        f"{url} is not downloaded: robots.txt unreachable (asked 2 times): HTTP status 503"
+        f"Not downloading {url}: robots.txt unreachable (asked 2 times): HTTP status 503"
         for url in urls
     ]
     assert site.count("/robots.txt") == 2
@@ -206,7 +206,7 @@ async def test_files_wait_no_longer_than_the_timeout(
         REP_RETRY_MAX_DELAY=NEVER,
     )
     [told] = warnings(result)
-    assert told.startswith(f"{site.url('/a')} is not downloaded: robots.txt unreachable")
+    assert told.startswith(f"Not downloading {site.url('/a')}: robots.txt unreachable")
     assert site.asked_once("/robots.txt") if asked == 1 else site.count("/robots.txt") == asked
     assert result.stats["elapsed_time_seconds"] < 5
     result.assert_clean()
@@ -222,5 +222,5 @@ async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: 
     assert result.reason == "enough"
     assert result.stats["elapsed_time_seconds"] < 5
     assert warnings(result) == [
-        f"{site.url('/a')} is not downloaded: robots.txt unreachable: the crawl is ending"
+        f"Not downloading {site.url('/a')}: robots.txt unreachable: the crawl is ending"
     ]

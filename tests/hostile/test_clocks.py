@@ -10,7 +10,7 @@ import pytest
 
 from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.protocol.freshness import unreachable_seconds
-from scrapy_rep.reporting.timeline import Timeline
+from scrapy_rep.reporting.report.data import Timeline
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import origin_of

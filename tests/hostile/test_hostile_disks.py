@@ -12,7 +12,7 @@ import pytest
 
 from scrapy_rep.engine.words import counted
 from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting.line_file import DiskFull, LineFile
+from scrapy_rep.reporting.output import DiskFull, LineFile
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import change
@@ -175,13 +175,13 @@ async def test_decisions_on_a_full_disk(
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert 0 < seen[0] < 4
     errors = lines(result, level="ERROR")
-    assert "They wait for room" in errors[0]
+    assert "Until there is room, decisions wait" in errors[0]
     if again:
         assert len(errors) == 1
         assert [one["url"] for one in records] == [*urls(site, 4, "/private"), steps[5]]
     else:
         assert len(errors) == 2
-        assert f"lacks {counted(5 - len(records), 'decision')}: there was no room" in errors[1]
+        assert f"lacks {counted(5 - len(records), 'decision')}" in errors[1]
 
 
 # -- entries of nobody's among ours --------------------------------------------------------------

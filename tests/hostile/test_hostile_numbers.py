@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting import ledger, summary, timeline
+from scrapy_rep.reporting import ledger, summary
 from scrapy_rep.reporting.announcements import Announcer
+from scrapy_rep.reporting.report.data import Timeline
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
@@ -227,7 +228,7 @@ PARTS: list[tuple[type, str]] = [
     (ledger.Ledger, "close"),
     (trail.AuditTrail, "record"),
     (trail.AuditTrail, "close"),
-    (timeline.Timeline, "add"),
+    (Timeline, "add"),
     (summary.Figures, "allowed"),
     (Announcer, "_count"),
     (Announcer, "_log_failure"),
@@ -256,7 +257,8 @@ async def test_a_part_that_fails(
     site, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=RULES)
     path = tmp_path / "d.jsonl"
     pages = [one.url(page) for one in (site, other) for page in ("/x", "/private", "/private/2")]
-    result = await crawl(pages, {**DEFER, "REP_DECISIONS": str(path)})
+    report = str(tmp_path / "report.html")
+    result = await crawl(pages, {**DEFER, "REP_DECISIONS": str(path), "REP_REPORT": report})
     assert result.reason == "finished"
     assert set(result.responses) == {site.url("/x"), other.url("/x")}
     assert {type(error).__name__ for error in result.failures.values()} == {"RobotsDisallowed"}

@@ -19,7 +19,7 @@ from scrapy.statscollectors import StatsCollector
 from scrapy_rep.commands.terminal import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, Rule
-from scrapy_rep.reporting.report.page import render
+from scrapy_rep.reporting.report import render
 from scrapy_rep.seeding.selection import SitemapLog
 from scrapy_rep.seeding.spool_file import SitemapRow
 from tests.helpers.behaviours import answer

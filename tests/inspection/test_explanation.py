@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from scrapy_rep.commands.counts import Counts, Forbidding
-from scrapy_rep.commands.status import Status, gravest
+from scrapy_rep.commands.ending import Status, gravest
 from scrapy_rep.commands.verdicts import as_json, facts_line
 from scrapy_rep.engine.words import iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
@@ -24,22 +24,22 @@ ALL = "User-agent: *\n"
 
 REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
     (ALL + "Disallow: /x", "/x", ("a",), "line 2: Disallow: /x"),
-    (ALL + "Disallow: /x", "/y", ("a",), "no rule of the group for * matches"),
+    (ALL + "Disallow: /x", "/y", ("a",), "no rule matches in the group for *"),
     (ALL + "Disallow:", "/y", ("a",), "line 2: Disallow: (empty: restricts nothing)"),
     (
         "User-agent: b\nDisallow: /",
         "/",
         ("a",),
-        "no group names a, and none is for all crawlers",
+        "no group for a, and no * group",
     ),
     (
         "User-agent: b\nDisallow: /",
         "/",
         ("a", "c"),
-        "no group names a nor c, and none is for all crawlers",
+        "no group for a or c, and no * group",
     ),
-    ("", "/", (), "no group names the crawler, and none is for all crawlers"),
-    (ALL + "Disallow: /", "/robots.txt", ("a",), "robots.txt itself is under no rules"),
+    ("", "/", (), "no group for this crawler, and no * group"),
+    (ALL + "Disallow: /", "/robots.txt", ("a",), "robots.txt itself may always be fetched"),
 ]
 
 
@@ -54,32 +54,32 @@ def test_without_obeying_the_global_group_no_rule_is_considered() -> None:
     one = explain(ALL + "Disallow: /", "/", "a", obey_global=False)
     assert one.allowed
     assert one.decision.agent is None
-    assert one.reason == "no group names a, and the others are not obeyed"
+    assert one.reason == "no group for a, and REP_OBEY_GLOBAL_GROUP is off"
     assert one.matched == []
     assert [applied for _, applied in one.considered] == [False]
 
 
 WHY: list[tuple[str, str, list[tuple[int, str]]]] = [
-    ("Disallow: /x", "/x", [(2, "decides: the only rule that matches")]),
+    ("Disallow: /x", "/x", [(2, "decides: the only match")]),
     (
         "Disallow: /\nDisallow: /x\nAllow: /y",
         "/x",
-        [(3, "decides: the longest that matches"), (2, "lost: shorter")],
+        [(3, "decides: the longest match"), (2, "lost: shorter")],
     ),
     (
         "Disallow: /x\nAllow: /x",
         "/x",
         [
-            (3, "decides: no other is longer, and of equally long ones Allow counts"),
-            (2, "lost: as long, and Allow counts"),
+            (3, "decides: of the longest matches, Allow wins"),
+            (2, "lost: same length, and Allow wins"),
         ],
     ),
     (
         "Disallow: /*x\nDisallow: /xy",
         "/xy",
         [
-            (2, "decides: no other is longer, and of equally long ones the first counts"),
-            (3, "lost: as long, and the first counts"),
+            (2, "decides: of the longest matches, the first wins"),
+            (3, "lost: same length, and the first wins"),
         ],
     ),
     (
@@ -89,14 +89,14 @@ WHY: list[tuple[str, str, list[tuple[int, str]]]] = [
             (
                 3,
                 (
-                    "decides: the longest that matches; allowing the index page of a directory "
+                    "decides: the longest match; allowing the index page of a directory "
                     "allows the directory"
                 ),
             ),
             (2, "lost: shorter"),
         ],
     ),
-    ("Disallow: /é", "/%C3%A9", [(2, "decides: the only rule that matches")]),
+    ("Disallow: /é", "/%C3%A9", [(2, "decides: the only match")]),
 ]
 
 
@@ -151,7 +151,7 @@ def test_a_page_instead_of_a_file_is_called_a_page() -> None:
     facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", status=200)
     robots = RobotsFile(Outcome.RULES, page, facts)
     one = robots.explain("http://a.b/x", "/x", ("a",))
-    assert one.reason.endswith("none is for all crawlers (robots.txt is an HTML page)")
+    assert one.reason.endswith("and no * group (robots.txt is an HTML page)")
     assert "HTTP status 200, an HTML page, fresh until" in facts_line(robots)
     # Rules count wherever they stand.
     robots = RobotsFile(Outcome.RULES, page + b"\nUser-agent: *\nDisallow: /\n", facts)

@@ -94,7 +94,7 @@ async def test_middlewares_that_fail_are_the_users_to_mend(
     assert site.robots_fetches == (1 if one is Filter else 0)
     assert result.stats.get("rep/deferred", 0) <= 5
     assert result.stat("rep/given_up") == result.stats.get("rep/deferred", 0)
-    [error] = lines(result, "can't be asked for", level="ERROR")
+    [error] = lines(result, "Can't request the robots.txt", level="ERROR")
     assert says in error
     [record] = [one for one in result.records if one.levelname == "ERROR"]
     text = record.exc_text or ""
@@ -157,7 +157,7 @@ async def test_a_download_that_the_project_stops_is_no_answer(
     [reason] = reasons(result)
     assert "headers_received or bytes_received stopped the download of robots.txt" in reason
     assert site.robots_fetches == 1
-    assert len(lines(result, "can't be asked for", level="ERROR")) == 1
+    assert len(lines(result, "Can't request the robots.txt", level="ERROR")) == 1
 
 
 async def test_the_limit_of_ours_is_none_of_the_projects(sites: Sites) -> None:

@@ -37,7 +37,7 @@ async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
         assert url in wanted
         assert line == (
             f"robots.txt of {origin_of(site)} forbids {url} (line 3: Disallow: /x, group *); more "
-            "of this origin at DEBUG level"
+            "for this origin at DEBUG level"
         )
     assert (
         len(lines(result, "Forbidden by robots.txt (line 3: ", level="DEBUG")) == 57
@@ -49,11 +49,11 @@ async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
 async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
     site = sites.add(robots=503)
     result = await crawl(urls(site, 20))  # REP_UNREACHABLE is "drop"
-    [line] = lines(result, "are dropped")
-    assert line == f"Requests of {origin_of(site)} are dropped: robots.txt unreachable: " + (
+    [line] = lines(result, "Dropping requests")
+    assert line == f"Dropping requests to {origin_of(site)}: robots.txt unreachable: " + (
         "HTTP status 503"
     )
-    assert len(lines(result, "Dropped, ", level="DEBUG")) == 20
+    assert len(lines(result, "Dropped: ", level="DEBUG")) == 20
     assert_clean(result)
 
 
@@ -90,9 +90,9 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     assert quoted.startswith("'")
     [line] = lines(result, "every start request", level="WARNING")
     assert line == (
-        "robots.txt refused every start request (2): if this crawl found nothing, that is why, and "
-        f"the spider need not be broken. The first was {url}: Forbidden by robots.txt "
-        "(line 2: Disallow: /private, group *). To see more: scrapy robots --explain "
+        "robots.txt refused every start request (2). If the crawl found nothing, that is why; your "
+        f"spider may be fine. The first was {url}: Forbidden by robots.txt "
+        "(line 2: Disallow: /private, group *). For details: scrapy robots --explain "
         f"--agent {AGENT} {quoted}"
     )
     assert_clean(result)
@@ -205,7 +205,7 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
     result = await crawl(StepSpider, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1}, steps=wanted)
     assert summary(result) == [
         "robots.txt of 5 origins: 3 with rules, 1 without restrictions, 1 unreachable",
-        "Requests: 18 allowed, 9 forbidden, 1 dropped without an answer, 1 held (1 released)",
+        "Requests: 18 allowed, 9 forbidden, 1 dropped (robots.txt unreachable), 1 held (1 released)",
         "Lines that decided most often:",
         f"  4 × {origin_of(rules)}, line 2: Disallow: /private (group *)",
         f"  3 × {origin_of(other)}, line 2: Disallow: / (group testbot)",
@@ -231,7 +231,7 @@ async def test_summary_where_the_unreachable_may_pass(sites: Sites) -> None:
     result = await crawl(urls(site, 3), {"REP_UNREACHABLE": "allow"})
     assert summary(result) == [
         "robots.txt of 1 origin: 1 unreachable",
-        "Requests: 0 allowed, 3 let pass though their robots.txt is unreachable, 0 forbidden",
+        "Requests: 0 allowed, 3 allowed though robots.txt was unreachable, 0 forbidden",
     ]
 
 

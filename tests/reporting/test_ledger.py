@@ -13,7 +13,7 @@ from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting import ledger as module
 from scrapy_rep.reporting.ledger import Ledger, RuleCount
-from scrapy_rep.reporting.timeline import Timeline
+from scrapy_rep.reporting.report.data import Timeline
 from tests.helpers.crawling import captured_log
 
 

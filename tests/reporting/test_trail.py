@@ -358,7 +358,7 @@ async def test_a_file_that_cannot_be_opened_is_one_error(sites: Sites, tmp_path:
     result = await crawl(urls(site, 5, "/private"), {"REP_DECISIONS": str(tmp_path)})
     [error] = errors(result)
     assert error == (
-        f"REP_DECISIONS: decisions can't be written to {tmp_path}, so no more of them are: "
+        f"REP_DECISIONS: can't write to {tmp_path}, so no more decisions are recorded: "
         f"IsADirectoryError: [Errno {errno.EISDIR}] Is a directory: '{tmp_path}'"
     )
     assert len(result.failures) == 5

@@ -11,7 +11,8 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import MemoryStorage, Storage
-from scrapy_rep.storages.access import StorageAccess, open_storage
+from scrapy_rep.storages.access import StorageAccess
+from scrapy_rep.storages.opening import open_storage
 from tests.helpers.storing import NOW, A, rules, users_class
 
 HOUR = 3600.0

@@ -14,6 +14,7 @@ from scrapy_rep.inspection.lint.finding import Finding
 from scrapy_rep.inspection.lint.groups import group_findings
 from scrapy_rep.inspection.lint.lines import line_findings, rows
 from scrapy_rep.inspection.lint.sitemaps import sitemap_findings
+from scrapy_rep.inspection.lint.usage import usage_findings
 from scrapy_rep.inspection.outline import Outline
 from scrapy_rep.protocol.syntax import cut
 
@@ -34,6 +35,7 @@ def lint(body: bytes, *, robots_url: str | None = None, complete: bool = True) -
         *line_findings(kept, outline),
         *group_findings(outline),
         *sitemap_findings(kept, outline, robots_url),
+        *usage_findings(kept, outline),
     ]
     texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
     return [

@@ -1,4 +1,4 @@
-"""What is to be said of groups and of rules beside each other (REP.md sections 7 and 8)."""
+"""What is to be said of groups, and of rules beside each other (REP.md sections 7 and 8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint.finding import Finding
-from scrapy_rep.inspection.outline import GLOBAL
+from scrapy_rep.protocol.tokens import GLOBAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,27 +17,21 @@ _STARS = re.compile(r"\*+")
 
 
 def group_findings(outline: Outline) -> Iterator[Finding]:
-    """Yield them."""
-    yield from _without_rules(outline)
-    yield from _never_decide(outline)
-
-
-def _without_rules(outline: Outline) -> Iterator[Finding]:
-    """Agents whom the file names and says nothing about."""
+    """Yield agents without rules, and rules without effect."""
     ruled = {agent.token for group in outline.groups if group.rules for agent in group.agents}
     for group in outline.groups:
         for agent in group.agents:
             if agent.token and agent.token not in ruled:
                 who = "all crawlers" if agent.token == GLOBAL else agent.token
-                yield Finding(agent.line, "no-rules", f"no rules follow: no restrictions for {who}")
+                yield Finding(agent.line, "no-rules", f"no rules for {who}: no restrictions")
+    yield from _never_decide(outline)
 
 
 def _never_decide(outline: Outline) -> Iterator[Finding]:
-    """Rules of which another rule of the same group always takes the decision.
+    """Yield rules that lose to another one whatever the URL.
 
     Only what can be proven: the other one matches exactly the same paths, and wins. All groups
-    that name an agent are one, so a rule counts as shadowed if that is so for each agent that it
-    is for.
+    that name an agent are one, so a rule must lose for each of its agents.
     """
     tokens = dict.fromkeys(
         agent.token for group in outline.groups for agent in group.agents if agent.token
@@ -55,9 +49,9 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
             same = _same_paths(rule)
             if same is None or not here:
                 continue
-            winners_here = [best[token][same] for token in here]
-            if all(_beats(winner, rule) for winner in winners_here):
-                yield _shadowed(rule, winners_here[0])
+            rivals = [best[token][same] for token in here]
+            if all(_beats(rival, rule) for rival in rivals):
+                yield _shadowed(rule, rivals[0])
 
 
 def _rank(line: RuleLine) -> tuple[int, bool, int]:
@@ -68,13 +62,13 @@ def _rank(line: RuleLine) -> tuple[int, bool, int]:
 def _beats(winner: RuleLine, rule: RuleLine) -> bool:
     if winner is rule:
         return False
-    # Such an allow also speaks for its directory, where a disallow of the same file does not.
+    # An allow of an index page also speaks for its directory; a disallow does not.
     return winner.rule.allow or not (rule.rule.allow and "/index.htm" in rule.pattern)
 
 
 def _same_paths(line: RuleLine) -> str | None:
-    """Return the same for rules that match the same paths; None for those that match none, or
-    restrict nothing."""
+    """Return a key that rules share if they match the same paths; None for rules that match none,
+    or restrict nothing."""
     pattern = line.pattern
     if pattern[:1] not in ("/", "*"):
         return None
@@ -85,17 +79,14 @@ def _same_paths(line: RuleLine) -> str | None:
 
 
 def _shadowed(rule: RuleLine, winner: RuleLine) -> Finding:
-    other = winner.rule
+    line, other = rule.rule.line, winner.rule
     if winner.pattern == rule.pattern and other.allow == rule.rule.allow:
-        return Finding(rule.rule.line, "duplicate", f"the same rule as on line {other.line}")
+        return Finding(line, "duplicate", f"same rule as on line {other.line}")
     if len(winner.pattern) > len(rule.pattern):
         why = "is longer"
     elif other.allow != rule.rule.allow:
-        why = "is as long, and Allow counts"
+        why = "wins: Allow beats a Disallow of the same length"
     else:
-        why = "is as long and comes first"
-    return Finding(
-        rule.rule.line,
-        "shadowed",
-        f"can never decide: line {other.line} ({other}) matches the same URLs and {why}",
-    )
+        why = "comes first"
+    message = f"never decides: line {other.line} ({other}) matches the same URLs and {why}"
+    return Finding(line, "shadowed", message)

@@ -6,11 +6,12 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from scrapy_rep.inspection.lint.file import is_html, is_utf16
-from scrapy_rep.inspection.lint.finding import Finding
-from scrapy_rep.inspection.outline import GLOBAL
+from scrapy_rep.inspection.lint.file import is_utf16
+from scrapy_rep.inspection.lint.finding import Finding, quoted
+from scrapy_rep.inspection.outline import BOM, is_html
 from scrapy_rep.protocol.groups import delay_seconds
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
+from scrapy_rep.protocol.tokens import GLOBAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,78 +27,68 @@ _CANONICAL = {
 }
 
 _META_INSTEAD = "ignored here; for search engines use the robots meta tag or X-Robots-Tag"
+_BY_FEW = "ignored here; a few crawlers obey it"
 
 # Fields that mean something to somebody, none of them part of RFC 9309.
 _ELSEWHERE = {
-    "request-rate": "ignored here; a few crawlers slow down by it",
-    "visit-time": "ignored here; a few crawlers come at these hours",
-    "host": "ignored here; it was for Yandex, which has given it up too",
-    "clean-param": "ignored here; Yandex reads it",
+    "request-rate": _BY_FEW,
+    "visit-time": _BY_FEW,
+    "host": "ignored here; only Yandex used it, and no longer does",
+    "clean-param": "ignored here; Yandex obeys it",
     "noindex": _META_INSTEAD,
     "nofollow": _META_INSTEAD,
     "noarchive": _META_INSTEAD,
-    "content-signal": "ignored here; it states wishes about use and restricts no fetching",
-    "content-usage": "ignored here; it states wishes about use and restricts no fetching",
 }
 
-# Blanks and tabs: every URL that a crawler sends has them as %20 and %09.
+# See usage.py.
+_ABOUT_USE = ("content-signal", "content-usage", "license")
+
+# Spaces and tabs: crawlers send them as %20 and %09.
 _BLANK = re.compile(r"[ \t\v\f]")
 
 
 def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
-    """Yield them.
-
-    :param kept: the part of the file that counts
-    """
+    """:param kept: the part of the file that counts"""
     if is_utf16(kept):
         return  # said once, that is enough
     read = {number: (field, value) for number, field, value in lines(kept)}
     page = is_html(kept)
-    first_remark: int | None = None
-    remarks = 0
+    remarks = []  # lines that mean nothing and are not UTF-8
     for number, row in enumerate(rows(kept), 1):
         if len(row) > MAX_LINE:
-            yield Finding(
-                number, "line-cut", f"{len(row):,} bytes; what is beyond {MAX_LINE:,} is ignored"
-            )
-        row = row[:MAX_LINE]
-        if b"\0" in row:
-            yield Finding(number, "nul", "a NUL byte: what follows it on the line is ignored")
-            row = row.partition(b"\0")[0]
+            why = f"{len(row):,} bytes long: only the first {MAX_LINE:,} count"
+            yield Finding(number, "line-cut", why)
+        row, nul, _ = row[:MAX_LINE].partition(b"\0")
+        if nul:
+            yield Finding(number, "nul", "NUL byte: the rest of the line is ignored")
         if not _is_utf8(row):
             if number in read:
-                yield Finding(
-                    number, "not-utf8", "bytes that are not UTF-8; each is percent-encoded alone"
-                )
+                why = "not UTF-8: each byte is percent-encoded by itself"
+                yield Finding(number, "not-utf8", why)
             else:
-                remarks += 1
-                first_remark = first_remark or number
+                remarks.append(number)
         if number in read:
             yield from _known(number, row, *read[number])
         elif not page:
             yield from _unknown(number, row.decode("latin-1"))
-    if first_remark is not None:
-        also = f", here and on {remarks - 1} further lines" if remarks > 1 else ""
-        yield Finding(first_remark, "not-utf8", f"bytes that are not UTF-8{also}")
+    if remarks:
+        also = f", here and on {len(remarks) - 1} more lines" if remarks[1:] else ""
+        yield Finding(remarks[0], "not-utf8", f"not UTF-8{also}")
     for rule in outline.homeless:
-        yield Finding(
-            rule.rule.line,
-            "rule-before-group",
-            "stands before the first user-agent line, so it belongs to no group and is ignored",
-        )
+        why = "ignored: no user-agent line above it"
+        yield Finding(rule.rule.line, "rule-before-group", why)
     for group in outline.groups:
         for agent in group.agents:
             yield from _agent(agent)
-    for group in outline.groups:
         for rule in group.rules:
             yield from _pattern(rule)
 
 
 def rows(kept: bytes) -> list[bytes]:
     """Return the lines as they stand in the file, numbered as the parser numbers them."""
-    # As many bytes of a byte order mark as there are do not count, see `normalise`.
+    # Even part of a byte order mark is skipped, see `normalise`.
     for size in (3, 2, 1):
-        if kept.startswith(b"\xef\xbb\xbf"[:size]):
+        if kept.startswith(BOM[:size]):
             kept = kept[size:]
             break
     return kept.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
@@ -117,51 +108,40 @@ def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]
     name, colon, _ = before.partition(":")
     if not colon:
         name = before.split()[0]
-        yield Finding(
-            number,
-            "missing-colon",
-            f"a colon is missing after {_quoted(name)}; forgiven here, but not by all crawlers",
-        )
+        why = f"no colon after {quoted(name)}: accepted here, but not by all crawlers"
+        yield Finding(number, "missing-colon", why)
     name = name.strip(SPACE)
     canonical = _CANONICAL[field]
     if _BLANK.split(name)[0].lower() == canonical != name.lower():
         # `Sitemap https://…`: the colon is that of the URL.
-        yield Finding(
-            number,
-            "missing-colon",
-            f"a colon is missing after {_quoted(canonical)}; what follows the first one counts: "
-            f"{_quoted(value)}",
-        )
+        why = f"no colon after {quoted(canonical)}, so the value is {quoted(value)}"
+        yield Finding(number, "missing-colon", why)
     elif name.lower() != canonical:
-        yield Finding(
-            number,
-            "typo",
-            f"{_quoted(name)} is read as {canonical} here; other crawlers may ignore the line",
-        )
+        why = f"{quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
+        yield Finding(number, "typo", why)
     if field == Field.CRAWL_DELAY:
         yield _delay(number, value)
     if field in (Field.ALLOW, Field.DISALLOW) and value and hash_sign and before[-1:] not in SPACE:
-        yield Finding(
-            number,
-            "comment-in-rule",
-            f"# begins a comment: the rule is {_quoted(value)}",
-        )
+        why = f"# starts a comment, so the rule is {quoted(value)}"
+        yield Finding(number, "comment-in-rule", why)
 
 
 def _delay(number: int, value: str) -> Finding:
     seconds = delay_seconds(value)
     if seconds is None:
-        message = f"{_quoted(value)} is not a number of seconds, such as 10 or 2.5: the line has no effect"
-        return Finding(number, "bad-delay", message)
-    message = (
+        why = (
+            f"{quoted(value)} is not a number of seconds, such as 10 or 2.5: the line has no effect"
+        )
+        return Finding(number, "bad-delay", why)
+    why = (
         f"Bing and some others wait {seconds:g} s between two requests, and so does a crawl with "
         "REP_CRAWL_DELAY; Google ignores crawl-delay"
     )
-    return Finding(number, "other-field", message)
+    return Finding(number, "other-field", why)
 
 
 def _unknown(number: int, text: str) -> Iterator[Finding]:
-    """A line that means nothing to the parser."""
+    """Yield what is wrong with a line that means nothing to the parser."""
     text = text.partition("#")[0].strip(SPACE)
     if not text:
         return
@@ -170,21 +150,17 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     if not colon:
         word, *others = _BLANK.split(text)
         if _closest(word) or _closest("-".join([word, *others[:1]])):
-            yield Finding(
-                number,
-                "missing-colon",
-                f"a colon is missing after {_quoted(word)}, so the line is ignored",
-            )
+            why = f"no colon after {quoted(word)}: the line is ignored"
+            yield Finding(number, "missing-colon", why)
         else:
-            yield Finding(number, "no-field", "neither a field with a value nor a comment: ignored")
-        return
-    known = _ELSEWHERE.get(name.lower())
-    if known:
-        yield Finding(number, "other-field", f"{name.lower()} is {known}")
-        return
-    canonical = _closest(name)
-    perhaps = f"; perhaps {canonical} is meant" if canonical else ""
-    yield Finding(number, "unknown-field", f"there is no field {_quoted(name)}: ignored{perhaps}")
+            yield Finding(number, "no-field", "ignored: neither a field nor a comment")
+    elif name.lower() in _ELSEWHERE:
+        why = f"{name.lower()} is {_ELSEWHERE[name.lower()]}"
+        yield Finding(number, "other-field", why)
+    elif name.lower() not in _ABOUT_USE:
+        canonical = _closest(name)
+        hint = f"; did you mean {canonical}?" if canonical else ""
+        yield Finding(number, "unknown-field", f"ignored: unknown field {quoted(name)}{hint}")
 
 
 def _closest(name: str) -> str | None:
@@ -193,48 +169,32 @@ def _closest(name: str) -> str | None:
 
 
 def _agent(agent: AgentLine) -> Iterator[Finding]:
+    value, number = quoted(agent.value), agent.line
     if not agent.value:
-        yield Finding(agent.line, "agent-never", "no crawler is named")
+        yield Finding(number, "agent-never", "names no crawler")
     elif not agent.token:
-        yield Finding(
-            agent.line,
-            "agent-never",
-            f"names no crawler: a product token begins with a letter, - or _, and "
-            f"{_quoted(agent.value)} does not",
+        why = (
+            f"names no crawler: {value} does not start with a letter, - or _, as product tokens do"
         )
+        yield Finding(number, "agent-never", why)
     elif agent.token == GLOBAL:
         if agent.value != GLOBAL:
-            yield Finding(agent.line, "agent-cut", f"{_quoted(agent.value)} is read as *")
+            yield Finding(number, "agent-cut", f"{value} is read as *")
     elif agent.token != agent.value.lower():
-        token = agent.value[: len(agent.token)]
-        yield Finding(
-            agent.line,
-            "agent-cut",
-            f"{_quoted(agent.value)} is read as {_quoted(token)}: product tokens are letters, - "
-            "and _ alone",
-        )
+        token = quoted(agent.value[: len(agent.token)])
+        why = f"{value} is read as {token}: product tokens have letters, - and _ only"
+        yield Finding(number, "agent-cut", why)
 
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """Rules that match nothing."""
+    """Yield why a rule matches nothing, if that is so."""
     pattern, number = line.rule.pattern, line.rule.line
-    if not pattern:
-        return
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", pattern):
         path = "/" + pattern.split("://", 1)[1].partition("/")[2]
-        why = f"rules are paths, not URLs; perhaps {_quoted(path)} is meant"
-    elif pattern[0] not in "/*":
-        why = "paths start with /"
-    else:
-        if _BLANK.search(pattern):
-            yield Finding(
-                number,
-                "blank-in-rule",
-                "matches no URL that a crawler sends: those have %20 where this has a blank",
-            )
-        return
-    yield Finding(number, "never-matches", f"can never match: {why}")
-
-
-def _quoted(text: str) -> str:
-    return f'"{text if len(text) <= 60 else text[:60] + "…"}"'
+        why = f"can never match: rules are paths, not URLs; did you mean {quoted(path)}?"
+        yield Finding(number, "never-matches", why)
+    elif pattern[:1] not in ("", "/", "*"):
+        yield Finding(number, "never-matches", "can never match: paths start with /")
+    elif _BLANK.search(pattern):
+        why = "crawlers send spaces as %20, so this matches nothing"
+        yield Finding(number, "blank-in-rule", why)

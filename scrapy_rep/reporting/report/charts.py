@@ -1,5 +1,4 @@
-"""Charts of the report, drawn by pygal. How they look is in `page.css`; what they show is in a
-table beside each."""
+"""The charts of the report, drawn by pygal and styled by `page.css`."""
 
 from __future__ import annotations
 
@@ -14,91 +13,74 @@ from scrapy_rep.engine.words import clean, date
 if TYPE_CHECKING:
     from scrapy_rep.reporting.report.data import ReportData, Spell
 
-_WIDTH = 960
 _SPELLS = 20
 _NAME = 40
 _FONT = 14
-# There are ticks of one of these, in seconds, some five of them on an axis.
+# Seconds between two ticks of an axis.
 _STEPS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400),
 )
 _TICKS = 7
-# Seconds: up to here they are counted from the beginning; from here on days are named.
+# Shorter crawls show seconds since the beginning, longer ones dates.
 _SHORT, _LONG = 60, 86400
 
 
 def outcomes(data: ReportData) -> Markup:
-    """How many origins there are of each outcome."""
-    chart = pygal.HorizontalBar(
-        **_config(height=56 + 34 * len(data.outcomes)),
-        show_x_labels=False,
-    )
-    # pygal draws from below.
-    words = list(data.outcomes)[::-1]
-    chart.x_labels = [f"{word}: {data.outcomes[word]:,}" for word in words]
-    chart.add("origins", [data.outcomes[word] for word in words])
+    """The number of origins by outcome."""
+    chart = pygal.HorizontalBar(**_config(56 + 34 * len(data.outcomes)), show_x_labels=False)
+    # pygal draws from the bottom.
+    bars = list(data.outcomes.items())[::-1]
+    chart.x_labels = [f"{words}: {count:,}" for words, count in bars]
+    chart.add("origins", [count for _, count in bars])
     label = ", ".join(f"{count:,} {word}" for word, count in data.outcomes.items())
     return _drawn(chart, f"Bar chart. Origins: {label}.")
 
 
 def spells(data: ReportData) -> Markup:
-    """When the origins that were unreachable longest were so, each on a line of its own."""
+    """The longest periods in which origins were unreachable, one line for each origin."""
     shown = sorted(data.spells[:_SPELLS], key=lambda spell: (spell.began, spell.origin))[::-1]
     lines = {name: number for number, name in enumerate(dict.fromkeys(s.origin for s in shown))}
-    chart = pygal.XY(
-        **_config(height=70 + 24 * len(lines)),
-        **_times(data),
-        show_dots=False,
-        range=(-0.5, len(lines) - 0.5),
-        show_y_guides=True,
-    )
+    options = _config(70 + 24 * len(lines)) | _times(data)
+    chart = pygal.XY(**options, range=(-0.5, len(lines) - 0.5))
     chart.y_labels = [{"label": _short(name), "value": at} for name, at in lines.items()]
     for spell in shown:
         chart.add(None, _bar(spell, lines[spell.origin], data))
-    return _drawn(
-        chart,
-        f"Time-line of the {len(shown)} longest times in which a robots.txt was unreachable. "
-        "They are in the table below.",
-    )
+    label = f"Timeline of the {len(shown)} longest periods in which a robots.txt was unreachable."
+    return _drawn(chart, f"{label} They are in the table below.")
 
 
 def held(data: ReportData) -> Markup:
-    """How many requests were held in the course of the crawl."""
+    """The number of requests held over time."""
     steps: list[tuple[float, int]] = [(data.figures.began, 0)]
     for at, value in data.timeline:
         steps += [(at, steps[-1][1]), (at, value)]
     steps.append((data.figures.ended, steps[-1][1]))
     chart = pygal.XY(
-        **_config(height=220),
+        **_config(220),
         **_times(data),
-        show_dots=False,
         fill=True,
         include_x_axis=True,
-        show_y_guides=True,
         value_formatter=lambda value: f"{value:,.0f}",
         max_scale=5,
     )
     top = max(value for _, value in steps)
     chart.y_labels = sorted({0, top // 2, top})
     chart.add("held", [(at - data.figures.began, value) for at, value in steps])
-    return _drawn(
-        chart,
-        f"Requests held in the course of time: {data.held_max:,} at most, "
-        f"{steps[-1][1]:,} at the end.",
-    )
+    most, last = data.counts["held_max"], steps[-1][1]
+    return _drawn(chart, f"Requests held over time: {most:,} at most, {last:,} at the end.")
 
 
 def _config(height: int) -> dict[str, Any]:
-    # No styles and no scripts of pygal's: it takes the latter from a server on the Web.
+    # Without pygal's styles, and its scripts, which it would load from the Web.
     return {
-        "width": _WIDTH,
+        "width": 960,
         "height": height,
         "js": [],
         "css": [],
         "disable_xml_declaration": True,
         "show_legend": False,
-        # What page.css makes of them: pygal has to know how much room labels take.
+        # As in page.css, so that pygal knows the size of labels.
         "style": Style(label_font_size=_FONT, major_label_font_size=_FONT),
         "truncate_label": -1,
         "margin": 12,
@@ -107,7 +89,7 @@ def _config(height: int) -> dict[str, Any]:
 
 
 def _times(data: ReportData) -> dict[str, Any]:
-    """An axis of time, in seconds since the beginning."""
+    """Return the options of a chart over time, in seconds since the beginning."""
 
     def words(value: float) -> str:
         if seconds < _SHORT:
@@ -116,6 +98,8 @@ def _times(data: ReportData) -> dict[str, Any]:
 
     began, seconds = data.figures.began, max(data.figures.ended - data.figures.began, 0.001)
     return {
+        "show_dots": False,
+        "show_y_guides": True,
         "xrange": (0, seconds),
         "x_labels": _ticks(began if seconds >= _SHORT else 0.0, seconds),
         "x_value_formatter": words,
@@ -123,7 +107,7 @@ def _times(data: ReportData) -> dict[str, Any]:
 
 
 def _ticks(began: float, seconds: float) -> list[float]:
-    """Seconds after *began* at which the clock is round."""
+    """Return seconds after *began* at which the time of day is a round number."""
     step: float = next((step for step in _STEPS if seconds / step <= _TICKS), _STEPS[-1])
     while seconds / step > _TICKS:
         step *= 2
@@ -136,27 +120,24 @@ def _bar(spell: Spell, line: int, data: ReportData) -> list[tuple[float, int]]:
     seconds = data.figures.ended - data.figures.began
     left = max(0.0, spell.began - data.figures.began)
     right = min(seconds, spell.ended - data.figures.began)
-    # What is shorter than a pixel is to be seen too.
+    # Wide enough to be visible.
     return [(left, line), (max(right, min(left + seconds / 300, seconds)), line)]
 
 
 def _short(name: str) -> str:
-    name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
-    return clean(name)
+    return clean(name if len(name) <= _NAME else name[: _NAME - 1] + "…")
 
 
 def _drawn(chart: Any, label: str) -> Markup:
-    """Return the picture as a part of the page, described by *label*."""
+    """Return the picture as HTML, with *label* for screen readers."""
 
     def strip(root: Any) -> Any:
         for element in list(root.iter()):
             for child in list(element):
-                # Styles and settings of pygal's, comments, descriptions for its scripts, tooltips.
+                # pygal's styles, settings and tooltips, and descriptions for its scripts.
                 name = child.tag.split("}")[-1] if isinstance(child.tag, str) else "comment"
-                if (
-                    name in ("defs", "desc", "title", "comment")
-                    or child.get("class") == "plot tooltip-overlay"
-                ):
+                overlay = child.get("class") == "plot tooltip-overlay"
+                if overlay or name in ("defs", "desc", "title", "comment"):
                     element.remove(child)
             element.attrib.pop("style", None)
         root.attrib.pop("id", None)

@@ -12,7 +12,7 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from scrapy_rep.reporting.report.page import render
+from scrapy_rep.reporting.report import render
 from tests.helpers.held import origin_of
 from tests.helpers.report_browser import Browser, needs_chromium
 from tests.helpers.report_many import many
@@ -263,7 +263,7 @@ def test_tables_and_labels_fit(tmp_path: Path, browser: Browser) -> None:
     path = tmp_path / "robots.html"
     path.write_bytes(render(many(60, error=LONG, origin="-of-a-shop-in-a-far-country")))
     browser.open(path)
-    for box in ("Origins", "Lines that blocked", "Unreachable spells"):
+    for box in ("Origins", "Lines that blocked", "Unreachable periods"):
         wide = f"document.querySelector('[aria-label=\"{box}\"]')"
         assert browser.run(f"{wide}.scrollWidth <= {wide}.clientWidth"), box
     assert browser.run(CLIPPED) == []

@@ -11,8 +11,8 @@ import pytest
 from lxml import etree, html
 
 import scrapy_rep.reporting.report
-from scrapy_rep.reporting.report.data import gather
-from scrapy_rep.reporting.report.page import duration, render
+from scrapy_rep.reporting.report import duration, render
+from scrapy_rep.reporting.report.data import ReportData
 from tests.helpers.crawling import assert_ended_at_start, crawl
 from tests.helpers.held import Record, assert_clean, origin_of
 from tests.helpers.log import lines
@@ -44,7 +44,7 @@ def rows(page: Any, table: str) -> list[list[str]]:
 async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) -> None:
     town, path = ReportTown(sites), tmp_path / "new" / "robots.html"
     result = await town.crawl(path)
-    assert len(lines(result, f"The report about robots.txt is in {path}")) == 1
+    assert len(lines(result, f"The robots.txt report is in {path}")) == 1
     page = parse(path)
     figures = {one.getparent()[0].text: one.text for one in page.cssselect(".tiles dd")}
     waited = result.stats["rep/deferred"] - result.stat("rep/deferred/unreachable")
@@ -52,10 +52,10 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
         "allowed": "45",
         "forbidden by a line": "34",
         "held": str(result.stats["rep/deferred"]),
-        **({"of these, for a first answer": str(waited)} if waited else {}),
+        **({"of these, until the first answer": str(waited)} if waited else {}),
         "released": str(result.stats["rep/released"]),
         "given up": str(result.stats["rep/given_up"]),
-        "dropped, nothing to decide by": str(result.stat("rep/unreachable/dropped")),
+        "dropped (robots.txt unreachable)": str(result.stat("rep/unreachable/dropped")),
     }
     assert len(result.responses) == 45
     assert texts(page, "section[aria-labelledby=outcomes] tbody tr") == [
@@ -127,7 +127,7 @@ async def test_again_it_replaces_the_old_one(sites: Sites, tmp_path: Path) -> No
 async def test_the_report_of_an_empty_crawl_says_so(tmp_path: Path) -> None:
     path = tmp_path / "robots.html"
     result = await crawl([], {"REP_REPORT": str(path)})
-    assert "No robots.txt was asked for." in texts(parse(path), "p")
+    assert "No robots.txt was requested." in texts(parse(path), "p")
     assert_clean(result)
 
 
@@ -190,7 +190,7 @@ def test_no_more_than_a_browser_can_bear(monkeypatch: pytest.MonkeyPatch) -> Non
         20, 10, 3
     ]  # fmt: skip
     notes = texts(page, ".note")
-    assert notes[0].startswith("3 of 5 spells")
+    assert notes[0].startswith("3 of 5 periods")
     assert notes[1].startswith("10 of 50 lines")
     assert notes[2].startswith("20 of 50 origins")
     assert sum(data.outcomes.values()) == 50
@@ -229,7 +229,7 @@ async def test_without_a_report_its_libraries_are_not_needed(
 async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_path: Path) -> None:
     result = await crawl(sites.add().url("/"), {"REP_REPORT": str(tmp_path)})
     [error] = lines(result, level="ERROR")
-    assert error.startswith(f"REP_REPORT: the report can't be written to {tmp_path}: IsADirectory")
+    assert error.startswith(f"REP_REPORT: can't write the report to {tmp_path}: IsADirectory")
     result.assert_clean()
 
 
@@ -244,7 +244,7 @@ def test_a_duration_is_given_in_its_two_largest_units(seconds: float, words: str
 
 def test_the_test_data_is_gathered_as_in_a_crawl() -> None:
     """`many` makes data in the way that a crawl does."""
-    assert many.__globals__["gather"] is gather
+    assert many.__globals__["ReportData"] is ReportData
 
 
 def test_sitemap_counts_are_in_the_order_of_events() -> None:
@@ -265,8 +265,8 @@ async def test_what_pages_say_is_on_the_page(sites: Sites, tmp_path: Path) -> No
         }
         assert_clean(await crawl(LinkSpider, settings, requests=[site.url("/")]))
         expected = [
-            ["requests of pages that say nofollow", "1"],
-            ["items of pages that say noindex", "1"],
+            ["requests from pages that say nofollow", "1"],
+            ["items from pages that say noindex", "1"],
         ]
         assert rows(parse(path), "pages-table") == (expected if noindex else [])
         dropped = {"drop": ["2 dropped"], "count": ["1 dropped"], False: []}[noindex]

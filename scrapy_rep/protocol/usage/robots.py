@@ -1,0 +1,143 @@
+"""The lines of a robots.txt that are about use (REP.md section 11): ``Content-Usage``,
+``Content-Signal`` and ``License``. Linear in the file; what they mean is said elsewhere in this
+package.
+
+As draft-ietf-aipref-attach-05 (August 2026) has it, ``Content-Usage`` is a rule: a ``user-agent`` line
+after it begins a new group. So is ``Content-Signal`` here. Neither changes which pages may be fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.groups import Groups
+from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
+from scrapy_rep.protocol.syntax import SPACE, normalise, readable
+from scrapy_rep.protocol.usage.aipref import preferences, split_rule
+from scrapy_rep.protocol.usage.content_signal import signals
+from scrapy_rep.protocol.usage.rsl import MAX_LICENSES
+from scrapy_rep.protocol.usage.statements import MAX_TEXT, Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAX_LINES = 500
+"""Lines of each kind that are looked at in the groups of one crawler."""
+
+# Of one kind for a page. Beyond, only those that say something new are kept.
+_MAX_STATEMENTS = 20
+
+# Bytes of memory for a line, beside its text and path.
+_LINE = 900
+
+_FIELD = re.compile(
+    r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
+    re.IGNORECASE | re.ASCII,
+)
+_RULE = re.compile(
+    r"\n[ \t\v\f]*(?:allow|dis{1,2}al{1,2}ow|diasllow|disallaw)"
+    r"(?:[^:#\n]*:|[^\s:#]*[ \t]+[^\s:#]+[ \t\v\f]*(?:[#\n]|\Z))",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsUsage:
+    """What a robots.txt says about use, to one crawler."""
+
+    rules: tuple[tuple[Rules | None, Statement], ...] = ()
+    """``Content-Usage`` lines; None where no path is given."""
+    signals: tuple[Statement, ...] = ()
+    """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
+    licenses: tuple[str, ...] = ()
+    size: int = 0
+    """About how many bytes it takes."""
+
+    def about(self, path: str, *, allowed: bool) -> list[Statement]:
+        """Return the statements about *path*: of the longest path that matches, and all signals.
+
+        :param path: see :func:`~scrapy_rep.protocol.comparable`
+        :param allowed: whether it may be fetched; ``Content-Usage`` says nothing of what may not
+        """
+        best, found = -1, list[Statement]()
+        for rules, statement in self.rules if allowed else ():
+            key = SHORTEST if rules is None else rules._find(path)
+            length = 0 if rules is None else key >> LENGTH_BIT
+            if key < SHORTEST or length < best:
+                continue
+            if length > best:
+                best, found = length, []
+            found.append(statement)
+        return [*_without_repetitions(found), *_without_repetitions(self.signals)]
+
+
+def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
+    kept = list(statements[:_MAX_STATEMENTS])
+    said = {pair for one in kept for pair in one.says.items()}
+    for one in statements[_MAX_STATEMENTS:]:
+        if not said >= one.says.items():
+            kept.append(one)
+            said |= one.says.items()
+    return kept
+
+
+NOTHING = RobotsUsage()
+
+
+def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]:
+    """Yield line number, name (in lower case), value and whole text of each line about use.
+
+    :param stretch: some normalised lines, each with its line end in front
+    :param number: of the line before
+    """
+    counted = 0
+    for match in _FIELD.finditer(stretch):
+        number += stretch.count("\n", counted, match.start() + 1)
+        counted = match.start() + 1
+        value = match[2].partition("#")[0].strip(SPACE)
+        yield number, match[1].lower(), value, readable(match[0].strip("\n" + SPACE))[:MAX_TEXT]
+
+
+def read_robots(body: bytes, token: str | None) -> RobotsUsage:
+    """Read what *body* says to a crawler: any bytes at all.
+
+    :param token: of the group that applies (in any case), ``*``, or None for none
+    :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
+    """
+    lowered = body.lower()
+    if not any(name in lowered for name in (b"content-usage", b"content-signal", b"license")):
+        return NOTHING
+    token = token and token.lower()
+    rules: list[tuple[Rules | None, Statement]] = []
+    said: list[Statement] = []
+    licenses: list[str] = []
+    started = named = ended = False
+    number = size = 0
+    for at, (name, stretch) in enumerate(Groups(normalise(body))):
+        if at:
+            number += 1  # the user-agent line
+        if name is not None:
+            if ended:
+                named = ended = False
+            started, named = True, named or name == token
+        for line, kind, value, text in fields(stretch, number):
+            if kind == "license":
+                if value and len(licenses) < MAX_LICENSES:
+                    licenses.append(readable(value))
+                continue
+            ended = True
+            if kind == "content-signal" and (named or not started) and len(said) < MAX_LINES:
+                said.append(Statement("robots.txt", line, text, signals(value)))
+            elif kind == "content-usage" and named and len(rules) < MAX_LINES:
+                path, given = split_rule(value)
+                statement = Statement(
+                    "robots.txt", line, text, preferences(given.encode("latin-1"))
+                )
+                rules.append((Rules([path], [ALLOW - 1 - line]) if path else None, statement))
+                size += _LINE + len(text) + len(path)
+        ended = ended or (bool(stretch) and _RULE.search(stretch) is not None)
+        number += stretch.count("\n")
+    size += sum(_LINE + len(one.text) for one in said) + sum(map(len, licenses))
+    return RobotsUsage(tuple(rules), tuple(said), tuple(licenses), size)

@@ -1,0 +1,165 @@
+"""Statements about use of any kind, wherever they stand: read in no time, or passed over."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scrapy.http import HtmlResponse
+
+from scrapy_rep import usage
+from scrapy_rep.inspection.lint import lint
+from scrapy_rep.protocol.syntax import MAX_BYTES
+from scrapy_rep.protocol.usage import PURPOSES, Statement, Usage, read_robots
+from scrapy_rep.protocol.usage.aipref import preferences
+from scrapy_rep.protocol.usage.rsl import MAX_LICENSES, link_licenses
+from scrapy_rep.protocol.usage.statements import MAX_TEXT
+from scrapy_rep.protocol.usage.tdmrep import TdmFile
+from tests.fuzz.strategies import damaged
+from tests.helpers.slices import in_a_slice
+
+pytestmark = [pytest.mark.slow, pytest.mark.python]
+
+WORDS = [b"Content-Usage:", b"content-signal :", b"License:", b"User-agent: a\n", b"user-agent:*\n",
+         b"Disallow: /\n", b"train-ai", b"ai-train", b"=", b"n", b"no", b";", b",", b" ", b"\t", b"\n", b"\r",
+         b"/a*b$ ", b"/", b"*", b"#", b"\0", b"\xff", b"\xc3\xa4", b'"', b"(", b")", b":", b"?1", b"@9", b"%\"",
+         b"\\", b"9", b"user ", b"disallow\n", b"\v"]  # fmt: skip
+ROBOTS = damaged(
+    [
+        b"User-agent: *\nDisallow: /x\nContent-Usage: train-ai=n, search=y;x=1\nContent-Usage: /a ai-use=y\n",
+        b"Content-Signal: search=yes, ai-train=no\nUser-agent: a\nUser-agent: b\nContent-Usage: /*.x$ a=b\n",
+        b"License: https://a.example/l\n\nUser-agent: *\nContent-Signal: ai-input = no, use=full\n",
+    ],
+    WORDS,
+)
+VALUES = damaged(
+    [
+        b"train-ai=n, search=y",
+        b"train-ai;a=1.5;b=\"x\\\"\", search=(a b;c=?1), x=:aGVsbG8=:, y=@1659578233, z=%\"%c3%bc\"",
+        b"search=yes, ai-input=no, ai-train=no",
+    ],
+    WORDS,
+    20_000,
+)  # fmt: skip
+LINKS = damaged(
+    [b'<https://a.example/l>; rel="license"; type="application/rsl+xml", <b>; rel=next; title="x"'],
+    [
+        b"<",
+        b">",
+        b";",
+        b",",
+        b'"',
+        b"rel=",
+        b"license",
+        b"type=",
+        b"application/rsl+xml",
+        b" ",
+        b"\t",
+    ],
+    40_000,
+)
+FILES = damaged(
+    [
+        json.dumps([{"location": path, "tdm-reservation": n, "tdm-policy": "https://a.example/"}]).encode()
+        for n, path in enumerate(["/", "/a*b$", "*.png"])
+    ],
+    [b"[", b"]", b"{", b"}", b'"', b"\\", b"\\ud800", b":", b",", b"1", b"-", b"e9", b"null", b"true", b"NaN",
+     b'{"location": "/*a*b*c", "tdm-reservation": 1},', b"\xff", b"\0"],
+)  # fmt: skip
+PAGES = damaged(
+    [
+        b'<meta name="tdm-reservation" content="1"><meta name=tdm-policy content=https://a.example/>',
+        b'<html><head><meta name="robots" content="noai, noimageai"></head>',
+    ],
+    [
+        b"<meta ",
+        b"name=",
+        b"content=",
+        b'"',
+        b"'",
+        b">",
+        b"<",
+        b"<!--",
+        b"&#1;",
+        b"tdm-reservation",
+        b"1",
+    ],
+    100_000,
+)
+PATHS = st.sampled_from(["/", "/a", "/a.x", "/" + "ab" * 1000, "/%C3%A4?b"])
+SAID = {"y", "n"}
+USE = {"bad-usage", "bad-signal", "bad-license", "unknown-use", "signal-before-group"}
+
+
+def check(statements: list[Statement]) -> None:
+    for one in statements:
+        assert one.line is None or one.line > 0
+        assert len(one.text) <= MAX_TEXT
+        assert {*one.says} <= {*PURPOSES}
+        assert {*one.says.values()} <= SAID
+    json.dumps(Usage(tuple(statements)).as_dict())
+
+
+@given(ROBOTS, PATHS, st.sampled_from(["*", "a", "B", None]))
+@example(
+    b"User-agent: *\n" + b"Content-Usage: /*a*a*a*a* train-ai=n\n" * 13_000, "/" + "ab" * 1000, "*"
+)
+@example(b"User-agent: a\nDisallow: /\nContent-Usage: a\n" * 11_000, "/", "a")
+def test_files_of_any_kind(body: bytes, path: str, token: str | None) -> None:
+    body = body[:MAX_BYTES]
+    found = in_a_slice(lambda: read_robots(body, token))
+    statements = in_a_slice(lambda: found.about(path, allowed=True))
+    check(statements)
+    assert len(statements) <= 60
+    assert len(found.licenses) <= MAX_LICENSES
+    assert all(
+        1 <= one.line <= body.count(b"\n") + body.count(b"\r") + 1 for one in statements if one.line
+    )
+
+
+@given(ROBOTS)
+def test_lint_of_any_kind(body: bytes) -> None:
+    for one in lint(body[:20_000]):
+        assert one.line is None or one.line >= 1
+        assert one.code not in USE or len(one.message) < 250
+
+
+@given(VALUES)
+def test_preferences_of_any_kind(value: bytes) -> None:
+    says = in_a_slice(lambda: preferences(value))
+    assert {*says} <= {*PURPOSES}
+    assert {*says.values()} <= SAID
+
+
+@given(LINKS)
+def test_links_of_any_kind(value: bytes) -> None:
+    assert len(in_a_slice(lambda: link_licenses([value, value]))) <= MAX_LICENSES
+
+
+@given(FILES, PATHS)
+def test_reservations_of_any_kind(body: bytes, path: str) -> None:
+    file = in_a_slice(lambda: TdmFile(body[:MAX_BYTES]))
+    found = in_a_slice(lambda: file.about(path))
+    if found is not None:
+        check([found.statement])
+        assert len(found.policy or "") <= 8_192
+
+
+@given(PAGES, VALUES, VALUES, LINKS)
+def test_responses_of_any_kind(body: bytes, value: bytes, other: bytes, link: bytes) -> None:
+    headers = {
+        "Content-Usage": [value, other],
+        "X-Robots-Tag": [other],
+        "TDM-Reservation": [value, b"1"],
+        "TDM-Policy": [other],
+        "Link": [link],
+    }
+    found = in_a_slice(
+        lambda: usage(
+            HtmlResponse("http://a.example/", headers=headers, body=body, encoding="utf-8")
+        )
+    )
+    check(list(found.statements))
+    assert found["tdm"] in (None, "n")

@@ -1,0 +1,209 @@
+"""`scrapy_rep.usage(response)` in real crawls: every source, and what it rests on."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.http import HtmlResponse, Response
+
+from scrapy_rep import usage
+from scrapy_rep.protocol.usage import PURPOSES, Usage
+from tests.helpers.behaviours import Behaviour, answer
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.servers import Site, Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+ROBOTS = """\
+License: https://example.com/license.xml
+Content-Signal: ai-input=no
+User-agent: *
+Allow: /
+Disallow: /private
+Content-Usage: train-ai=n, search=y
+Content-Usage: /open/ train-ai=y
+Content-Signal: search=yes, ai-train=no
+
+User-agent: Google-Extended
+Disallow: /secret
+
+User-agent: CCBot
+Allow: /
+"""
+
+
+class UsageSpider(ListSpider):
+    """Asks about the use of each page."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.usages: dict[str, Usage] = {}
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        super().parse(response)
+        self.usages[response.url] = usage(response)
+        assert usage(response) is self.usages[response.url]
+        yield {"url": response.url}
+
+
+def page(html: str = "<p>", *headers: tuple[str, str]) -> Behaviour:
+    return answer(html, headers=list(headers), type="text/html")
+
+
+async def usages(
+    site: Site, *paths: str, **settings: Any
+) -> tuple[CrawlResult, dict[str, dict[str, str]]]:
+    """The crawl, and for each path the verdicts that are not None."""
+    urls = [site.url(path) for path in paths]
+    result = await crawl(UsageSpider, settings, requests=urls)
+    result.assert_clean()
+    found = {path: result.spider.usages[site.url(path)].verdicts for path in paths}  # type: ignore[attr-defined]
+    return result, {
+        path: {purpose: said for purpose, said in verdicts.items() if said is not None}
+        for path, verdicts in found.items()
+    }
+
+
+async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
+    site = sites.add(robots=ROBOTS)
+    result, verdicts = await usages(site, "/", "/open/page")
+    # Content-Usage of the longest path; signals of everybody and of the group. Any n wins.
+    assert verdicts == {
+        "/": {"train-ai": "n", "search": "y", "ai-input": "n"},
+        "/open/page": {"train-ai": "n", "search": "y", "ai-input": "n"},
+    }
+    found = result.spider.usages[site.url("/open/page")]  # type: ignore[attr-defined]
+    assert [(one.where, one.text, one.says) for one in found.statements] == [
+        (
+            "robots.txt, line 7",
+            "Content-Usage: /open/ train-ai=y",
+            {"train-ai": "y"},
+        ),
+        ("robots.txt, line 2", "Content-Signal: ai-input=no", {"ai-input": "n"}),
+        (
+            "robots.txt, line 8",
+            "Content-Signal: search=yes, ai-train=no",
+            {"search": "y", "train-ai": "n"},
+        ),
+    ]
+    assert found.licenses == ("https://example.com/license.xml",)
+    assert found.robots_sha256 == hashlib.sha256(ROBOTS.encode()).hexdigest()
+    now = datetime.now(timezone.utc)
+    for time in (found.time, found.robots_fetched_at):
+        assert time is not None
+        assert 0 <= (now - time).total_seconds() < 60
+    assert site.requests[0].path == "/robots.txt"
+    assert len(site.requests) == 3  # the license is not fetched
+
+
+async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
+    robots = ROBOTS.replace("Content-", "X-")
+    site = sites.add(robots=robots)
+    tokens = {"Google-Extended": ["train-ai", "ai-input"], "CCBot": "train-ai", "NoBot": "search"}
+    result, verdicts = await usages(site, "/secret", "/x", REP_USAGE_TOKENS=tokens)
+    assert verdicts == {"/secret": {"train-ai": "n", "ai-input": "n"}, "/x": {"train-ai": "y"}}
+    found = result.spider.usages[site.url("/secret")]  # type: ignore[attr-defined]
+    assert [str(one) for one in found.statements] == [
+        "robots.txt for Google-Extended, line 11: Disallow: /secret",
+        "robots.txt for CCBot, line 14: Allow: /",
+    ]
+
+
+async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
+    site = sites.add(
+        pages={
+            "/usage": page("<p>", ("Content-Usage", "train-ai=n"), ("Content-Usage", "search=y;x")),
+            "/broken": page("<p>", ("Content-Usage", "train-ai=n, Search")),
+            "/tag": page("<p>", ("X-Robots-Tag", "testbot: noimageai"), ("X-Robots-Tag", "all")),
+            "/meta": page('\n<meta name="robots" content="noai">'),
+            "/other": page("<p>", ("X-Robots-Tag", "otherbot: noai")),
+            "/tdm": page("<p>", ("TDM-Reservation", "1"), ("TDM-Policy", "https://a.example/p")),
+            "/html": page('<meta name="tdm-reservation" content="0">', ("TDM-Reservation", "1")),
+            "/link": page(
+                "<p>", ("Link", '<https://a.example/l>; rel="license"; type="application/rsl+xml"')
+            ),
+            "/plain": page(),
+        }
+    )
+    result, verdicts = await usages(site, *[path for path in site.pages if path != "/robots.txt"])
+    assert verdicts == {
+        "/usage": {"train-ai": "n", "search": "y"},
+        "/broken": {},
+        "/tag": {"train-ai-images": "n"},
+        "/meta": {"train-ai": "n", "train-ai-images": "n"},
+        "/other": {},
+        "/tdm": {"tdm": "n"},
+        "/html": {},
+        "/link": {},
+        "/plain": {},
+    }
+    found = result.spider.usages  # type: ignore[attr-defined]
+    assert [str(one) for path in site.pages for one in (
+        found[site.url(path)].statements if path != "/robots.txt" else ()
+    )] == [
+        "header Content-Usage: train-ai=n, search=y;x",
+        "header Content-Usage: train-ai=n, Search",
+        "X-Robots-Tag 1: noimageai",
+        "meta robots, line 2: noai",
+        "header tdm-reservation: 1",
+        "meta tdm-reservation, line 1: 0",
+    ]  # fmt: skip
+    assert found[site.url("/tdm")].tdm_policy == "https://a.example/p"
+    assert found[site.url("/link")].licenses == ("https://a.example/l",)
+    assert found[site.url("/plain")].robots_sha256 is None
+
+
+async def test_what_may_not_be_fetched_has_no_content_usage(sites: Sites) -> None:
+    """draft-ietf-aipref-attach-05: preferences apply to what can be crawled."""
+    site = sites.add(robots=ROBOTS)
+    request = Request(site.url("/private"), meta={"dont_obey_robotstxt": True})
+    result = await crawl(UsageSpider, requests=[site.url("/"), request])
+    found = result.spider.usages[request.url]  # type: ignore[attr-defined]
+    assert [one.line for one in found.statements] == [2, 8]
+
+
+async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
+    robots = (
+        "User-agent: *\nContent-Usage: train-ai=n\nUser-agent: shopbot\nContent-Usage: search=n"
+    )
+    site = sites.add(robots=robots)
+    named = Request(site.url("/named"), meta={"rep_user_agent": "ShopBot"})
+    sent = Request(site.url("/sent"), headers={"User-Agent": "ShopBot/1.0"})
+    result = await crawl(UsageSpider, requests=[site.url("/"), named, sent])
+    found = result.spider.usages  # type: ignore[attr-defined]
+    assert (found[site.url("/")]["train-ai"], found[site.url("/")]["search"]) == ("n", None)
+    for one in (named, sent):
+        assert (found[one.url]["train-ai"], found[one.url]["search"]) == (None, "n")
+
+
+async def test_a_request_without_a_callback_of_its_own(sites: Sites) -> None:
+    class Spider(UsageSpider):
+        def recorded(self, request: Any) -> Request:
+            return super().recorded(request).replace(callback=None)
+
+    site = sites.add(robots=ROBOTS)
+    result = await crawl(Spider, requests=[site.url("/")])
+    assert result.spider.usages[site.url("/")]["train-ai"] == "n"  # type: ignore[attr-defined]
+
+
+async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> None:
+    site = sites.add(robots=ROBOTS, pages={"/": page("<p>", ("X-Robots-Tag", "noai"))})
+    settings = {"ROBOTSTXT_OBEY": False, "REP_USAGE": {"train-ai": "drop-items"}}
+    result = await crawl(UsageSpider, settings, requests=[site.url("/")])
+    result.assert_clean()
+    found = result.spider.usages[site.url("/")]  # type: ignore[attr-defined]
+    assert [one.source for one in found.statements] == ["X-Robots-Tag 1"]
+    assert len(result.spider.items) == 1
+    assert site.robots_fetches == 0
+
+
+def test_a_response_without_a_crawl() -> None:
+    response = HtmlResponse("http://a.example/", headers={"Content-Usage": "train-ai=n"}, body=b"")
+    assert usage(response)["train-ai"] == "n"
+    assert usage(HtmlResponse("http://a.example/")).verdicts == dict.fromkeys(PURPOSES)
+    with pytest.raises(KeyError):
+        usage(response)["ai-train"]

@@ -1,0 +1,164 @@
+"""docs/usage.md says what the code does: its examples are run, its tables compared."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.settings import Settings
+
+import scrapy_rep
+from scrapy_rep.protocol.usage import PURPOSES, Usage
+from scrapy_rep.protocol.usage.options import ACTIONS
+from scrapy_rep.protocol.usage.robots import MAX_LINES
+from scrapy_rep.settings import RepSettings
+from tests.helpers.crawling import AGENT, ListSpider, crawl
+from tests.helpers.log import lines
+from tests.helpers.pagesite import recorded
+from tests.helpers.robots_command import project, robots, robots_here
+from tests.helpers.servers import Site, Sites
+
+__all__ = ["project"]
+
+MANUAL = Path(__file__).parents[2] / "docs" / "usage.md"
+TEXT = MANUAL.read_text("utf-8")
+
+ROBOTS = """\
+User-agent: *
+Disallow: /private
+Content-Usage: /archive/ train-ai=n
+Content-Signal: search=yes
+"""
+LINTED = """\
+Content-Signal: ai-train=no
+User-agent: *
+Allow: /
+Content-Usage: train-ai = n
+Content-Signal: train-ai=no
+"""
+
+
+def blocks(language: str, word: str = "") -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    return [block for block in found if word in block]
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of a table whose first cell is `heading`."""
+    [body] = re.findall(rf"^\| {heading} \|.*\n\|[ -|]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+    return [row.strip("|").split(" | ") for row in body.splitlines()]
+
+
+def like_the_manual(text: str, site: Site) -> str:
+    """With what is different each time as the manual has it."""
+    text = text.replace(site.url(""), "http://127.0.0.1:8765").replace(AGENT, "ExampleBot")
+    text = re.sub(r"\b[0-9a-f]{64}\b", "SHA", text)
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME", text)
+
+
+@pytest.fixture
+def site(sites: Sites) -> Site:
+    return sites.add(robots=ROBOTS)
+
+
+def test_examples_without_a_crawl_are_doctests() -> None:
+    results = doctest.testfile(str(MANUAL), module_relative=False, encoding="utf-8")
+    assert results.attempted == 3
+    assert not results.failed
+
+
+@pytest.mark.parametrize("block", blocks("python", "REP_"))
+def test_settings_are_valid_ones(block: str) -> None:
+    module = ast.parse(block)
+    for node in module.body:
+        assert isinstance(node, ast.Assign)
+        name, value = ast.unparse(node.targets[0]), ast.literal_eval(node.value)
+        before = RepSettings.from_settings(Settings())
+        assert RepSettings.from_settings(Settings({name: value})) != before
+
+
+@pytest.mark.loop
+async def test_the_spider_of_the_manual(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [code] = blocks("python", "class TextSpider")
+    (tmp_path / "spider_of_the_manual.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    module: Any = importlib.import_module("spider_of_the_manual")
+
+    class Spider(module.TextSpider, ListSpider):  # type: ignore[misc, name-defined]
+        def recorded(self, request: Any) -> Any:
+            return super().recorded(request)
+
+    result = await crawl(Spider, requests=[site.url("/archive/1"), site.url("/2")])
+    result.assert_clean()
+    assert [item["url"] for item in result.spider.items] == [site.url("/2")]
+    statement = "robots.txt, line 3: Content-Usage: /archive/ train-ai=n"
+    assert f"INFO {statement} says {{'train-ai': 'n'}}" in result.log
+
+
+@pytest.mark.loop
+async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    settings = {"REP_USAGE": {"train-ai": "drop-items"}, "REP_DECISIONS": str(path)}
+
+    class Spider(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            yield {"url": response.url}
+
+    result = await crawl(Spider, settings, requests=[site.url("/archive/1")])
+    [told] = lines(result, "Item of")
+    assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("", "INFO: Item")
+    [example] = blocks("", '"verdict": "usage"')
+    one = next(one for one in recorded(path) if one["verdict"] == "usage")
+    assert like_the_manual(json.dumps(one), site) == like_the_manual(example.strip(), site)
+
+
+@pytest.mark.loop
+async def test_the_middlewares_by_hand(site: Site) -> None:
+    [code] = blocks("python", "UsageMiddleware")
+    settings: dict[str, Any] = {}
+    exec(code, settings)  # noqa: S102 (our own manual)
+    del settings["__builtins__"]
+    settings |= {"ADDONS": {}, "ROBOTSTXT_OBEY": True, "REP_USAGE": {"train-ai": "drop-requests"}}
+    result = await crawl([site.url("/archive/1"), site.url("/2")], settings)
+    result.assert_clean()
+    assert [*result.responses] == [site.url("/2")]
+
+
+@pytest.mark.process
+def test_the_output_of_the_command(project: Path, site: Site) -> None:
+    [example] = blocks("", "robots --usage")
+    command, expected = example.split("\n", 1)
+    url = command.split()[-1].replace("http://127.0.0.1:8765", site.url(""))
+    done = robots(project, "--usage", url, "--agent", "ExampleBot")
+    assert like_the_manual(done.out, site) == like_the_manual(expected, site)
+    assert done.status == 1
+
+
+def test_the_output_of_lint(tmp_path: Path) -> None:
+    (tmp_path / "robots.txt").write_text(LINTED)
+    [example] = blocks("", "robots --lint")
+    assert (
+        f"$ scrapy robots --lint robots.txt\n{robots_here(tmp_path, '--lint', 'robots.txt').out}"
+        == example
+    )
+
+
+def test_tables_name_what_there_is() -> None:
+    assert [row[0].strip(" `") for row in table("Purpose")] == list(PURPOSES)
+    assert [row[0].strip(' `"') for row in table("For a purpose")] == list(ACTIONS)
+    named = re.findall(r"`(\w+)(?:\(.*?\))?`", " ".join(row[0] for row in table("Attribute")))
+    public = {name for name in dir(Usage) if not name.startswith("_")}
+    assert {*named} == public == {field.name for field in fields(Usage)} | {
+        "verdicts", "decisive", "as_dict"
+    }  # fmt: skip
+    assert f"the first {MAX_LINES} lines" in TEXT
+    assert {"usage", "UsageMiddleware", "UsageItemMiddleware"} <= {*scrapy_rep.__all__}

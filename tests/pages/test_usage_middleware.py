@@ -1,0 +1,247 @@
+"""`REP_USAGE`, `REP_USAGE_FIELD`: what a crawl does about preferences."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scrapy
+from scrapy import Request
+from scrapy.http import Response
+
+from scrapy_rep.exceptions import UsageDisallowed
+from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.protocol import usage as usage_package
+from tests.helpers.behaviours import answer
+from tests.helpers.crawling import CrawlResult, ListSpider, assert_ended_at_start, crawl
+from tests.helpers.log import lines, warnings
+from tests.helpers.pagesite import recorded
+from tests.helpers.servers import Site, Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+ROBOTS = "User-agent: *\nContent-Usage: /no/ train-ai=n\nContent-Usage: /yes/ train-ai=y\n"
+NOAI = answer("<p>", headers=[("X-Robots-Tag", "noai")], type="text/html")
+
+
+class ItemSpider(ListSpider):
+    """Yields an item for each page."""
+
+    make: Any = dict
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        super().parse(response)
+        yield self.make(url=response.url)
+
+
+@pytest.fixture
+def site(sites: Sites) -> Site:
+    return sites.add(robots=ROBOTS, pages={"/noai": NOAI})
+
+
+def urls_of(site: Site) -> list[str]:
+    return [site.url(path) for path in ("/no/1", "/yes/1", "/noai", "/plain")]
+
+
+def kept(result: CrawlResult) -> list[str]:
+    return sorted(item["url"].split("/", 3)[3] for item in result.spider.items)
+
+
+@pytest.mark.parametrize(
+    ("action", "items", "pages"),
+    [
+        (None, ["no/1", "noai", "plain", "yes/1"], 4),
+        ("record", ["no/1", "noai", "plain", "yes/1"], 4),
+        ("drop-items", ["plain", "yes/1"], 4),
+        ("drop-requests", ["plain", "yes/1"], 3),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_what_is_dropped_because_of_a_no(
+    site: Site, tmp_path: Path, action: str | None, items: list[str], pages: int, dry_run: bool
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    settings = {
+        "REP_USAGE": {"train-ai": action} if action else None,
+        "REP_DECISIONS": str(path),
+        "REP_DRY_RUN": dry_run,
+        "CONCURRENT_REQUESTS": 1,
+    }
+    urls = urls_of(site)
+    result = await crawl(ItemSpider, settings, requests=urls)
+    result.assert_clean()
+    every = ["no/1", "noai", "plain", "yes/1"]
+    assert kept(result) == (every if dry_run else items)
+    assert len(site.pages_asked) == (4 if dry_run else pages)
+    told = [(one["verdict"], one["url"]) for one in recorded(path)]
+    looked_at = urls if dry_run or action != "drop-requests" else urls[1:]
+    assert [url for verdict, url in told if verdict == "usage"] == (looked_at if action else [])
+    requests = [url for verdict, url in told if verdict == "usage_request"]
+    assert requests == (urls[:1] if action == "drop-requests" else [])
+    no_items = [url for verdict, url in told if verdict == "usage_item"]
+    expected = {"drop-items": [urls[0], urls[2]], "drop-requests": [urls[0], urls[2]]}
+    if action == "drop-requests" and not dry_run:
+        expected[action] = [urls[2]]
+    assert no_items == expected.get(action or "", [])
+    assert {one["dry_run"] for one in recorded(path) if one["verdict"] != "usage"} <= {dry_run}
+    assert result.stat("rep/usage/pages") == (len(looked_at) if action else 0)
+    assert result.stat("rep/usage/items") == len(no_items)
+    assert result.stat("rep/usage/requests") == len(requests)
+    assert result.stat("rep/usage/y/train-ai") == (1 if action else 0)
+    if requests and not dry_run:
+        error = result.failure(urls[0])
+        assert isinstance(error, UsageDisallowed)
+        assert str(error) == (
+            "The site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
+        )
+        assert (error.purpose, str(error.origin)) == ("train-ai", site.url(""))
+        assert error.statement.line == 2
+
+
+async def test_each_page_is_recorded_with_what_was_seen(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    settings = {"REP_USAGE": {"train-ai": "record"}, "REP_DECISIONS": str(path)}
+    result = await crawl(ItemSpider, settings, requests=[site.url("/no/1")])
+    result.assert_clean()
+    [one] = recorded(path)
+    assert one["reason"] == "train-ai: robots.txt, line 2: Content-Usage: /no/ train-ai=n"
+    assert one["origin"] == site.url("/").rstrip("/")
+    usage = one["usage"]
+    assert usage["train-ai"] == "n"
+    assert usage["search"] is None
+    assert usage["statements"] == [
+        {
+            "source": "robots.txt",
+            "line": 2,
+            "text": "Content-Usage: /no/ train-ai=n",
+            "says": {"train-ai": "n"},
+        }
+    ]
+    assert len(usage["robots_sha256"]) == 64
+    assert usage["robots_fetched_at"][-1] == usage["time"][-1] == "Z"
+
+
+async def test_the_first_of_a_site_is_told(site: Site) -> None:
+    settings = {"REP_USAGE": {"train-ai": "drop-items"}, "CONCURRENT_REQUESTS": 1}
+    urls = [site.url(f"/no/{number}") for number in range(3)]
+    result = await crawl(ItemSpider, settings, requests=urls)
+    why = "the site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
+    assert lines(result, "Item of") == [
+        f"Item of {urls[0]} dropped: {why}; more of this site at DEBUG level"
+    ]
+
+
+class Declared(scrapy.Item):
+    url = scrapy.Field()
+    usage = scrapy.Field()
+
+
+class Undeclared(scrapy.Item):
+    url = scrapy.Field()
+
+
+@dataclasses.dataclass
+class Data:
+    url: str
+    usage: dict[str, Any] | None = None
+
+
+@pytest.mark.parametrize("kind", [dict, Declared, Data])
+async def test_items_are_told_how_their_page_may_be_used(site: Site, kind: Any) -> None:
+    class Spider(ItemSpider):
+        make = kind
+
+    result = await crawl(Spider, {"REP_USAGE_FIELD": "usage"}, requests=[site.url("/no/1")])
+    result.assert_clean()
+    [item] = result.spider.items
+    usage = item.usage if kind is Data else item["usage"]
+    assert (usage["train-ai"], usage["search"]) == ("n", None)
+    assert usage["statements"][0]["line"] == 2
+
+
+async def test_items_that_have_no_such_field_are_left_alone(site: Site) -> None:
+    class Spider(ItemSpider):
+        make = Undeclared
+
+    urls = [site.url("/no/1"), site.url("/yes/1")]
+    result = await crawl(Spider, {"REP_USAGE_FIELD": "usage"}, requests=urls)
+    result.assert_clean()
+    assert kept(result) == ["no/1", "yes/1"]
+    [warning] = [one for one in result.records if "REP_USAGE_FIELD" in one.getMessage()]
+    assert "items of the class Undeclared can't take 'usage'" in warning.getMessage()
+
+
+async def test_requests_that_need_not_be_obeyed(site: Site) -> None:
+    request = Request(site.url("/no/1"), meta={"dont_obey_robotstxt": True})
+    settings = {"REP_USAGE": {"train-ai": "drop-requests"}}
+    result = await crawl(ItemSpider, settings, requests=[site.url("/yes/1"), request])
+    assert kept(result) == ["no/1", "yes/1"]
+
+
+@pytest.mark.alone
+async def test_a_large_robots_txt_is_read_in_a_thread(sites: Sites) -> None:
+    rules = "".join(f"Disallow: /{number}\n" for number in range(LARGE // 12))
+    tokens = "User-agent: Google-Extended\nDisallow: /g\n"
+    site = sites.add(robots=f"User-agent: *\n{rules}Content-Usage: train-ai=n\n{tokens}{rules}")
+    settings = {"REP_USAGE": {"train-ai": "drop-requests"}, "REP_USAGE_TOKENS": ["Google-Extended"]}
+    result = await crawl(ItemSpider, settings, requests=[site.url("/x"), site.url("/y")])
+    result.assert_clean()
+    assert site.pages_asked == []
+    assert result.stat("rep/usage/requests") == 2
+
+
+async def test_nothing_is_looked_at_without_a_setting(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor paid: no middleware, and none of the modules that would read something."""
+    names: list[str] = []
+
+    class Spider(ItemSpider):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            engine: Any = self.crawler.engine
+            for manager in (engine.downloader.middleware, engine.scraper.spidermw):
+                names.extend(type(one).__name__ for one in manager.middlewares)
+            yield from super().parse(response)
+
+    def fail(*args: Any) -> None:
+        pytest.fail("looked at")
+
+    monkeypatch.setattr(usage_package.robots, "read_robots", fail)
+    for name in ("scrapy_rep.pages.usage", "scrapy_rep.pages.usage_lookup", "http_sf"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    result = await crawl(Spider, requests=urls_of(site))
+    result.assert_clean()
+    assert "RepMiddleware" in names
+    assert not [name for name in names if name.startswith("Usage")]
+    assert not {"scrapy_rep.pages.usage", "scrapy_rep.pages.usage_lookup", "http_sf"} & {
+        *sys.modules
+    }
+    assert not [name for name in result.stats if name.startswith("rep/usage")]
+    assert len(site.requests) == 5
+
+
+async def test_the_parser_of_fields_is_an_extra(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrapy_rep.pages.usage_middleware.find_spec", lambda name: None)
+    result = await crawl(ItemSpider, {"REP_TDMREP": True}, requests=urls_of(site))
+    assert_ended_at_start(
+        result, site, "REP_TDMREP needs http-sf: pip install 'scrapy-rep[usage]'."
+    )
+
+
+async def test_by_hand_it_needs_the_other_one(site: Site) -> None:
+    settings = {
+        "ADDONS": {},
+        "ROBOTSTXT_OBEY": True,
+        "DOWNLOADER_MIDDLEWARES": {"scrapy_rep.UsageMiddleware": 101},
+        "SPIDER_MIDDLEWARES": {"scrapy_rep.UsageItemMiddleware": 950},
+        "REP_USAGE": {"train-ai": "drop-requests"},
+    }
+    result = await crawl(ItemSpider, settings, requests=[site.url("/yes/1")])
+    result.assert_clean()
+    assert kept(result) == ["yes/1"]
+    assert warnings(result) == ["REP_USAGE has no effect without scrapy_rep.RepMiddleware"]

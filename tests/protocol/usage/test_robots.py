@@ -1,0 +1,170 @@
+"""The lines of a robots.txt that are about use: which count for whom, and for which path."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_rep.protocol import RobotsTxt, comparable
+from scrapy_rep.protocol.usage import RobotsUsage, Statement, read_robots
+from scrapy_rep.protocol.usage.robots import MAX_LINES
+
+# draft-ietf-aipref-attach-05, "Example".
+EXAMPLE = """\
+User-Agent: *
+Allow: /
+Disallow: /never/
+Content-Usage: train-ai=n
+Content-Usage: /ai-ok/ train-ai=y
+
+User-Agent: ExampleBot
+Allow: /
+Content-Usage: / train-ai=y
+"""
+
+
+def ask(body: str | bytes, path: str = "/", agent: str = "FooBot") -> list[Statement]:
+    """As a crawl does."""
+    data = body.encode() if isinstance(body, str) else body
+    token, rules = RobotsTxt.parse(data).rules(agent)
+    path = comparable(path)
+    return read_robots(data, token).about(path, allowed=rules.allows(path))
+
+
+def said(body: str, path: str = "/", agent: str = "FooBot") -> list[dict[str, str]]:
+    return [one.says for one in ask(body, path, agent)]
+
+
+@pytest.mark.parametrize(
+    ("path", "agent", "says"),
+    [
+        ("/test", "FooBot", [{"train-ai": "n"}]),
+        ("/never/test", "FooBot", []),
+        ("/ai-ok/test", "FooBot", [{"train-ai": "y"}]),
+        ("/test", "ExampleBot", [{"train-ai": "y"}]),
+        ("/never/test", "examplebot", [{"train-ai": "y"}]),
+    ],
+)
+def test_the_example_of_the_draft(path: str, agent: str, says: list[dict[str, str]]) -> None:
+    assert said(EXAMPLE, path, agent) == says
+
+
+USAGE = "User-agent: *\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "path", "line"),
+    [
+        ("Content-Usage: /a search=y\nContent-Usage: /ab search=n", "/abc", 3),
+        ("Content-Usage: /ab search=y\nContent-Usage: /* search=n", "/abc", 2),
+        ("Content-Usage: /a/b search=y\nContent-Usage: search=n", "/abc", 3),
+        ("Content-Usage: /*.pdf$ search=y\nContent-Usage: / search=n", "/x.pdf", 2),
+        ("Content-Usage: /*.pdf$ search=y\nContent-Usage: / search=n", "/x.pdf?y", 3),
+        ("Content-Usage: /%c3%a4 search=y", "/ä", 2),
+        ("Content-Usage: /ä search=y", "/%C3%A4", 2),
+        ("Content-Usage: /A search=y\nContent-Usage: /a search=y", "/a", 3),
+        ("Content-Usage: /d/index.html search=y\nContent-Usage: / search=n", "/d/", 3),
+    ],
+)
+def test_the_longest_path_that_matches_counts(lines: str, path: str, line: int) -> None:
+    assert [one.line for one in ask(USAGE.format(lines), path)] == [line]
+
+
+def test_lines_of_one_length_count_together() -> None:
+    lines = "Content-Usage: /a search=y\nContent-Usage: /a search=n\nContent-Usage: /* train-ai=n"
+    assert said(USAGE.format(lines), "/abc") == [
+        {"search": "y"},
+        {"search": "n"},
+        {"train-ai": "n"},
+    ]
+
+
+def test_a_line_about_use_ends_the_agents_of_a_group() -> None:
+    body = "User-agent: a\n{}\nUser-agent: b\nContent-Usage: search=n\n"
+    for line in ("Content-Usage: search=y", "Content-Signal: search=yes"):
+        assert said(body.format(line), agent="a") == [{"search": "y"}]
+        assert said(body.format(line), agent="b") == [{"search": "n"}]
+    for line in (
+        "",
+        "Sitemap: https://a.example/s",
+        "License: https://a.example/l",
+        "X: y",
+        "Allow",
+    ):
+        assert said(body.format(line), agent="a") == [{"search": "n"}]
+    for line in ("Allow: /", "disallow /x", " Dissallow : ", "Disallowed:", "DISALLAW:/ # x"):
+        assert said(body.format(line), agent="a") == []
+
+
+def test_groups_that_name_a_crawler_are_merged_and_never_mixed() -> None:
+    body = (
+        "User-agent: FooBot\nAllow: /\nContent-Usage: search=y\n\nUser-agent: *\n"
+        "Content-Usage: search=n\nUser-agent: foobot\nContent-Usage: train-ai=n\n"
+    )
+    assert said(body) == [{"search": "y"}, {"train-ai": "n"}]
+    assert said(body, agent="BarBot") == [{"search": "n"}]
+    assert said("User-agent: FooBot\nContent-Usage: search=y\n", agent="BarBot") == []
+
+
+def test_signals_before_all_groups_are_everybodys() -> None:
+    body = "Content-Signal: search=no\nuser: x\nContent-Usage: search=n\n" + USAGE.format(
+        "Content-Signal: ai-train=no"
+    )
+    assert said(body) == [{"search": "n"}, {"train-ai": "n"}]
+    assert said("Content-Signal: search=no\n") == [{"search": "n"}]
+
+
+def test_licenses_stand_anywhere() -> None:
+    body = "license: https://a.example/1 # x\nUser-agent: other\nLICENSE :https://a.example/\xe4\nLicense:\n"
+    assert read_robots(body.encode(), None).licenses == (
+        "https://a.example/1",
+        "https://a.example/\xe4",
+    )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_lines_are_counted_as_in_the_file(end: str, bom: str) -> None:
+    text = (
+        f"{bom}# hello\n\nContent-Signal: search=yes\nUser-agent: a\nuser-agent: *\n\n"
+        "  content-usage\t: search=n # why\nUser-agent: b\nuser nonsense\n\nUser-agent: *\n"
+        "Content-Usage: train-ai=n"
+    )
+    found = ask(text.replace("\n", end))
+    assert [(one.line, one.text) for one in found] == [
+        (7, "content-usage\t: search=n # why"),
+        (12, "Content-Usage: train-ai=n"),
+        (3, "Content-Signal: search=yes"),
+    ]
+
+
+def test_what_does_not_begin_a_line_is_not_read() -> None:
+    for line in (
+        "# Content-Usage: search=n",
+        "x Content-Usage: search=n",
+        "Content-Usage search=n",
+    ):
+        assert ask(USAGE.format(line)) == []
+
+
+def test_lines_beyond_the_limit_are_not_looked_at() -> None:
+    lines = "\n".join(f"Content-Usage: /{number} search=n" for number in range(MAX_LINES + 1))
+    assert said(USAGE.format(lines), f"/{MAX_LINES - 1}") == [{"search": "n"}]
+    assert read_robots(USAGE.format(lines).encode(), "*").about(f"/{MAX_LINES}x", allowed=True) == [
+        one for one in ask(USAGE.format(lines), "/50x")
+    ]
+    signals = read_robots(b"Content-Signal: search=no\n" * 2_000, None).signals
+    assert len(signals) == MAX_LINES
+
+
+def test_of_many_lines_what_is_new_is_kept() -> None:
+    lines = (
+        "Content-Usage: search=y\n" * 30
+        + "Content-Usage: search=n\nContent-Usage: train-ai=n\n" * 2
+    )
+    found = ask(USAGE.format(lines))
+    assert len(found) == 22
+    assert [one.line for one in found[-2:]] == [32, 33]
+
+
+def test_most_files_say_nothing() -> None:
+    assert read_robots(b"User-agent: *\nDisallow: /\n", "*") == RobotsUsage()

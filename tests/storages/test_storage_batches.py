@@ -1,0 +1,314 @@
+"""What comes while a storage is busy goes into the next call, together. What it can't save waits until
+it works again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+
+from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, unsaved
+from scrapy_rep.storages.access import Claim, StorageAccess
+from tests.helpers.crawling import captured_log
+from tests.helpers.held import a_while
+from tests.helpers.log import lines
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.storing import NOW, A, B, missing, rules
+from tests.helpers.watched import Watched, World, always, never
+
+pytestmark = pytest.mark.loop
+
+FULL = OSError(28, "No space left on device")
+
+
+class Batches(Watched):
+    """Counts the calls that a storage with batches gets, and how many origins each has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[tuple[str, int]] = []
+
+    def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
+        self.sizes.append(("load", len(origins)))
+        return super().load_many(origins)
+
+    def save_many(self, entries: Sequence[Entry]) -> None:
+        self.sizes.append(("save", len(entries)))
+        super().save_many(entries)
+
+    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+        self.sizes.append(("lease", len(origins)))
+        return super().lease_many(origins, owner, seconds)
+
+    def release_many(self, origins: Sequence[str], owner: str) -> None:
+        self.sizes.append(("release", len(origins)))
+        super().release_many(origins, owner)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(monkeypatch)
+    world.storage = Batches()
+    world.access = world.new()
+    return world
+
+
+def sizes(world: World) -> list[tuple[str, int]]:
+    assert isinstance(world.storage, Batches)
+    found, world.storage.sizes = world.storage.sizes, []
+    return found
+
+
+ORIGINS = [f"http://{number}.test:80" for number in range(900)]
+
+
+async def claimed(access: StorageAccess, origins: list[str]) -> list[Claim]:
+    claims = [deferred_from_coro(access.claim(origin, never)) for origin in origins]
+    return [await maybe_deferred_to_future(one) for one in claims]
+
+
+async def test_claims_that_gather_go_together(world: World) -> None:
+    claims = await claimed(world.access, ORIGINS)
+    assert claims == [Claim(None, granted=True)] * 900
+    loads = [size for name, size in sizes(world) if name == "load"]
+    assert (sum(loads), max(loads)) == (1800, 500), "each is looked up twice"
+    assert len(loads) <= 8
+    for origin in ORIGINS:
+        world.access.publish(missing(origin))
+    await world.settle()
+    found = sizes(world)
+    saves = [size for name, size in found if name == "save"]
+    assert (sum(saves), max(saves)) == (900, 500)
+    assert len(saves) <= 4
+    assert sum(size for name, size in found if name == "release") == 900
+    assert world.storage.leases == {}
+    claims = await claimed(world.new(), ORIGINS)
+    assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
+
+
+async def test_each_claim_gets_its_own_answer(world: World) -> None:
+    """In one batch: known and enough, known and not enough, leased by another, unknown, broken."""
+    for origin in ("http://enough:80", "http://stale:80"):
+        world.storage.save(missing(origin))
+    await world.new().claim("http://leased:80", always)
+    unreadable = {"http://broken:80": UnreadableEntry("broken")}
+    load_many = world.storage.load_many
+    world.storage.load_many = lambda origins: {  # type: ignore[method-assign]
+        **load_many(origins),
+        **{origin: error for origin, error in unreadable.items() if origin in origins},
+    }
+    tests = {"stale": never, "enough": always, "leased": always, "new": always, "broken": always}
+    claims = {
+        name: deferred_from_coro(world.access.claim(f"http://{name}:80", test))
+        for name, test in tests.items()
+    }
+    with captured_log() as records:
+        found = {name: await maybe_deferred_to_future(one) for name, one in claims.items()}
+    assert found == {
+        "stale": Claim(missing("http://stale:80"), granted=True),
+        "enough": Claim(missing("http://enough:80"), granted=False),
+        "leased": Claim(None, granted=False),
+        "new": Claim(None, granted=True),
+        "broken": Claim(None, granted=True),
+    }
+    assert len(lines(records, level="WARNING")) == 1
+
+
+async def test_no_claim_waits_for_what_is_to_be_saved(world: World) -> None:
+    """They come first in the next batch."""
+    go_on = threading.Event()
+    world.storage.before["purge"] = lambda: go_on.wait(10)
+    world.access.purge(NOW)
+    while not world.storage.calls:
+        await a_while(0.001)
+    for origin in ORIGINS[:3]:
+        world.access.publish(missing(origin))
+    second = deferred_from_coro(world.access.claim(B, always))
+    go_on.set()
+    await maybe_deferred_to_future(second)
+    await world.settle()
+    names = [(name, one) for name, one, *_ in world.storage.calls if one == B or name == "save"]
+    assert ("lease", B) in names
+    assert names.index(("lease", B)) < names.index(("save", ORIGINS[0]))
+
+
+async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
+    world.storage.fails["save"] = FULL
+    world.access.publish(rules())
+    await world.settle()
+    world.storage.calls.clear()
+    assert await world.access.claim(A, always) == Claim(rules(), granted=False)
+    assert world.storage.calls == []
+
+
+def ring(world: World, count: int = 1) -> None:
+    timers = [one for one in world.timers if not one.cancelled]
+    assert len(timers) == count
+    world.timers.clear()
+    for timer in timers:
+        timer.function()
+
+
+async def test_what_could_not_be_saved_is_saved_later(world: World) -> None:
+    """By itself, without anything else to do: the crawl may ask for nothing more."""
+    world.storage.fails["save"] = FULL
+    for origin in ORIGINS[:30]:
+        world.access.publish(missing(origin))
+    await world.settle()
+    assert [world.storage.load(origin) for origin in ORIGINS[:30]] == [None] * 30
+    world.now += 10.1
+    ring(world)
+    await world.settle()
+    assert len(world.timers) == 1, "again"
+    world.storage.fails.clear()
+    world.now += 10.1
+    with captured_log() as records:
+        ring(world)
+        await world.settle()
+    assert [world.storage.load(origin) for origin in ORIGINS[:30]] == list(
+        map(missing, ORIGINS[:30])
+    )
+    assert "works again" in lines(records)[0]
+    assert world.timers == []
+
+
+async def test_the_end_tries_once_more(world: World) -> None:
+    world.storage.fails["save"] = FULL
+    world.access.publish(rules())
+    await world.settle()
+    world.storage.fails.clear()
+    world.now += 10.1
+    await world.access.close()
+    assert world.storage.load(A) == rules()
+    assert [one for one in world.timers if not one.cancelled] == []
+
+
+async def test_newer_answers_of_others_stay(world: World) -> None:
+    world.storage.fails["save"] = FULL
+    for origin in (A, B):
+        world.access.publish(missing(origin, NOW))
+    await world.settle()
+    world.storage.fails.clear()
+    world.storage.save(missing(A, NOW + 5))
+    world.storage.save(missing(B, NOW - 5))
+    world.now += 10.1
+    ring(world)
+    await world.settle()
+    assert world.storage.load(A) == missing(A, NOW + 5)
+    assert world.storage.load(B) == missing(B, NOW)
+
+
+@pytest.mark.parametrize("bad", [0, 3, 9])
+async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, bad: int) -> None:
+    origins = ORIGINS[:10]
+    save = world.storage.save
+
+    def picky(entry: Entry) -> None:
+        if entry.origin == origins[bad]:
+            raise ValueError("too large")
+        save(entry)
+
+    world.storage.save = picky  # type: ignore[method-assign]
+    world.access.purge(NOW)  # the first call is under way
+    for origin in origins:
+        world.access.publish(missing(origin))
+    for _ in range(3):
+        await world.settle()
+        world.now += 10.1
+        for timer in world.timers:
+            timer.function()
+        world.timers.clear()
+    saved = [origin for origin in origins if world.storage.load(origin)]
+    assert saved == [origin for origin in origins if origin != origins[bad]]
+
+
+async def test_what_waits_to_be_saved_is_limited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsaved, "_MAX_ENTRIES", 20)
+    world.storage.fails["save"] = FULL
+    for origin in ORIGINS[:50]:
+        world.access.publish(missing(origin))
+        await world.settle()
+    waiting = world.access._unsaved
+    assert len(waiting) == 20
+    assert waiting.get(ORIGINS[49]) is not None
+    monkeypatch.setattr(unsaved, "_MAX_BYTES", 4 * len(rules().packed))
+    for number in range(50):
+        world.access.publish(rules(f"http://{number}.large:80"))
+    assert len(waiting) == 4
+
+
+class Simple(Storage):
+    """A user's, with the two methods that are required."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Entry] = {}
+
+    def load(self, origin: str) -> Entry | None:
+        if origin == B:
+            raise UnreadableEntry("broken")
+        return self.kept.get(origin)
+
+    def save(self, entry: Entry) -> None:
+        self.kept[entry.origin] = entry
+
+
+async def test_a_storage_of_two_methods_goes_on_working(world: World) -> None:
+    world.storage = Simple()  # type: ignore[assignment]
+    access = world.new()
+    claims = await claimed(access, [A, B, *ORIGINS[:20]])
+    assert all(claim.granted for claim in claims)
+    for origin in (A, *ORIGINS[:20]):
+        access.publish(missing(origin))
+    claims = await claimed(access, [A, B, *ORIGINS[:20]])
+    assert [claim.entry for claim in claims] == [missing(A), None, *map(missing, ORIGINS[:20])]
+    await access.close()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server)])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "sqlite":
+        return SqliteStorage(tmp_path / "robots.sqlite")
+    from scrapy_rep.storages import RedisStorage
+
+    server: RedisServer = request.getfixturevalue("redis_server")
+    server.flush()
+    return RedisStorage(server.url, "test", 1000.0)
+
+
+def test_batches_of_each_storage_do_what_single_calls_do(shared: Storage) -> None:
+    entries = [rules(A), missing(B), *map(missing, ORIGINS[:300])]
+    shared.save_many(entries)
+    assert shared.load_many([entry.origin for entry in entries]) == {
+        entry.origin: entry for entry in entries
+    }
+    assert shared.load_many([A, "http://unknown:80"]) == {A: shared.load(A)}
+    assert shared.lease(A, "other", 60.0)
+    assert shared.lease_many([A, *ORIGINS[:300]], "me", 60.0) == set(ORIGINS[:300])
+    assert shared.lease_many([A, ORIGINS[0], ORIGINS[1]], "other", 60.0) == {A}
+    shared.release_many([A, ORIGINS[0]], "me")
+    assert shared.lease_many([A, ORIGINS[0], ORIGINS[1]], "third", 60.0) == {ORIGINS[0]}
+    shared.close()
+
+
+@needs_server
+def test_what_the_server_has_evicted_is_unknown(redis_server: RedisServer) -> None:
+    """Bodies, entries, leases: each by itself."""
+    import redis
+
+    from scrapy_rep.storages import RedisStorage
+
+    redis_server.flush()
+    storage = RedisStorage(redis_server.url, "test", 1000.0)
+    storage.save_many([rules(A), missing(B)])
+    assert storage.lease(A, "me", 60.0)
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.delete(f"test:body:{rules(A).sha256}", f"test:entry:{B}", f"test:lease:{A}")
+    assert storage.load_many([A, B]) == {}
+    assert storage.load(A) is None
+    assert storage.lease(A, "other", 60.0)
