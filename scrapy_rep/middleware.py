@@ -28,8 +28,7 @@ from scrapy_rep.origins.resolver import RulesReader
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.announcements import Announcer
 from scrapy_rep.reporting.recorder import Recorder
-from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode
-from scrapy_rep.seeding.middleware import with_seeding
+from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
 if TYPE_CHECKING:
