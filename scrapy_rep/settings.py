@@ -1,7 +1,7 @@
 """Every ``REP_*`` setting: its default, its check. Nothing else reads them from Scrapy's settings.
 
-Parts of a crawl get them as ``context.settings``. A new one is a field of :class:`RepSettings`, and a row
-in README.md.
+Parts of a crawl get them as ``context.settings``. A new one is a field of :class:`RepSettings`, and a
+heading in docs/settings.md.
 """
 
 from __future__ import annotations

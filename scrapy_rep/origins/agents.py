@@ -1,4 +1,4 @@
-"""Which tokens a request goes by (README.md, "Agents")."""
+"""Which tokens a request goes by (docs/agents.md)."""
 
 from __future__ import annotations
 

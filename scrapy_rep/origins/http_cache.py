@@ -1,4 +1,4 @@
-"""Scrapy's HTTP cache, where a replay without the site finds what it had (README.md, "HTTP cache").
+"""Scrapy's HTTP cache, where a replay without the site finds what it had (docs/cache.md).
 
 It never answers for a robots.txt that can be fetched: today's file counts. What is in it is the copy
 from an earlier fetch (REP.md section 4). With ``HTTPCACHE_IGNORE_MISSING`` it is all there is, since
