@@ -48,12 +48,11 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
                     page = await fetch(lookup, request, chain, pages)
                 except CommandError as error:
                     page = error
-                    await known.prepare(request, chain)
                     usage = known.robots(request, chain)  # all that is known without the page
                     statuses.add(error.status)
                 else:
                     final, _ = request_for(page.url)
-                    await known.prepare(final, chain)
+                    await known.fetch(final, chain)
                     usage = usage_of(page, final, known, chain)
                 if NO in usage.verdicts.values():
                     statuses.add(Status.FOUND)
