@@ -187,7 +187,7 @@ class Lookup:
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
         context = CrawlContext(crawler, self.settings, EngineAccess(crawler), time.time)
-        self.fetcher = Fetcher(crawler, self.settings, context.engine)
+        self.fetcher = Fetcher(context)
         table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
         storage = open_storage(crawler, self.settings, time.time)
         self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)

@@ -1,5 +1,5 @@
-"""Parts that only tell what happens must not change what happens: a bug in one of them takes neither
-the others down nor the crawl."""
+"""Parts that only report what happens must not change it: a bug in one affects neither the others
+nor the crawl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = get_logger(__name__)
 
 
 class Isolation:
-    """Keeps exceptions in. The first of each part is logged."""
+    """Contains exceptions, and logs the first of each part."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -27,17 +27,17 @@ class Isolation:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Run what is in the ``with`` statement as far as it goes."""
+        """Run the body of the ``with`` statement as far as it goes."""
         try:
             yield
         except CancelledError:
-            raise  # nothing waits for it any more
+            raise
         except Exception:
             if part not in self._logged:
                 self._logged.add(part)
                 logger.exception(
                     "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
-                    "the %(part)s are not reported.",
+                    "the %(part)s are not logged.",
                     {"part": part},
                     extra={"spider": self._crawler.spider},
                 )

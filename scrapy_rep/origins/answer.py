@@ -1,4 +1,4 @@
-"""What one fetch of a robots.txt brought (REP.md section 3)."""
+"""The result of one fetch of a robots.txt (REP.md section 3)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from scrapy_rep.storages.entry import Entry, pack_body
 if TYPE_CHECKING:
     from scrapy.http import Headers
 
-# Characters of what an exception says.
 _MAX_REASON = 250
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of asking for a robots.txt."""
+    """The result of one fetch."""
 
     outcome: Outcome
     url: str
-    """Of the last request, after redirects."""
+    """After redirects."""
     hops: int
     status: int | None = None
     """None if there was no HTTP answer."""
@@ -33,19 +33,15 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """What to tell a person about an outcome that isn't rules."""
+        """Why there are no rules, in words for people."""
         if self.error is not None:
             return text_of(self.error)[:_MAX_REASON]
         return f"HTTP status {self.status}"
 
     def entry(self, origin: str, **times: Any) -> Entry:
-        """Return what is kept of it, for an answer that counts.
-
-        :param times: of the entry
-        """
-        packed, sha256 = b"", None
-        if self.outcome is Outcome.RULES:
-            packed, sha256 = pack_body(cut(self.body))
+        """Return an answer that counts as an entry, with its *times*."""
+        has_rules = self.outcome is Outcome.RULES
+        packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
         return Entry(
             origin,
             outcome=self.outcome,

@@ -1,5 +1,5 @@
-"""Whose doing it is that a robots.txt could not be fetched: the site's, a proxy's, or the project's
-own. Only the site's says anything about the site (REP.md section 3)."""
+"""Who caused a failed fetch: the site, a proxy or the project itself. Only the first says anything
+about the site (REP.md section 3)."""
 
 from __future__ import annotations
 
@@ -28,26 +28,20 @@ if TYPE_CHECKING:
 
 
 class ProjectError(Exception):
-    """The project's own code has kept us from asking: asking again would change nothing."""
+    """The project's own code prevented the fetch: retrying can't help."""
 
 
 class ProxyError(Exception):
-    """A proxy has failed, which says nothing about the site behind it."""
+    """A proxy failed, which says nothing about the site behind it."""
 
 
-# The user's to mend, not the site's.
-CONFIGURATION_ERRORS = (
-    ProjectError,
-    NotSupported,
-    NotConfigured,
-    ImportError,
-    NotImplementedError,
-)
+CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
+"""Misconfiguration: retrying can't help."""
 
 DEAD_HOST_ERRORS = (
     CannotResolveHostError,
     DownloadConnectionRefusedError,
-    # What Scrapy's aiohttp handler raises for a host such as 1.2.3: no handler is missing then.
+    # What Scrapy's aiohttp handler raises for a host such as 1.2.3.
     UnsupportedURLSchemeError,
 )
 
@@ -62,25 +56,18 @@ _NETWORK_ERRORS = (
 )
 _NETWORK_MODULES = frozenset({"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"})
 
-# What no network raises. (ValueError may be about what a server sent.)
-_BUGS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    TypeError,
-)
+# No ValueError: it may be about what a server sent.
+_BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 
 _MIDDLEWARE = frozenset({"process_request", "process_response", "process_exception"})
 _HANDLER = frozenset({"download_request"})
 
-_ADVICE = "let it leave alone what ends in /robots.txt"
+_ADVICE = "make it ignore URLs that end in /robots.txt"
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:
-    """Return what to tell the user if *error* is the doing of the project's own code; None if it
-    is not: then it says something about the site, or the way there."""
+    """Return what to tell the user if the project's own code caused *error*; None if the site or the
+    network did."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if isinstance(error, IgnoreRequest):
         who = _component(frames, _MIDDLEWARE, own=False) or "a component of the project"
@@ -90,7 +77,7 @@ def refused_by_project(error: Exception) -> ProjectError | None:
     elif name := _component(frames, _MIDDLEWARE, own=True):
         if isinstance(error, _NETWORK_ERRORS) or _is_of_network(error):
             return None
-        text = f"{name} failed at the request for robots.txt ({text_of(error)})"
+        text = f"{name} failed on the request for robots.txt ({text_of(error)})"
     elif isinstance(error, _BUGS) and (name := _component(frames, _HANDLER, own=True)):
         text = f"the download handler {name} failed ({text_of(error)})"
     else:
@@ -101,10 +88,10 @@ def refused_by_project(error: Exception) -> ProjectError | None:
 
 
 def stopped() -> str:
-    """What to tell the user of a download that one of the project's handlers stopped."""
+    """Return what to tell the user if the project's signal handler stopped a download."""
     return (
-        "a handler of the signal headers_received or bytes_received stopped the download of "
-        f"robots.txt: {_ADVICE}"
+        "a handler of headers_received or bytes_received stopped the download of robots.txt: "
+        f"{_ADVICE}"
     )
 
 
@@ -113,21 +100,20 @@ def _is_of_network(error: Exception) -> bool:
 
 
 def _component(frames: Iterable[FrameType], names: frozenset[str], *, own: bool) -> str | None:
-    """Return the class whose method an exception went through last.
+    """Return the last class (else function) in the traceback with a method in *names*.
 
-    :param own: whether it has to be one of the project's
+    :param own: whether to skip Scrapy's classes
     """
     found = None
+    ignored = {"scrapy_rep", "scrapy"} if own else {"scrapy_rep"}
     for frame in frames:
-        module = str(frame.f_globals.get("__name__", ""))
-        if frame.f_code.co_name in names and module.partition(".")[0] != "scrapy_rep":
-            if own and module.partition(".")[0] == "scrapy":
-                continue
-            if module == "scrapy.core.downloader.middleware":
-                continue  # it calls the others
+        name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
+        # Scrapy's middleware manager calls all the others.
+        manager = module == "scrapy.core.downloader.middleware"
+        if name in names and module.partition(".")[0] not in ignored and not manager:
             component = frame.f_locals.get("self")
             kind = type(component)
-            found = f"{module}.{frame.f_code.co_name}"
+            found = f"{module}.{name}"
             if component is not None:
                 found = f"{kind.__module__}.{kind.__qualname__}"
     return found

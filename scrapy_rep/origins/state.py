@@ -1,4 +1,4 @@
-"""What is known of one origin, ready to decide by."""
+"""What is known of one origin."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.matching import Rules
     from scrapy_rep.storages.base import Entry
 
-# What an origin in use takes, beside texts, the packed body and what was read of it.
+# An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
 
 
 class OriginState:
-    """An origin's entry, ready to decide by. Mutable: holders of a reference see updates.
+    """An origin's entry and rules. Mutable: holders of a reference see updates.
 
-    ``standing`` says what it is good for, and changes so (REP.md sections 4 and 5):
+    ``standing`` says what it is good for, and changes as follows (REP.md sections 4 and 5):
 
-    - ASK → a fetch, a *flight* (:mod:`scrapy_rep.origins.flights`); an origin that was never asked
-      is not in the table at all;
+    - ASK → a fetch, a *flight* (:mod:`scrapy_rep.origins.flights`); new origins have no state;
     - flight → FRESH: an answer that counts, until ``entry.fresh_until``;
     - flight → STALE (there is an older copy) or UNREACHABLE (there is none): a failure, until
       ``entry.next_attempt_at``; UNRESTRICTED instead of UNREACHABLE after 30 days of failures;
@@ -45,39 +44,38 @@ class OriginState:
         self.name = entry.origin
         """The origin, as text."""
         self.used_at = 0.0
-        """When it was last used, in seconds since the epoch."""
+        """Seconds since the epoch."""
         self.size = 0
-        """The bytes that it is counted with, see :meth:`OriginTable.weigh`."""
+        """Bytes, as :meth:`OriginTable.weigh` counted them."""
         self.standing = Standing.ASK
         self.usable_until = 0.0
-        """Until when nothing has to be fetched, in seconds since the epoch."""
+        """When the next fetch is due, in seconds since the epoch."""
         self.rules: Rules | None = None
-        """Rules for the fast path, for the crawl's own agent, valid until :attr:`usable_until`. If
-        None, or if they don't allow the path, the gate decides."""
+        """For the fast path: the usual agent's, until :attr:`usable_until`. If None, or if they don't
+        allow the path, the gate decides."""
         self.prefixes: tuple[str, ...] = ()
         self.update(entry)
 
     def update(self, entry: Entry) -> None:
-        """Take a newer entry in."""
+        """Replace the entry by a newer one."""
         self.entry = entry
-        # The body is kept compressed, in the entry alone.
         self.robots = RobotsTxt(entry) if entry.has_copy else None
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes by now: what was read of the file too."""
+        """About how many bytes it takes, with what was parsed so far."""
         entry = self.entry
         size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
         return size if self.robots is None else size + self.robots.size
 
     @property
     def origin(self) -> Origin:
-        """Whose robots.txt this is. Made when it is asked for, which is rare."""
+        """Whose robots.txt this is. Rarely needed, so made on demand."""
         return Origin.from_text(self.name)
 
     @property
     def unreachable(self) -> bool:
-        """Whether there is nothing to decide by."""
+        """Whether nothing says what is allowed."""
         return (
             self.entry.outcome is not Outcome.RULES
             and self.entry.unreachable_since is not None

@@ -1,5 +1,5 @@
-"""What is known of the origins in memory: those in use parsed, those that were in use compressed
-(docs/DESIGN.md, "Bodies compressed, rules on demand")."""
+"""Origins in memory: recently used ones parsed, others compressed (docs/DESIGN.md, "Bodies
+compressed, rules on demand")."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Origin
     from scrapy_rep.storages.base import Entry
 
-# This many origins are kept parsed, some 6 KB each. Reading a file again is cheap beside a page.
+# Origins kept parsed, some 6 KB each. Parsing again is cheap compared to a page.
 _PARSED = 2000
 
-# One in this many of these, or of their bytes, leave together: finding the least recently used takes
-# a while, and keeping a list in order would cost every request.
+# One in this many (or of their bytes) leave together: finding the least recently used takes a while,
+# and keeping them in order would cost every request.
 _LEAVING = 50
 
-# How many prefixes of an origin's URLs the hot path knows: HTTP://EXAMPLE.com:80/ is one.
+# URL prefixes per origin on the hot path: HTTP://EXAMPLE.com:80/ is one.
 _PREFIXES = 4
 
 
 class OriginTable:
     """A limited number of origins, and of bytes. The least recently used leave; if bytes are short,
-    those do that take more than their share.
+    only those above the average size.
 
-    Parsed ones may take half of the bytes, packed ones what is left. Pinned ones come on top. The
-    latest one stays, however large it is.
+    Parsed ones may take half of the bytes, packed ones the rest; pinned ones don't count. The latest
+    stays, whatever its size.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class OriginTable:
         self._packed = MemoryStorage(max_origins, max_bytes)
         self._pinned: dict[str, OriginState] = {}
         self.by_prefix: dict[str, OriginState] = {}
-        """Those in use, by how their URLs begin, up to the path's slash."""
+        """Parsed ones, by what their URLs begin with, up to the path's slash."""
 
     def get(self, origin: Origin) -> OriginState | None:
-        """Return what is known of *origin*, whatever that is good for."""
+        """Return what is known of *origin*, usable or not."""
         name = str(origin)
         state = self._parsed.get(name) or self._pinned.get(name)
         if state is None:
             try:
                 entry = self._packed.take(name)
-            except UnreadableEntry:  # from a clock that is out of range, say
+            except UnreadableEntry:  # a clock out of range, say
                 entry = None
             if entry is not None:
                 state = OriginState(entry)
@@ -66,7 +66,7 @@ class OriginTable:
         return state
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
-        """Take a newer entry in."""
+        """Add or update an entry."""
         state = self.get(origin)
         if state is None:
             state = OriginState(entry)
@@ -78,14 +78,14 @@ class OriginTable:
         return state
 
     def weigh(self, state: OriginState) -> None:
-        """Count *state* anew: it takes more once its file was read."""
+        """Count the bytes of *state* again: parsing adds some."""
         if state.size != (size := state.bytes) and self._parsed.get(state.name) is state:
             self._parsed_bytes += size - state.size
             state.size = size
             self._make_room(state)
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
-        """Have *state* in :attr:`by_prefix` as long as it is in use."""
+        """Have *state* in :attr:`by_prefix` while it is parsed."""
         if self.by_prefix.get(prefix) is state or state.name not in self._parsed:
             return
         if len(state.prefixes) < _PREFIXES:
@@ -93,7 +93,7 @@ class OriginTable:
             self.by_prefix[prefix] = state
 
     def pin(self, origin: Origin) -> None:
-        """Keep *origin* whatever its age: something waits for it."""
+        """Keep *origin*: requests wait for it."""
         state = self.get(origin)
         if state is not None:
             if self._parsed.pop(state.name, None) is not None:
@@ -101,7 +101,7 @@ class OriginTable:
             self._pinned[state.name] = state
 
     def unpin(self, origin: Origin) -> None:
-        """Let *origin* leave when its turn comes."""
+        """Let *origin* leave again."""
         state = self._pinned.pop(str(origin), None)
         if state is not None:
             self._add(state)
@@ -114,10 +114,10 @@ class OriginTable:
         self._make_room(state)
 
     def _make_room(self, latest: OriginState) -> None:
-        """Have some leave if there are too many, or too many bytes, but not the *latest*."""
+        """Have some leave, but not the *latest*, if there are too many or they are too large."""
         most, half = self._max_parsed, self._max_bytes // 2
         if len(self._parsed) > most or self._parsed_bytes > half:
-            # Some are larger than the average, so there is no need to pack all the others.
+            # If only bytes are short, removing the large ones is enough.
             share = half // len(self._parsed)
             most, enough = most - most // _LEAVING, half - half // _LEAVING
             for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
@@ -133,7 +133,7 @@ class OriginTable:
     def _leave(self, state: OriginState) -> None:
         del self._parsed[state.name]
         self._parsed_bytes -= state.size
-        state.usable_until = 0.0  # holders of a reference have to ask again
+        state.usable_until = 0.0  # for holders of a reference
         for prefix in state.prefixes:
             del self.by_prefix[prefix]
         state.prefixes = ()
