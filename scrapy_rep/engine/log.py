@@ -6,14 +6,19 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from scrapy import Spider
+    from scrapy.crawler import Crawler
 
     _Raised = (
         tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -108,3 +113,31 @@ class Sparse:
     def _tell(self, message: str, extra: dict[str, Any]) -> None:
         values = {"what": self._what, "count": f"{self._count:,}"}
         self._logger.info(message, values, extra=extra)
+
+
+logger = get_logger(__name__)
+
+
+class Isolation:
+    """Contains bugs of parts that only report what happens, and logs the first of each part."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._logged: set[str] = set()
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Run the body of the ``with`` statement as far as it goes."""
+        try:
+            yield
+        except CancelledError:
+            raise
+        except Exception:
+            if part not in self._logged:
+                self._logged.add(part)
+                logger.exception(
+                    "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
+                    "the %(part)s are not logged.",
+                    {"part": part},
+                    extra={"spider": self._crawler.spider},
+                )

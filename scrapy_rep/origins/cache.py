@@ -13,11 +13,10 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import pause
-from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.failures import DEAD_HOST_ERRORS, ProjectError, ProxyError
+from scrapy_rep.origins.answer import DEAD_HOST_ERRORS, Answer, ProjectError, ProxyError
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
-from scrapy_rep.origins.table import OriginTable
+from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
@@ -136,7 +135,7 @@ class RobotsCache:
 
         :param like: a request to *origin*, see :meth:`Fetcher.fetch`
         :returns: what is known now, and the answer; None if it came from the storage
-        :raises Exception: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         broken_until, why = self._broken.get(origin, (0.0, ""))
         if self._clock() < broken_until:

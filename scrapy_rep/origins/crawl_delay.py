@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.origins.table import OriginTable
+    from scrapy_rep.origins.state import OriginState, OriginTable
 
 logger = get_logger(__name__)
 

@@ -24,16 +24,16 @@ from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
-from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
-from scrapy_rep.origins.failures import (
+from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
     DEAD_HOST_ERRORS,
+    Answer,
     ProjectError,
     ProxyError,
     refused_by_project,
     stopped,
 )
+from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of

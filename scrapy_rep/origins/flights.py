@@ -12,7 +12,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,7 +63,7 @@ class Flight:
 
         :raises StillWaiting: after that
         :raises CrawlEnding: if the spider closes
-        :raises Exception: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         if isinstance(self.result, Exception):
             raise self.result

@@ -13,8 +13,7 @@ from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.resolver import Resolver
-from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.table import OriginTable
+from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.storages.opening import open_storage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from scrapy_rep.engine.isolation import Isolation
+from scrapy_rep.engine.log import Isolation
 from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ResolutionListener:
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer.
 
-        :param error: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`, a bug, or
+        :param error: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
             ``CancelledError`` (nothing waits for it)
         """
 
@@ -76,7 +76,7 @@ class Resolver:
     async def ask(self, flight: Flight) -> OriginState:
         """Resolve a flight's robots.txt.
 
-        :raises Exception: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         try:
             state, answer = await self._cache.ask(flight.origin, flight.request)
