@@ -23,8 +23,8 @@ HERE = Path(__file__).resolve().parent
 CRAWLERS = (1, 2, 3)
 WIDTHS = {"site": 9, "robots.txt": 10, **{f"crawler {n}": 17 for n in CRAWLERS}, "dropped": 40}
 LEGEND = """\
-robots.txt: how often the site was asked for it, by all crawlers together. "slow" takes a second to
-answer; "recovers" says 503 three times before it answers, and is asked again on one clock.
+robots.txt: how often all crawlers together fetched it. "slow" takes a second to answer; "recovers"
+answers 503 three times first, and all crawlers share the time of the next attempt.
 dropped: (crawler) and the line that decided."""
 
 
@@ -120,7 +120,7 @@ def wait(processes: dict[int, subprocess.Popen[bytes]]) -> list[str]:
             process.wait()
     except KeyboardInterrupt:
         # The terminal told them as well.
-        say("\nEnding when what is in flight has come; Ctrl-C again ends it at once.")
+        say("\nStopping after the requests in flight; Ctrl-C again stops at once.")
         for process in processes.values():
             process.wait()
         raise

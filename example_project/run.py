@@ -2,7 +2,7 @@
 
 Needs Python only. Makes a virtual environment beside this file (.venv-example), installs the
 package of this repository there, starts the small web sites of example/sites.py on this machine,
-crawls them, and prints a table of what became of them.
+crawls them, and prints a table of what happened.
 
     python3 example_project/run.py SPIDER [OPTION...]
 
@@ -11,6 +11,11 @@ runs another spider of the ladder and shows its log; the options are those of `s
     python3 example_project/run.py fleet
 
 runs three crawlers that share a queue (scrapy-redis); it needs redis-server.
+
+    python3 example_project/run.py serve
+
+keeps the sites up until Ctrl-C, so that every command of the manual (docs/) can be typed as it
+stands in another terminal.
 """
 
 import json
@@ -26,6 +31,7 @@ VENV = HERE / ".venv-example"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "installed.txt"  # written last: without it the environment is not complete
 OLDEST_PYTHON = (3, 10)
+EXTRAS = "report,usage"  # small ones, so that every command of the manual works
 LOG = HERE / "crawl.log"
 SPIDERS = {file.stem[4:]: file for file in sorted(HERE.glob("example/spiders/s??_*.py"))}
 
@@ -35,7 +41,7 @@ def say(text):
 
 
 def run_quietly(*command):
-    """Run a command; what it prints is returned if it fails, and is not worth a look if not."""
+    """Run a command. Return its output if it fails, else None."""
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -43,7 +49,7 @@ def run_quietly(*command):
 
 
 def make_environment():
-    """Never installs into the Python that runs this: many systems forbid that, rightly."""
+    """Never install into the Python that runs this: many systems rightly forbid that."""
     say("Making a virtual environment in " + str(VENV))
     shutil.rmtree(VENV, ignore_errors=True)
     for module in ("venv", "virtualenv"):
@@ -57,17 +63,17 @@ def make_environment():
 
 
 def install():
-    # Installed as "editable", the package is used from where it is: a change of its source needs
-    # nothing here. A change of what it requires does, or another Python, or another place.
+    # The package is installed as "editable", so a change of its source needs nothing here. A change
+    # of its requirements does, and so does another Python, or another place.
     wanted = "\n".join(
-        [sys.version, str(REPOSITORY)]
+        [sys.version, str(REPOSITORY), EXTRAS]
         + [(REPOSITORY / name).read_text("utf-8") for name in ("setup.cfg", "pyproject.toml")]
     )
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text("utf-8") == wanted:
         return
     make_environment()
     say("Installing Scrapy and scrapy-rep there (once; it may take a minute)")
-    pip_install("--editable", str(REPOSITORY))
+    pip_install("--editable", f"{REPOSITORY}[{EXTRAS}]")
     STAMP.write_text(wanted, "utf-8")
 
 
@@ -105,29 +111,42 @@ def crawl(spider, options, log):
         follow()
     except KeyboardInterrupt:
         # The terminal told Scrapy as well.
-        say("\nEnding when what is in flight has come; Ctrl-C again ends it at once.")
+        say("\nStopping after the requests in flight; Ctrl-C again stops at once.")
         follow()
         raise
     return failures
+
+
+SHELL = f"""\
+In another terminal:
+
+    cd {HERE}
+    . {PYTHON.parent.relative_to(HERE) / "activate"}
+    scrapy robots http://127.0.0.1:8765/private
+"""
 
 
 def main(arguments):
     if sys.version_info < OLDEST_PYTHON:
         sys.exit("scrapy-rep needs Python 3.10 or newer; this is " + sys.version.split()[0])
     spider, *options = arguments or ["all_sites"]
-    if spider not in SPIDERS:
+    if spider not in SPIDERS and spider != "serve":
         sys.exit(__doc__ + "\nSpiders: " + " ".join(SPIDERS))
 
     import fleet
 
     if spider == "fleet":
-        fleet.redis_program()  # or a word about it, before anything is installed
+        fleet.redis_program()  # exits if it is missing, before anything is installed
     install()
     if spider == "fleet":
         install_for_fleet()
 
     from example import sites
 
+    if spider == "serve":
+        print(SHELL)
+        sites.serve()
+        return
     asked = {}
     with sites.serving(asked=asked) as addresses:
         os.environ["EXAMPLE_SITES"] = json.dumps(addresses)

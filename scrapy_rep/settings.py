@@ -1,7 +1,7 @@
 """Every ``REP_*`` setting with its default and check. Nothing else reads them from Scrapy's settings.
 
 The rest of the package uses ``context.settings``. To add one, add a field to :class:`RepSettings` and
-a row to README.md.
+a heading to docs/settings.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     python3 tests/run.py fuzz           ten minutes of new input for each parser
 
 Makes a virtual environment with tox in it and runs tox: newest and oldest Scrapy, three kinds of
-reactor, types, lint. Other arguments go to tox, and what follows `--` to pytest; these two can
+reactor, types, lint, the manual, the wheel. Other arguments go to tox, and what follows `--` to pytest; these two can
 follow the words above, too:
 
     python3 tests/run.py -e newest -- tests/origins/test_bodies.py -k gzip

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import configparser
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -103,6 +106,72 @@ def test_every_folder_is_a_package() -> None:
     """`packages = find:` overlooks the others."""
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     assert {folder for folder in folders if not (folder / "__init__.py").exists()} == set()
+
+
+def built(folder: Path) -> tuple[set[str], set[str]]:
+    """The files of a source distribution and of a wheel, built from a copy of the clone."""
+    pytest.importorskip("build", reason="needs build, from PyPI")
+    if version("setuptools") < (77,):
+        pytest.skip("pyproject.toml asks for setuptools 77")
+    source = shutil.copytree(ROOT, folder / "clone", ignore=not_in_git)
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(source),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (archive,) = folder.glob("*.tar.gz")
+    (wheel,) = folder.glob("*.whl")
+    assert wheel.name == f"scrapy_rep-{scrapy_rep.__version__}-py3-none-any.whl"
+    with tarfile.open(archive) as tar, zipfile.ZipFile(wheel) as unzipped:
+        names = {one.name.partition("/")[2] for one in tar if one.isfile()}
+        return names, {*unzipped.namelist()}
+
+
+def version(package: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in metadata.version(package).split(".")[:1])
+
+
+def not_in_git(folder: str, names: list[str]) -> set[str]:
+    hidden = {name for name in names if name.startswith(".") and name not in KEPT}
+    return hidden | {name for name in names if name in LEFT_OUT or name.endswith(".egg-info")}
+
+
+KEPT = {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}
+LEFT_OUT = {"__pycache__", "build", "dist", "_build", "crawl.log"}
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_what_is_built_has_all_that_it_should(tmp_path: Path) -> None:
+    """The wheel the package and nothing else, the source distribution also what tests it."""
+    if not (ROOT / "MANIFEST.in").exists():
+        pytest.skip("not in a clone of the repository")
+    source, wheel = built(tmp_path)
+    package = {
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    meta = {name for name in wheel if name.startswith("scrapy_rep-")}
+    assert wheel - meta == package
+    about = {name.partition(".dist-info/")[2] for name in meta}
+    assert {"METADATA", "RECORD", "entry_points.txt", "licenses/LICENSE"} <= about
+    assert source >= package
+    clone = tmp_path / "clone"
+    there = {path.relative_to(clone).as_posix() for path in clone.rglob("*") if path.is_file()}
+    forge = {name for name in there if name.startswith(".github/")} | {".gitignore"}
+    made = {name for name in there if ".egg-info/" in name or name.startswith("build/")}
+    assert there - made - forge <= source
+    assert {name for name in source - there if ".egg-info/" not in name} <= {
+        "PKG-INFO",
+        "setup.cfg",
+    }
 
 
 def python(code: str) -> str:

@@ -1,4 +1,4 @@
-"""What a project's subclass of RepMiddleware can change (README.md, "Subclasses")."""
+"""What a project's subclass of RepMiddleware can change (docs/beyond-requests.md)."""
 
 from __future__ import annotations
 

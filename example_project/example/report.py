@@ -1,4 +1,4 @@
-"""A Scrapy extension that gathers what became of every site and prints it as a table at the end."""
+"""A Scrapy extension that records what happened to every site and prints a table at the end."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ COLUMNS = {
     "sitemaps": 16,
 }
 LEGEND = """\
-line: the line of that robots.txt that decided. rules for *: none name this crawler.
-held: set aside until that robots.txt had come."""
+line: the line of robots.txt that decided. rules for *: no group names this crawler.
+held: set aside until robots.txt arrived."""
 
 
 class Report:

@@ -1,7 +1,7 @@
 """Fifteen small web sites on this machine, each with one robots.txt behaviour worth seeing.
 
-SITES is the whole cast. run.py starts them; to look at them in a browser or to run `scrapy crawl`
-by hand, start them alone, from the folder above this one: python3 -m example.sites
+SITES is the whole cast. run.py starts them; to keep them up, look at them in a browser or point
+`scrapy` at them yourself: python3 example_project/run.py serve
 
 Only the standard library is used, so that nothing needs to be installed to serve them.
 """
@@ -20,6 +20,9 @@ from threading import Thread
 
 PORT = 8765
 
+FORGETFUL = 10.0
+"""Seconds without a fetch of robots.txt after which a site starts over with its answers."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -30,6 +33,7 @@ class Answer:
     type: str = "text/plain"
     location: str | None = None
     delay: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ Disallow: /
 
 User-agent: ExampleBot
 Disallow: /drafts
+Crawl-delay: 1
+Content-Usage: /photos train-ai=n
+Content-Signal: search=yes
 
 User-agent: ExampleBot-Images
 Disallow: /photos
@@ -86,12 +93,20 @@ NEWS = """\
 
 SHOP = "{sitemaps}/shop/tea\n{sitemaps}/old/coffee\n"
 
-# Pages that say themselves what may be done with them.
+TEA = '<title>Tea</title>\n<meta name="ExampleBot" content="noindex, max-snippet:20">\n'
+
+# Pages that say what may be done with them.
 CLUB = {
-    "/club": '<a href="/news">News</a> <a href="/members">Members</a>'
-    '<a href="/visitors" rel="ugc">A visitor\'s page</a>',
-    "/news": '<meta name="robots" content="nofollow"><a href="/old">Old news</a>',
-    "/members": '<meta name="ExampleBot" content="noindex">Our members',
+    "/club": Answer(
+        '<a href="/news">News</a> <a href="/members">Members</a>'
+        '<a href="/visitors" rel="ugc">A visitor\'s page</a>',
+        type="text/html",
+    ),
+    "/news": Answer(
+        '<meta name="robots" content="nofollow"><a href="/old">Old news</a>', type="text/html"
+    ),
+    "/members": Answer('<meta name="ExampleBot" content="noindex">Our members', type="text/html"),
+    "/tea": Answer(TEA, type="text/html", headers={"X-Robots-Tag": "noarchive"}),
 }
 
 SITES = {
@@ -99,10 +114,10 @@ SITES = {
         "One rule for everybody.",
         ["/public", "/private"],
         [Answer(PLAIN)],
-        {name: Answer(page, type="text/html") for name, page in CLUB.items()},
+        CLUB,
     ),
     "groups": Site(
-        "A group that names the crawler replaces the * group, it does not add to it.",
+        "A group that names the crawler replaces the * group instead of adding to it.",
         ["/photos", "/drafts"],
         [Answer(GROUPS)],
     ),
@@ -162,17 +177,17 @@ SITES = {
         },
     ),
     "slow": Site(
-        "Its pages wait until robots.txt has come; those of other sites do not.",
+        "Its pages wait until robots.txt arrives; those of other sites do not.",
         ["/private"],
         [Answer(PLAIN, delay=1.0)],
     ),
     "recovers": Site(
-        "503 three times: its pages are held until robots.txt has come.",
+        "503 three times: its pages are held until robots.txt arrives.",
         ["/private"],
         [Answer("busy", 503)] * 3 + [Answer(PLAIN)],
     ),
     "down": Site(
-        "503 for ever: its pages are held until the crawler's patience ends.",
+        "503 for ever: its pages are held until the crawler gives up.",
         ["/anything"],
         [Answer("broken", 503)],
     ),
@@ -183,6 +198,34 @@ def address(name: str) -> str:
     """Where a site is, without a slash at the end: where run.py says, else at the usual place."""
     usual = {site: f"http://127.0.0.{n}:{PORT}" for n, site in enumerate(SITES, 1)}
     return {**usual, **json.loads(os.environ.get("EXAMPLE_SITES", "{}"))}[name]
+
+
+def fill(text: str, addresses: dict[str, str]) -> str:
+    """Put addresses where a text has the names of sites in braces."""
+    for name, where in addresses.items():
+        text = text.replace(f"{{{name}}}", where)
+    return text
+
+
+class Script:
+    """What a site answers, one time after the other."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.site = name, SITES[name]
+        self.asked = 0
+        self._step = 0
+        self._last = float("-inf")
+
+    def answer(self, path: str) -> Answer:
+        if path == "/robots.txt":
+            self.asked += 1
+            now = time.monotonic()
+            self._step = 0 if now - self._last > FORGETFUL else self._step + 1
+            self._last = now
+            return self.site.robots[min(self._step, len(self.site.robots) - 1)]
+        links = "".join(f'<li><a href="{link}">{link}</a>' for link in self.site.links)
+        page = f"<title>{self.name}</title><h1>{path}</h1>{self.site.about}<ul>{links}</ul>"
+        return self.site.files.get(path, Answer(page, type="text/html"))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -197,6 +240,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.type)
         self.send_header("Content-Length", str(len(body)))
+        for header, value in answer.headers.items():
+            self.send_header(header, value)
         if answer.location:
             self.send_header("Location", self.server.fill(answer.location))
         self.end_headers()
@@ -214,22 +259,14 @@ class Server(ThreadingTCPServer):
 
     def __init__(self, where: tuple[str, int], name: str, addresses: dict[str, str]) -> None:
         super().__init__(where, Handler)
-        self.name, self.site = name, SITES[name]
+        self.name, self.script = name, Script(name)
         self.addresses = addresses
-        self.asked = 0
 
     def answer(self, path: str) -> Answer:
-        if path == "/robots.txt":
-            self.asked += 1
-            return self.site.robots[min(self.asked, len(self.site.robots)) - 1]
-        links = "".join(f'<li><a href="{link}">{link}</a>' for link in self.site.links)
-        page = f"<title>{self.name}</title><h1>{path}</h1>{self.site.about}<ul>{links}</ul>"
-        return self.site.files.get(path, Answer(page, type="text/html"))
+        return self.script.answer(path)
 
     def fill(self, text: str) -> str:
-        for name, where in self.addresses.items():
-            text = text.replace(f"{{{name}}}", where)
-        return text
+        return fill(text, self.addresses)
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass  # a crawler that hangs up is no news
@@ -262,19 +299,22 @@ def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[d
         yield addresses
     finally:
         if asked is not None:
-            asked.update((server.name, server.asked) for server in servers)
+            asked.update((server.name, server.script.asked) for server in servers)
         for server in servers:
             server.shutdown()
             server.server_close()
 
 
-if __name__ == "__main__":
+def serve() -> None:
+    """Run all sites until Ctrl-C."""
     with serving() as places:
         for name, place in places.items():
             print(f"{place:24} {name:10} {SITES[name].about}")
         if places["plain"] != address("plain") or places["down"] != address("down"):
-            print(f"Tell the crawler where: export EXAMPLE_SITES='{json.dumps(places)}'")
-        print("Ctrl-C ends them.")
+            print(
+                f"These are not the addresses in the manual. Before you crawl: export EXAMPLE_SITES='{json.dumps(places)}'"
+            )
+        print("Ctrl-C stops them.", flush=True)
         try:
             time.sleep(1e9)
         except KeyboardInterrupt:

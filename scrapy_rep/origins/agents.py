@@ -1,4 +1,4 @@
-"""The product tokens of a request (README.md, "Agents")."""
+"""The product tokens of a request (docs/agents.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""robots.txt in Scrapy's HTTP cache, for replays without the site (README.md, "HTTP cache").
+"""robots.txt in Scrapy's HTTP cache, for replays without the site (docs/cache.md).
 
 A robots.txt that can be fetched is always fetched; the cache has the older copy (REP.md section 4).
 With ``HTTPCACHE_IGNORE_MISSING`` nothing is fetched, so the cache is all there is.

@@ -69,7 +69,7 @@ class AuditTrail:
         usage: dict[str, Any] | None = None,
         dry_run: bool,
     ) -> None:
-        """Record a decision. README.md explains the fields.
+        """Record a decision. docs/observing.md explains the fields.
 
         :param state: what the decision is based on
         :param usage: how the page may be used, if a setting asks for that

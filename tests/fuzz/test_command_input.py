@@ -1,4 +1,4 @@
-"""Whatever `scrapy robots` is given: an exit status that README.md explains, and words that can be
+"""Whatever `scrapy robots` is given: an exit status that docs/command.md explains, and words that can be
 read. No traceback, nothing that steers a terminal."""
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What the tests of storages share: entries of all kinds, and the user's own class, as README.md
-has it."""
+"""What the tests of storages share: entries of all kinds, and the user's own class, as
+docs/cache.md has it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry
 from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import RULES_BYTES
+from tests.helpers.docs import blocks, page
 
 NOW = 1_800_000_000.0
 A, B = "http://a.example:80", "https://b.example:443"
@@ -67,21 +67,13 @@ KINDS: dict[str, Entry] = {
     "nothing": Entry(A),
 }
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-
 
 def users_class() -> type[Storage]:
-    """The class that README.md shows. It keeps its files in the current directory."""
-    [code] = [
-        block
-        for block in re.findall(
-            r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL
-        )
-        if "(Storage):" in block
-    ]
+    """The class that docs/cache.md shows. It keeps its files in the current directory."""
+    [code] = [block for block in blocks(page("cache.md"), "python") if "(Storage):" in block]
     assert len(code.splitlines()) <= 25
     names: dict[str, Any] = {}
-    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 (our own README)
+    exec(compile(code, "cache.md", "exec"), names)  # noqa: S102 (our own manual)
     [found] = [
         one
         for one in names.values()

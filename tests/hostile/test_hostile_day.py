@@ -53,7 +53,7 @@ def rules(line: str, size: int = 512_000) -> str:
 
 
 # Headers and interim answers (1xx) without end are not among these: Scrapy's download handlers read
-# them until the timeout, and hand over nothing meanwhile (README.md, "Known limits").
+# them until the timeout, and hand over nothing meanwhile (docs/limits.md).
 ROBOTS: dict[str, Any] = {
     "blanks in Cache-Control": answer(
         RULES, headers=[("Cache-Control", "max-age=" + " " * 1400)] * 11

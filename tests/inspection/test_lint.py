@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 import scrapy_rep.inspection.lint
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.protocol import RobotsTxt
+from tests.helpers.docs import page
 from tests.protocol.make_golden_sample import SAMPLE
 from tests.protocol.strategies import questions
-
-README = Path(__file__).parents[2] / "README.md"
 
 GROUP = b"User-agent: *\n"
 
@@ -154,7 +153,7 @@ def test_every_code_is_tested_and_documented() -> None:
     tested |= {"bad-usage", "bad-signal", "bad-license"}
     tested |= {"unknown-use", "signal-before-group", "not-checked"}
     assert set(re.findall(r'Finding\(\s*[\w.() +]+,\s*"([a-z0-9-]+)"', code)) == tested
-    _, _, table = README.read_text("utf-8").partition("| code | what was found |\n| --- | --- |\n")
+    _, _, table = page("command.md").partition("| code | what was found |\n| --- | --- |\n")
     first_cells = [row.split("|")[1] for row in table.partition("\n\n")[0].splitlines()]
     documented = set(re.findall("`([a-z0-9-]+)`", " ".join(first_cells)))
     assert documented == tested | {"no-file"}  # that one is the command's

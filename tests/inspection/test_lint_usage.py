@@ -19,47 +19,45 @@ CLEAN = [
     "License: https://example.com/license.xml",
 ]
 
-UNREAD = "can't be read, so it says nothing: "
-BEFORE = (
-    "stands before the first user-agent line: here it is for all crawlers, but others may ignore it"
-)
+UNREAD = "ignored, since it can't be read: "
+BEFORE = "no user-agent line above it: for all crawlers here, but others may ignore it"
 FOUND = {
-    "Content-Usage: train-ai = n": [("bad-usage", UNREAD + "there are blanks around the =")],
-    "Content-Usage: Train-AI=n": [("bad-usage", UNREAD + "keys are in lower case")],
+    "Content-Usage: train-ai = n": [("bad-usage", UNREAD + "no spaces are allowed around =")],
+    "Content-Usage: Train-AI=n": [("bad-usage", UNREAD + "keys must be in lower case")],
     "Content-Usage: train-ai=n,": [
         (
             "bad-usage",
-            f"{UNREAD}no dictionary of structured fields (RFC 9651), see character 12 of it",
+            f"{UNREAD}not a dictionary of structured fields (RFC 9651) at character 12",
         )
     ],
     "Content-Usage: train-ai=n; search=y": [
         (
             "bad-usage",
-            'says nothing about "search": that takes a comma before it, not a semicolon',
+            '"search" is ignored: put a comma before it, not a semicolon',
         )
     ],
-    "Content-Usage: /path": [("bad-usage", "says nothing: no preference is given")],
+    "Content-Usage: /path": [("bad-usage", "ignored: no preference")],
     "Content-Usage: train-ai=no": [
-        ("bad-usage", 'says nothing about "train-ai": that is neither y nor n')
+        ("bad-usage", '"train-ai" is ignored: its value is neither y nor n')
     ],
     "Content-Usage: ai-train=n": [
-        ("unknown-use", 'there is no use "ai-train": ignored; perhaps train-ai is meant')
+        ("unknown-use", 'ignored: unknown use "ai-train"; did you mean train-ai?')
     ],
     "Content-Usage: serach=n": [
-        ("unknown-use", 'there is no use "serach": ignored; perhaps search is meant')
+        ("unknown-use", 'ignored: unknown use "serach"; did you mean search?')
     ],
-    "Content-Usage: tdm=n": [("unknown-use", 'there is no use "tdm": ignored')],
+    "Content-Usage: tdm=n": [("unknown-use", 'ignored: unknown use "tdm"')],
     "Content-Signal: ai-train = no": [
-        ("bad-signal", 'not all crawlers may read "ai-train": blanks around the =')
+        ("bad-signal", 'spaces around =, so some crawlers may not read "ai-train"')
     ],
     "Content-Signal: ai-train=n": [
-        ("bad-signal", 'says nothing about "ai-train": that is neither yes nor no')
+        ("bad-signal", '"ai-train" is ignored: its value is neither yes nor no')
     ],
     "Content-Signal: train-ai=no": [
-        ("unknown-use", 'there is no use "train-ai": ignored; perhaps ai-train is meant')
+        ("unknown-use", 'ignored: unknown use "train-ai"; did you mean ai-train?')
     ],
-    "Content-Signal:": [("bad-signal", "says nothing: no signal is given")],
-    "License: license.xml": [("bad-license", "a license is given by its full URL")],
+    "Content-Signal:": [("bad-signal", "ignored: no signal")],
+    "License: license.xml": [("bad-license", "not a full URL, as a license needs")],
 }
 
 
@@ -86,7 +84,7 @@ def test_lines_before_any_group() -> None:
         (
             2,
             "rule-before-group",
-            "stands before the first user-agent line, so it belongs to no group and is ignored",
+            "ignored: no user-agent line above it",
         ),
     ]
 

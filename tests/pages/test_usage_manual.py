@@ -22,10 +22,7 @@ from scrapy_rep.settings import RepSettings
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.pagesite import recorded
-from tests.helpers.robots_command import project, robots, robots_here
 from tests.helpers.servers import Site, Sites
-
-__all__ = ["project"]
 
 MANUAL = Path(__file__).parents[2] / "docs" / "usage.md"
 TEXT = MANUAL.read_text("utf-8")
@@ -35,13 +32,6 @@ User-agent: *
 Disallow: /private
 Content-Usage: /archive/ train-ai=n
 Content-Signal: search=yes
-"""
-LINTED = """\
-Content-Signal: ai-train=no
-User-agent: *
-Allow: /
-Content-Usage: train-ai = n
-Content-Signal: train-ai=no
 """
 
 
@@ -100,7 +90,7 @@ async def test_the_spider_of_the_manual(
     result = await crawl(Spider, requests=[site.url("/archive/1"), site.url("/2")])
     result.assert_clean()
     assert [item["url"] for item in result.spider.items] == [site.url("/2")]
-    statement = "robots.txt (line 3): Content-Usage: /archive/ train-ai=n"
+    statement = "robots.txt, line 3: Content-Usage: /archive/ train-ai=n"
     assert f"INFO {statement} says {{'train-ai': 'n'}}" in result.log
 
 
@@ -115,8 +105,8 @@ async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
 
     result = await crawl(Spider, settings, requests=[site.url("/archive/1")])
     [told] = lines(result, "Item of")
-    assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("", "INFO: Item")
-    [example] = blocks("", '"verdict": "usage"')
+    assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("text", "INFO: Item")
+    [example] = blocks("text", '"verdict": "usage"')
     one = next(one for one in recorded(path) if one["verdict"] == "usage")
     assert like_the_manual(json.dumps(one), site) == like_the_manual(example.strip(), site)
 
@@ -131,25 +121,6 @@ async def test_the_middlewares_by_hand(site: Site) -> None:
     result = await crawl([site.url("/archive/1"), site.url("/2")], settings)
     result.assert_clean()
     assert [*result.responses] == [site.url("/2")]
-
-
-@pytest.mark.process
-def test_the_output_of_the_command(project: Path, site: Site) -> None:
-    [example] = blocks("", "robots --usage")
-    command, expected = example.split("\n", 1)
-    url = command.split()[-1].replace("http://127.0.0.1:8765", site.url(""))
-    done = robots(project, "--usage", url, "--agent", "ExampleBot")
-    assert like_the_manual(done.out, site) == like_the_manual(expected, site)
-    assert done.status == 1
-
-
-def test_the_output_of_lint(tmp_path: Path) -> None:
-    (tmp_path / "robots.txt").write_text(LINTED)
-    [example] = blocks("", "robots --lint")
-    assert (
-        f"$ scrapy robots --lint robots.txt\n{robots_here(tmp_path, '--lint', 'robots.txt').out}"
-        == example
-    )
 
 
 def test_tables_name_what_there_is() -> None:

@@ -28,7 +28,7 @@ CLOSED = 5
 
 @pytest.fixture
 def settings(redis_server: RedisServer) -> dict[str, Any]:
-    """As README.md has them, but for the timeout: who is killed may be asking at that moment."""
+    """As docs/cache.md has them, but for the timeout: who is killed may be asking at that moment."""
     return {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "SCHEDULER_PERSIST": True,

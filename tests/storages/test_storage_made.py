@@ -1,4 +1,4 @@
-"""How a storage is made from REP_CACHE_STORAGE; the user's own, as README.md shows one."""
+"""How a storage is made from REP_CACHE_STORAGE; the user's own, as docs/cache.md shows one."""
 
 from __future__ import annotations
 

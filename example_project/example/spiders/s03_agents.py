@@ -1,6 +1,6 @@
-"""Who is asking? One page, asked for under several names, each with its own group in robots.txt.
+"""Who is asking? One page, requested under several names, each with its own group in robots.txt.
 
-A name may be a chain, most specific first: the first one that has a group decides, alone.
+A name may be a chain, most specific first: the first one that has a group decides.
 
 Run it: python3 example_project/run.py agents
 """

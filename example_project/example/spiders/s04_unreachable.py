@@ -1,10 +1,10 @@
-"""A site whose robots.txt cannot be had (503): what becomes of its pages is a setting.
+"""A site whose robots.txt is unreachable (503): a setting decides what happens to its pages.
 
 Run it: python3 example_project/run.py unreachable
-Here they are dropped at once. The other choices:
+Here they are dropped at once. The alternatives:
     python3 example_project/run.py unreachable -s REP_UNREACHABLE=defer
-which is the default: they are held, and dropped when REP_DEFER_MAX_WAIT is over (see also
-s07_deferral.py, where it is not), and, impolite,
+is the default: they are held, and given up after REP_DEFER_MAX_WAIT (in s07_deferral.py the site
+answers before that). And, impolite,
     python3 example_project/run.py unreachable -s REP_UNREACHABLE=allow
 """
 
@@ -28,4 +28,4 @@ class UnreachableSpider(scrapy.Spider):
         if failure.check(RobotsUnreachable):
             reason, attempts = failure.value.reason, failure.value.attempts
             self.logger.info("Dropped %s: %s", failure.request.url, reason)
-            self.logger.info("  robots.txt was asked for %s time(s)", attempts)
+            self.logger.info("  after %s attempt(s) at robots.txt", attempts)

@@ -1,7 +1,7 @@
 """Sitemaps that robots.txt announces: a signal for each.
 
 Run it: python3 example_project/run.py sitemaps
-To have them read, and the pages that they list fetched, see s08_seeded.py.
+To read them and fetch the pages they list, see s08_seeded.py.
 """
 
 import scrapy

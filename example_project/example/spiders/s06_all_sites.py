@@ -1,4 +1,4 @@
-"""Everything at once: all sites of sites.py, and a table of what became of them.
+"""Everything at once: all sites of sites.py, and a table of what happened.
 
 Run it: python3 example_project/run.py
 """

@@ -1,7 +1,7 @@
 """A site whose robots.txt is down for a few seconds: its pages wait, neither fetched nor failed.
 
 Run it: python3 example_project/run.py deferral
-Nothing is needed for that to happen; the signals only show it.
+That needs no code; the signals only show it.
 """
 
 import scrapy

@@ -1,8 +1,8 @@
-"""A crawl that sitemaps seed: robots.txt names them, and every page that they list is fetched.
+"""A crawl seeded from sitemaps: robots.txt names them, and every page they list is fetched.
 
 Run it: python3 example_project/run.py seeded
-One sitemap and one page are in a place that robots.txt closes, and one page is another site's,
-which does not list the sitemap: these are not fetched.
+robots.txt forbids one sitemap and one page, and one page belongs to another site, which does not
+list the sitemap: these are not fetched.
 """
 
 import scrapy

@@ -1,8 +1,8 @@
 """A fleet: several processes with one queue and one robots.txt cache, both on a Redis server.
 
 Run it: python3 example_project/run.py fleet
-That starts a Redis server and three of these, and prints who fetched what. scrapy-redis has the
-queue. For robots.txt one line is needed, REP_CACHE_STORAGE; and a JOBDIR for each process.
+That starts a Redis server and three of these, and prints who fetched what. scrapy-redis keeps the
+queue. robots.txt needs one line, REP_CACHE_STORAGE, and a JOBDIR for each process.
 """
 
 import scrapy
@@ -23,7 +23,7 @@ class FleetSpider(scrapy.Spider):
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
         "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
         "REP_DEFER_MAX_WAIT": 20,
-        # The first one to start shall leave something for the others.
+        # So that the first one to start leaves something for the others.
         "CONCURRENT_REQUESTS": 4,
     }
 

@@ -1,4 +1,4 @@
-"""Pages have rules, too: which links not to follow, which pages not to keep.
+"""Pages have rules too: which links not to follow, which pages not to keep.
 
 Run it: python3 example_project/run.py page_rules
 The first page marks one of its links, the second says nofollow, the third noindex.

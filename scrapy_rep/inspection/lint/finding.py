@@ -11,7 +11,12 @@ class Finding(NamedTuple):
     line: int | None
     """From 1; None for the whole file."""
     code: str
-    """The kind of finding, for filters: README.md lists them."""
+    """The kind of finding, for filters: docs/command.md lists them."""
     message: str
     text: str = ""
     """The line as it stands in the file; bytes that are not UTF-8 as ``\\xNN``."""
+
+
+def quoted(text: str) -> str:
+    """Return *text* in quotes, cut to 60 characters."""
+    return f'"{text if len(text) <= 60 else text[:60] + "…"}"'

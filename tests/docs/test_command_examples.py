@@ -1,0 +1,91 @@
+"""docs/command.md shows what `scrapy robots` prints: each of its examples is run, and compared.
+
+REP_UPDATE_DOCS=1 in the environment: they are rewritten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.docs import Example, blocks, examples, page, section
+from tests.helpers.examplesites import example_copy, example_proxy
+from tests.helpers.process.forked import Done
+from tests.helpers.robots_command import FIELDS, robots
+from tests.helpers.servers import Site, Sites
+
+EXAMPLES = [one for one in examples() if one.command.startswith("scrapy robots")]
+
+
+@pytest.fixture
+def proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return example_proxy(sites, monkeypatch)
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "20YY-MM-DDThh:mm:ssZ", text)
+
+
+def printed(folder: Path, proxy: Site, line: str) -> str:
+    if "--cache" in line:  # what the command above those examples leaves there
+        [above] = [text for text in blocks(page("command.md"), "sh") if "SqliteStorage" in text]
+        run(folder, proxy, above)
+    done = run(folder, proxy, line)
+    assert done.err == ""
+    return done.out
+
+
+def run(folder: Path, proxy: Site, line: str) -> Done:
+    words = shlex.split(line)[2:]
+    given = b""
+    if "<" in words:
+        given = (folder / words.pop()).read_bytes()
+        words.remove("<")
+    return robots(folder, *words, stdin=given, variables={"http_proxy": proxy.url("")})
+
+
+def rewrite(example: Example, out: str) -> None:
+    head = f"```console\n$ {example.command}\n"
+    text = example.page.read_text("utf-8")
+    text = text.replace(f"{head}{example.output}```", f"{head}{out}```")
+    example.page.write_text(text, "utf-8")
+
+
+def test_the_fields_are_documented() -> None:
+    text = section(page("command.md"), "JSON")
+    rows = text.partition("| field | type |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in rows.splitlines() if row.startswith("| `")]
+    assert sorted(re.findall("`([a-z0-9_]+)`", " ".join(cells))) == sorted(FIELDS)
+
+
+def test_there_are_examples_of_everything() -> None:
+    lines = "\n".join(example.command for example in EXAMPLES)
+    for option in (
+        "--agent",
+        "--explain",
+        "--json",
+        "--file",
+        "--lint",
+        "--sitemaps",
+        "--cache",
+        "--page",
+        "--header",
+        "<",
+    ):
+        assert option in lines
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("example", EXAMPLES, ids=[example.command for example in EXAMPLES])
+def test_an_example_prints_what_the_manual_shows(
+    tmp_path: Path, proxy: Site, example: Example
+) -> None:
+    out = printed(example_copy(tmp_path), proxy, example.command)
+    if os.environ.get("REP_UPDATE_DOCS") and timeless(out) != timeless(example.output):
+        rewrite(example, out)
+    else:
+        assert timeless(out) == timeless(example.output)

@@ -1,0 +1,70 @@
+"""`python3 example_project/run.py serve` keeps the example's sites up, where the manual has them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import time
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from tests.helpers.examplesites import EXAMPLE
+
+open_url = build_opener(ProxyHandler({})).open
+
+
+@pytest.fixture
+def sites(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    monkeypatch.delenv("EXAMPLE_SITES", raising=False)
+    return importlib.import_module("example.sites")
+
+
+@pytest.fixture
+def run(sites: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program, which finds everything installed."""
+    module = importlib.import_module("run")
+    monkeypatch.setattr(module, "install", lambda: None)
+    return module
+
+
+@pytest.mark.slow
+def test_sites_stay_up_until_ctrl_c(
+    run: Any, sites: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+    bodies: list[bytes] = []
+    sleep = time.sleep
+
+    def look(seconds: float) -> None:
+        if seconds < 1e6:
+            return sleep(seconds)  # a slow site
+        printed.append(capsys.readouterr().out)
+        for address in re.findall(
+            r"^(http://127\.\S+) +(?:plain|longest)", printed[0], re.MULTILINE
+        ):
+            with open_url(f"{address}/robots.txt") as answer:
+                bodies.append(answer.read())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sites.time, "sleep", look)
+    run.main(["serve"])
+    assert "activate" in printed[0]
+    assert len(re.findall(r"^http://127\.", printed[0], re.MULTILINE)) == len(sites.SITES)
+    assert [body.splitlines()[-1] for body in bodies] == [
+        b"Disallow: /private",
+        b"Allow: /shop/open/",
+    ]
+
+
+def test_a_site_forgets_that_it_was_asked(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that each crawl of it sees the same."""
+    now = 1000.0
+    monkeypatch.setattr(sites.time, "monotonic", lambda: now)
+    script = sites.Script("recovers")
+    assert [script.answer("/robots.txt").status for _ in range(5)] == [503, 503, 503, 200, 200]
+    now += sites.FORGETFUL + 1
+    assert script.answer("/robots.txt").status == 503
+    assert script.asked == 6

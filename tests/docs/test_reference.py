@@ -1,0 +1,114 @@
+"""The manual's reference says what the code does. (Examples with `>>>` are run as doctests.)"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from scrapy.settings import Settings
+
+from scrapy_rep import signals
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.reporting.summary import PAGE_VERDICTS
+from scrapy_rep.settings import RepSettings, setting_name
+from tests.helpers.docs import PAGES, ROOT, blocks, page, section
+
+SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}
+TEXTS = dict(
+    re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page("settings.md"), re.MULTILINE | re.DOTALL)
+)
+CODE = [(path.name, code) for path in PAGES for code in blocks(path.read_text("utf-8"), "python")]
+
+
+def test_each_setting_has_a_heading() -> None:
+    assert TEXTS.keys() == SETTINGS.keys()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_has_type_default_and_example(name: str) -> None:
+    said = re.match(r"\n\*\*Type:\*\* .+ — \*\*Default:\*\* `(.+)`\n\n\S", TEXTS[name])
+    assert said
+    assert ast.literal_eval(said[1]) == SETTINGS[name]
+    example = re.search(rf"^```python\n{name} = (.+)\n```$", TEXTS[name], re.MULTILINE)
+    assert example
+    value = eval(example[1], {})  # noqa: S307 (our own manual)
+    assert value != SETTINGS[name], "an example that changes nothing"
+    RepSettings.from_settings(Settings({name: value}))
+
+
+def test_every_signal_is_documented() -> None:
+    public = [name for name in vars(signals) if not name.startswith("_")]
+    text = section(page("signals-and-stats.md"), "Signals")
+    assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(public)
+
+
+def test_every_stat_is_documented() -> None:
+    code = "".join(path.read_text("utf-8") for path in ROOT.glob("scrapy_rep/**/*.py"))
+    counted = set(re.findall(r'"(rep/[a-z_/]+[a-z])"', code))
+    text = section(page("signals-and-stats.md"), "Stats")
+    documented = set(re.findall(r"`(rep/[a-z_/]+)`", text))
+    assert counted
+    assert counted <= documented
+    # What the code puts together of two parts.
+    outcomes = {f"rep/outcome/{outcome.value}" for outcome in Outcome}
+    pages = {f"rep/page/{verdict}" for verdict, _, _ in PAGE_VERDICTS}
+    assert documented - counted == outcomes | pages
+
+
+@pytest.mark.parametrize(("name", "code"), CODE)
+def test_an_example_in_python_is_sound(name: str, code: str) -> None:
+    """It compiles, and the settings in it have values that they can have."""
+    if code.startswith(">>>"):
+        return  # a doctest
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    compile(code, name, "exec", flags)
+    values: dict[str, object] = {}
+    for line in re.findall(r"^REP_\w+ = .+$", code, re.MULTILINE):
+        exec(line, values)  # noqa: S102
+    ours = {name: value for name, value in values.items() if name.startswith("REP_")}
+    assert ours.keys() <= SETTINGS.keys()
+    RepSettings.from_settings(Settings(ours))
+
+
+def test_spiders_shown_are_those_of_the_example() -> None:
+    spiders = "".join(
+        path.read_text("utf-8") for path in ROOT.glob("example_project/example/spiders/*.py")
+    )
+    names = set(re.findall(r"^class (\w+)", spiders, re.MULTILINE))
+    shown = [
+        code for _, code in CODE if set(re.findall(r"^class (\w+)", code, re.MULTILINE)) & names
+    ]
+    assert len(shown) >= 2
+    assert [code for code in shown if code not in spiders] == []
+
+
+def test_links_lead_to_pages_and_headings() -> None:
+    """As the repository's own site shows them; Sphinx checks its own."""
+    broken = []
+    for path in [
+        *PAGES,
+        ROOT / "SECURITY.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "benchmarks/README.md",
+    ]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text("utf-8")):
+            file, _, anchor = link.partition("#")
+            if ":" in link:
+                continue
+            target = path.parent / file if file else path
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{path.name}: {link}")
+    assert broken == []
+
+
+def anchors(path: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+def test_readme_fits_on_some_screens() -> None:
+    assert 150 <= len(PAGES[0].read_text("utf-8").splitlines()) <= 250
