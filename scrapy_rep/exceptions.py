@@ -51,7 +51,7 @@ class UsageDisallowed(IgnoreRequest):
         self.origin = origin
         self.purpose = purpose
         self.statement = statement
-        super().__init__(clean(f"Not to be used for {purpose} ({statement})"))
+        super().__init__(clean(f"The site says no to {purpose} ({statement})"))
 
 
 class NotFetched(Exception):

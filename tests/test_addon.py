@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
-from scrapy_rep import Addon, RepMiddleware
+from scrapy_rep import Addon, RepMiddleware, UsageItemMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -86,6 +86,35 @@ def test_place_beside_the_other_middlewares() -> None:
     """After the offsite filter, before all that touches headers."""
     names = [one.__name__ for one in components(with_addon())]
     assert names[:3] == ["OffsiteMiddleware", "RepMiddleware", "HttpAuthMiddleware"]
+
+
+@pytest.mark.parametrize(
+    ("project", "place"),
+    [
+        ({}, 2),
+        ({BUILT_IN: 40}, 1),
+        ({OURS: 40}, 1),
+        ({Subclass: 40}, 1),
+        ({OURS: 40, UsageMiddleware: 42, Neighbour: 41}, 2),
+    ],
+)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"REP_USAGE": {"tdm": "record"}},
+        {"REP_USAGE_TOKENS": ["CCBot"]},
+        {"REP_USAGE_FIELD": "usage"},
+        {"REP_TDMREP": True},
+    ],
+)
+def test_preferences_are_looked_at_behind_ours(
+    setting: dict[str, Any], project: dict[Any, Any], place: int
+) -> None:
+    settings = with_addon(**setting, DOWNLOADER_MIDDLEWARES=project)
+    found = components(settings)
+    assert found.index(UsageMiddleware) == place
+    assert issubclass(found[0 if place == 1 or Neighbour in found else 1], RepMiddleware)
+    assert settings["SPIDER_MIDDLEWARES"][UsageItemMiddleware] == 950
 
 
 def test_updating_twice_changes_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.commands.ending import CommandError, Status, gravest
 from scrapy_rep.commands.inputs import Chain, chains, request_for, requests
@@ -47,7 +47,8 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         for url, request, _ in asked:
             pages: dict[str, Response] = {}
             for chain in agents or [usual_chain(lookup.agents)]:
-                await _look(lookup, known, request, chain, pages, printer, url)
+                answer = await _ask(lookup, known, request, chain, pages)
+                printer.add(url, chain, answer)
             printer.output.flush()
 
     if asked:
@@ -55,28 +56,29 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     return gravest(*printer.statuses)
 
 
-async def _look(
+class _Answer(NamedTuple):
+    """How a page may be used."""
+
+    usage: Usage
+    page: Response | None
+    error: CommandError | None
+    """Why there is no page. Then only robots.txt answers."""
+
+
+async def _ask(
     lookup: Lookup,
     known: UsageLookup,
     request: Request,
     chain: Chain,
     pages: dict[str, Response],
-    printer: _UsagePrinter,
-    url: str,
-) -> None:
-    page, error = None, None
+) -> _Answer:
     try:
         page = await fetch(lookup, request, chain, pages)
-    except CommandError as why:
-        error = why
-    if page is not None:
-        request, _ = request_for(page.url)
-    await known.prepare(request, chain)
-    if page is None:
-        usage = known.robots(request, chain)  # all that is known without the page
-    else:
-        usage = usage_of(page, request, known, chain)
-    printer.add(url, chain, usage, page, error)
+    except CommandError as error:
+        return _Answer(known.robots(request, chain), None, error)
+    request, _ = request_for(page.url)
+    await known.fetch(request, chain)
+    return _Answer(usage_of(page, request, known, chain), page, None)
 
 
 class _UsagePrinter:
@@ -88,15 +90,9 @@ class _UsagePrinter:
         self._json = as_json
         self._printed = False
 
-    def add(
-        self,
-        url: str,
-        chain: Chain,
-        usage: Usage,
-        page: Response | None,
-        error: CommandError | None,
-    ) -> None:
-        """Print how *page* may be used; without a page, what robots.txt says about it."""
+    def add(self, url: str, chain: Chain, answer: _Answer) -> None:
+        """Print *answer*, which is about *url*."""
+        usage, page, error = answer
         if NO in usage.verdicts.values():
             self.statuses.add(Status.FOUND)
         if error is not None:
@@ -113,16 +109,10 @@ class _UsagePrinter:
                 }
             )
         else:
-            self._block(url, chain, usage, page, error)
+            self._block(url, chain, answer)
 
-    def _block(
-        self,
-        url: str,
-        chain: Chain,
-        usage: Usage,
-        page: Response | None,
-        error: CommandError | None,
-    ) -> None:
+    def _block(self, url: str, chain: Chain, answer: _Answer) -> None:
+        usage, page, error = answer
         if self._printed:
             self.output.line()
         self._printed = True

@@ -1,5 +1,4 @@
-"""One timer for any number of keys, each of which is due at its own time: a hundred thousand
-unreachable origins cost a heap, not a task each."""
+"""One timer for any number of keys: 100,000 unreachable origins need a heap, not a task each."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Callbacks until the event loop has its turn.
+# Callbacks before the event loop gets a turn.
 _AT_A_TURN = 200
-# Seconds between two looks at whether the crawl is still paused.
+# Seconds between checks whether the crawl is still paused.
 _PAUSE_SECONDS = 0.5
-# Seconds until a callback that failed is tried again.
+# Seconds until a failed callback is retried.
 _RETRY_SECONDS = 1.0
 
 
 class Alarm:
-    """Calls back for each key when its time has come."""
+    """Calls back for each key when it is due."""
 
     def __init__(
         self,
@@ -35,8 +34,8 @@ class Alarm:
         on_due: Callable[[str], None],
         paused: Callable[[], bool],
     ) -> None:
-        """:param now: the clock of all times, in seconds
-        :param on_due: called with a key when its time has come; may set it anew
+        """:param now: the clock, in seconds
+        :param on_due: called with a key when it is due; may set the key again
         :param paused: whether nothing is due for now
         """
         self._now = now
@@ -53,7 +52,7 @@ class Alarm:
         return key in self._times
 
     def set(self, key: str, time: float) -> None:
-        """Make *key* due at *time*, and not before; infinity: never."""
+        """Make *key* due at *time*; infinity: never."""
         if self._times.get(key, math.inf) == time:
             return
         if time == math.inf:
@@ -64,13 +63,13 @@ class Alarm:
         self._arm()
 
     def set_sooner(self, key: str, time: float) -> None:
-        """Make *key* due at *time*, unless it is due before that."""
+        """Make *key* due at *time*, unless it is due earlier."""
         if time < self._times.get(key, math.inf):
             self.set(key, time)
 
     @property
     def soonest(self) -> float:
-        """When the first key is due; infinity if none is."""
+        """When the next key is due; infinity if none is."""
         return min(self._times.values(), default=math.inf)
 
     def stop(self) -> None:
@@ -98,18 +97,21 @@ class Alarm:
             if self._stopped or not self._heap or self._heap[0][0] > now:
                 break
             time, key = heapq.heappop(self._heap)
-            if self._times.get(key) == time:  # else it was set anew meanwhile
+            if self._times.get(key) == time:  # not set again since
                 del self._times[key]
-                try:
-                    self._on_due(key)
-                except Exception:
-                    # A bug, or another extension's: the key must not wait for ever.
-                    if not self._told:
-                        self._told = True
-                        logger.exception(
-                            "%(key)s was due, and failed. It is tried again; others like it are not "
-                            "reported",
-                            {"key": key},
-                        )
-                    self.set(key, self._now() + _RETRY_SECONDS)
+                self._call(key)
         self._arm()
+
+    def _call(self, key: str) -> None:
+        try:
+            self._on_due(key)
+        except Exception:
+            # A bug, ours or another extension's: the key must not wait for ever.
+            if not self._told:
+                self._told = True
+                message = (
+                    "Handling of held requests to %(key)s failed and will be retried. Further "
+                    "failures like this are not reported"
+                )
+                logger.exception(message, {"key": key})
+            self.set(key, self._now() + _RETRY_SECONDS)

@@ -2,14 +2,13 @@
 
 The life of a held request:
 
-1. The gate (gate.py) passes it to the interceptor (intercept.py): out of the downloader.
-2. It is added to the hold: in memory (hold.py), with a JOBDIR on disk (disk.py). HeldOrigins
-   (held_origins.py) counts it.
-3. It waits, for as long as ``REP_DEFER_MAX_WAIT`` allows. When to ask its origin again is decided here.
-4. An answer, or the end of its patience, has it released (release.py): it goes back through the
-   scheduler to the middleware, where the rules decide, or it fails.
-5. If the spider is stopped first, it stays on disk. Without a JOBDIR, shutdown.py hands it to a
-   scheduler that outlives the crawl, or calls its errback.
+1. The gate (gate.py) passes it to the interceptor (intercept.py), which takes it out of the downloader.
+2. The hold keeps it: in memory (hold.py) or, with a JOBDIR, on disk (disk.py).
+3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds. This module decides when to ask its origin again.
+4. An answer, or a timeout, releases it (release.py). It returns through the scheduler to the
+   middleware, where the rules decide, or it fails.
+5. If the spider stops first, it stays on disk. Without a JOBDIR, shutdown.py hands it to a scheduler
+   that outlives the crawl, or calls its errback.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.alarm import Alarm
+from scrapy_rep.holding.disk import Opening
 from scrapy_rep.holding.held_origin import HeldOrigin
 from scrapy_rep.holding.held_origins import HeldOrigins
 from scrapy_rep.holding.hold import Held
 from scrapy_rep.holding.intercept import Interceptor
-from scrapy_rep.holding.opening import Opening
 from scrapy_rep.holding.release import Releases
 from scrapy_rep.holding.shutdown import Shutdown
 from scrapy_rep.origins.resolver import ResolutionListener
@@ -51,15 +50,14 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
 
-
-# An answer that takes this many times REP_DEFER_GRACE is worth a word in the log.
+# The log mentions answers that take this many times REP_DEFER_GRACE.
 _SLOW = 5
-# Seconds between two lines of the log that tell what is held.
+# Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
 
 
 class Deferral(ResolutionListener):
-    """Holds requests and lets them go, each origin on its own clock."""
+    """Holds requests and releases them, each origin on its own schedule."""
 
     part = "holding of requests"
 
@@ -72,9 +70,7 @@ class Deferral(ResolutionListener):
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
         self.held = HeldOrigins(context, origins)
-        """What is held, and how much more may be."""
         self.releases = Releases(context, self.held, self._finished)
-        """Where requests arrive that are no longer held."""
         self._shutdown = Shutdown(context, self.releases, self.held)
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._give_up_oldest)
@@ -84,7 +80,6 @@ class Deferral(ResolutionListener):
         self._opening: Opening | None = None
         """None without a JOBDIR."""
         self.interceptor = Interceptor(crawler, self._intercepted)
-        """Takes the requests that are to be held."""
         self._closing = False
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -109,13 +104,13 @@ class Deferral(ResolutionListener):
 
     @property
     def durable(self) -> bool:
-        """Whether what is held when the crawl ends goes on in the next."""
+        """Whether requests held when the crawl ends continue in the next one."""
         return self.held.hold.durable or self._context.engine.scheduler_outlives
 
     # Holding
 
     def _intercepted(self, request: Request) -> bool:
-        """Hold *request*; False: it goes to the scheduler instead."""
+        """Hold *request*. Return False to let it go to the scheduler instead."""
         origin = origin_of(request)
         state = self._cache.get(origin)
         self.held.number += 1
@@ -129,10 +124,10 @@ class Deferral(ResolutionListener):
             return False  # back to the scheduler: in the middleware it can wait
         held_origin = self._add(origin, held, state)
         if state is None:
-            # It is being asked for, or has just become due again.
+            # It is being fetched, or has just become due again.
             self._flights.to(origin, request, again=True)
         elif not self._policy.is_worth_waiting(state):
-            self.releases.add(held_origin)  # the answer came meanwhile, whatever it is
+            self.releases.add(held_origin)  # an answer came meanwhile
         return True
 
     def _intercepted_at_the_end(self, origin: Origin, held: Held) -> bool:
@@ -140,7 +135,7 @@ class Deferral(ResolutionListener):
             held_origin = self._add(origin, held, None)
             held_origin.why = self.held.why(held_origin, "the crawl ended")
             for _ in self._shutdown.settle(held_origin):
-                pass  # it can't be written to disk
+                pass  # for a request that can't be written to disk
         elif self._context.engine.scheduler_outlives:
             self.releases.mark(held)
             return False
@@ -174,7 +169,7 @@ class Deferral(ResolutionListener):
     # What is known of an origin
 
     async def resolved(self, resolution: Resolution) -> None:
-        """A robots.txt was asked for: let go of what waited for it, or ask again later."""
+        """Release what waited for this answer, or schedule the next attempt."""
         state = resolution.state
         held_origin = self.held.get(state.origin)
         if held_origin is None:
@@ -183,7 +178,7 @@ class Deferral(ResolutionListener):
         if state.unreachable:
             self._is_unreachable(held_origin)
         if not state.unreachable or self._context.settings.unreachable != "defer":
-            self.releases.add(held_origin)  # to be decided like any other
+            self.releases.add(held_origin)
         elif not self._policy.is_worth_waiting(state):
             why = f"{entry.error}; the host is down", entry.attempts
             self.releases.add(held_origin, why)
@@ -193,13 +188,13 @@ class Deferral(ResolutionListener):
             held_origin.tell_unreachable()
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """A robots.txt can't be asked for: misconfiguration, or a bug; retrying can't help."""
+        """Give up: after a misconfiguration or a bug, retrying can't help."""
         held_origin = self.held.get(origin)
         if held_origin is not None and not isinstance(error, CancelledError):
             self.releases.add(held_origin, (text_of(error), 0))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:
-        """The requests of *held_origin* wait for more than a first answer."""
+        """Count requests that no longer wait for a first answer but for a better one."""
         if held_origin.unanswered:
             self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
             held_origin.unanswered = 0
@@ -215,8 +210,7 @@ class Deferral(ResolutionListener):
         self._flights.to(held_origin.origin, first, again=True)
 
     def _expect(self, key: str, since: float) -> None:
-        """Set the deadline of requests that have been held *since* then, and tell of them by and
-        by."""
+        """Set the deadline of requests held *since* then, and schedule the log's reports."""
         now = time.monotonic()
         self._deadlines.set_sooner(key, now + since + self._max_wait - self.held.now())
         self._reports.set_sooner("", now + _TELL_SECONDS)
@@ -231,12 +225,12 @@ class Deferral(ResolutionListener):
             self._reports.set("", time.monotonic() + _TELL_SECONDS)
 
     def _next(self) -> tuple[float, float]:
-        """In how many seconds a robots.txt is asked for, and requests are given up."""
+        """Seconds until the next robots.txt attempt, and until requests are given up."""
         now = time.monotonic()
         return self._retries.soonest - now, self._deadlines.soonest - now
 
     def _finished(self, held_origin: HeldOrigin) -> None:
-        """Those that could go are gone."""
+        """A release has ended: set the next deadline, or forget the origin."""
         key = str(held_origin.origin)
         oldest = self.held.hold.oldest(key)
         if oldest is not None:
@@ -257,9 +251,9 @@ class Deferral(ResolutionListener):
         return self._upkeep.begin()
 
     async def _look(self) -> None:
-        """Look after the hold on disk, and open it if that has not worked so far."""
+        """Maintain the hold on disk; open it if that hasn't worked so far."""
         if self.held.hold.durable or self._opening is None:
-            # The running time is written down, since a run that is killed has taken time too.
+            # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
             counts = self.held or self._closing
             await self.held.hold.upkeep(self.held.now() if counts else None)
         elif not self._closing and not self.releases:
@@ -267,7 +261,7 @@ class Deferral(ResolutionListener):
             if hold is None:
                 return
             if self._closing or self.releases:
-                await run_in_thread(hold.close)  # again in a second
+                await run_in_thread(hold.close)  # try again in a second
                 return
             async for held_origin, oldest in self.held.move_to(hold):
                 key = str(held_origin.origin)
@@ -283,7 +277,7 @@ class Deferral(ResolutionListener):
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
-        """Nothing in flight or held may delay the end; nothing held may be lost by it."""
+        """Let nothing in flight or held delay the end, and lose nothing that is held."""
         self._closing = True
         for alarm in (self._retries, self._deadlines, self._slow_answers, self._reports):
             alarm.stop()

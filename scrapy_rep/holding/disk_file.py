@@ -1,4 +1,4 @@
-"""The SQLite file of held requests, under JOBDIR: what is in it and how it is read and written."""
+"""The SQLite file of held requests, under JOBDIR."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from scrapy_rep.storages.sqlite_file import SqliteFile, transaction
 if TYPE_CHECKING:
     from pathlib import Path
 
-# State of a row: HELD; GIVEN_UP in this run, kept for the next. Earlier versions had a third, for
-# rows whose requests were released.
+# State of a row: HELD; GIVEN_UP in this run, kept for the next. Earlier versions had a third state.
 HELD, GIVEN_UP = 0, 2
 
 _SCHEMA = """
@@ -27,7 +26,7 @@ CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
 
-# SQLite keeps anything in any column. Numbers are counted on from, and stay in its range for long.
+# SQLite keeps anything in any column. Numbers are increased further, within its range.
 _SOUND = """
 SELECT id, origin, number, since, state FROM held
 WHERE id BETWEEN 0 AND 1 << 62 AND typeof(origin) = 'text' AND typeof(number) = 'integer'
@@ -44,7 +43,7 @@ SELECT (SELECT max(seq) FROM sqlite_sequence
 
 
 class Row(NamedTuple):
-    """A request as the file has it."""
+    """A request in the file."""
 
     id: int
     origin: str
@@ -55,20 +54,20 @@ class Row(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What an earlier run left, the requests themselves apart."""
+    """What an earlier run left, without the requests themselves."""
 
     rows: list[tuple[int, str, int, float, int]]
-    """Their ids, origins, numbers, times and states, by number."""
+    """Ids, origins, numbers, times and states, by number."""
     last_row: int
-    """The highest id there ever was."""
+    """The highest id ever used."""
     ran: float
-    """How long earlier runs took."""
+    """Running time of earlier runs, in seconds."""
     unreadable: int
     """How many rows can't be read."""
 
 
 class Changes(NamedTuple):
-    """What is to be written."""
+    """Changes to be written."""
 
     deleted: list[int]
     given_up: list[int]
@@ -77,12 +76,12 @@ class Changes(NamedTuple):
 
 
 class HoldFile(SqliteFile):
-    """Held requests in a file. All of it raises ``sqlite3.Error``."""
+    """Held requests in a file. All methods raise ``sqlite3.Error``."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file. It takes a while."""
-        # Commits in WAL mode wait for no disk: they outlive a kill of the process, which is
-        # what matters here, if not a power cut. A checkpoint does: see checkpoint().
+        """Open the file. Blocks."""
+        # In WAL mode commits don't wait for the disk: they survive a kill of the process, though
+        # not a power cut. checkpoint() does wait.
         pragmas = (
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;"
         )
@@ -92,19 +91,19 @@ class HoldFile(SqliteFile):
         """Take over what an earlier run left."""
         rows = self.db.execute(_SOUND).fetchall()
         last, ran, all_rows = self.db.execute(_REST).fetchone()
-        # No less than when the last request was held, if that run was killed.
+        # A killed run has taken at least until its last request was held.
         held = max((row[3] for row in rows), default=0.0)
         last = max([last or 0, *(row[0] for row in rows)])
         return Index(rows, last, max(held, ran or 0.0), all_rows - len(rows))
 
     def wait_anew(self, since: float) -> None:
-        """Turn requests that were given up into held ones, *since* then."""
+        """Mark requests that were given up as held *since* then."""
         self.db.execute(
             "UPDATE held SET state = ?, since = ? WHERE state = ?", (HELD, since, GIVEN_UP)
         )
 
     def read(self, ids: list[int]) -> dict[int, bytes]:
-        """Return the requests of these rows. Those that are damaged are left out."""
+        """Return the requests of these rows, without damaged ones."""
         try:
             marks = ",".join("?" * len(ids))
             query = f"SELECT id, request FROM held WHERE id IN ({marks})"  # noqa: S608 (question marks)
@@ -126,23 +125,23 @@ class HoldFile(SqliteFile):
         return found
 
     def write(self, changes: Changes) -> None:
-        """Write *changes*. May be called again with the same ones."""
+        """Write *changes*. Writing the same ones again changes nothing."""
         _write(self.db, changes)
 
     def write_in_thread(self, changes: Changes) -> None:
-        """As :meth:`write`, but waits longer for a lock. The event loop can read meanwhile."""
+        """Write *changes*, waiting longer for a lock. The event loop can read meanwhile."""
         with self.another() as db:
             _write(db, changes)
 
     def checkpoint(self) -> None:
-        """Write what was committed to its place. It takes a while; others may write meanwhile."""
+        """Move commits from the WAL to the file. Blocks; others may write meanwhile."""
         with self.another() as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes[:3] != ([], [], None):
-        # For themselves: what they take may fit where nothing can be added.
+        # In their own transaction: on a full disk they may fit though nothing can be added.
         with transaction(db):
             db.executemany("DELETE FROM held WHERE id = ?", [(row,) for row in changes.deleted])
             db.executemany(
@@ -153,5 +152,5 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
                 db.execute("INSERT OR REPLACE INTO clock (id, ran) VALUES (1, ?)", (changes.ran,))
     if changes.added:
         with transaction(db):
-            # One that came back, to be held once more, has its row still.
+            # A request that is held again still has its row.
             db.executemany("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?, ?)", changes.added)

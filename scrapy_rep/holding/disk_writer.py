@@ -1,5 +1,5 @@
-"""Writes to the file of held requests: at once as long as that works, else once a second in a thread,
-until it works. Callers never see an error, and never wait."""
+"""Writes to the file of held requests: immediately if that works, else once a second in a thread until
+it does. Callers never see an error, and never wait."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Rows that are written in one transaction.
+# Rows written in one transaction.
 _AT_ONCE = 500
-# Changes that are worth a checkpoint.
+# Changes until a checkpoint.
 _MANY = 200
 MEANWHILE = (
-    "it is tried again every second. What is held until it works is in memory, and lost if the "
-    "crawl is killed"
+    "retrying every second. Until it works, held requests stay in memory, and are lost if the crawl "
+    "is killed"
 )
 # A disk is slow if this many writes in a row take this many seconds each.
 _SLOW_TIMES, _SLOW_SECONDS = 3, 0.02
 
 
 class HoldWriter:
-    """Writes changes, and keeps those that are not written yet."""
+    """Writes changes, and keeps those not yet written."""
 
     def __init__(self, file: HoldFile, spider: Spider) -> None:
         self.file = file
@@ -44,15 +44,13 @@ class HoldWriter:
         self._ran: float | None = None
         self._added: dict[int, Row] = {}
         self._trouble = Trouble(file.path, MEANWHILE, spider)
-        """While it is on, everything is written in a thread."""
+        """While it is on, all writes go through a thread."""
         self._slow = 0
         self._unmerged = 0
-        """How many changes were written since the last checkpoint."""
-
-    # What is to be written
+        """Changes since the last checkpoint."""
 
     def add(self, row: Row) -> None:
-        """Write *row*, in place of the one with its id."""
+        """Write *row*, replacing the one with its id."""
         self._deleted.discard(row.id)
         self._added[row.id] = row
         self._now()
@@ -73,12 +71,12 @@ class HoldWriter:
         self._now()
 
     def tick(self, ran: float) -> None:
-        """Write for how many seconds the crawl has been running."""
+        """Write the crawl's running time, in seconds."""
         self._ran = ran
         self._now()
 
     def unwritten(self, row: int) -> Row | None:
-        """Return *row* if it is in memory only, or not as it is to be."""
+        """Return *row* if the file doesn't have it, or has an outdated version."""
         return self._added.get(row)
 
     # Writing
@@ -88,7 +86,7 @@ class HoldWriter:
         return bool(self._deleted or self._given_up or self._added or self._ran is not None)
 
     def _now(self) -> None:
-        """Write at once, if that works at all now."""
+        """Write immediately, unless writing fails at present."""
         while self._left and not self._trouble.on:
             changes = self._changes()
             began = time.perf_counter()
@@ -104,7 +102,6 @@ class HoldWriter:
                 self._trouble.begins(TimeoutError("writing takes long"))
 
     def _changes(self) -> Changes:
-        """Some of what is left."""
         return Changes(
             list(self._deleted)[:_AT_ONCE],
             list(self._given_up)[:_AT_ONCE],
@@ -113,7 +110,7 @@ class HoldWriter:
         )
 
     def _written(self, changes: Changes) -> None:
-        """Nothing is left of *changes*, but what has changed since."""
+        """Forget *changes*, except for rows that have changed since."""
         self._unmerged += len(changes.added) + len(changes.deleted) + len(changes.given_up)
         self._deleted.difference_update(changes.deleted)
         self._given_up.difference_update(changes.given_up)
@@ -124,7 +121,7 @@ class HoldWriter:
                 del self._added[added.id]
 
     async def again(self) -> None:
-        """Try again to write what could not be written."""
+        """Retry writing."""
         if not self._trouble.on:
             return
         try:
@@ -141,7 +138,7 @@ class HoldWriter:
             self._trouble.begins(error)
 
     async def look(self) -> None:
-        """If the file was deleted, put another one with the same contents in its place."""
+        """Restore the file if it was deleted; else, checkpoint it now and then."""
         failing = self._trouble.on
         try:
             if not await run_in_thread(self.file.is_gone):
@@ -164,11 +161,11 @@ class HoldWriter:
         self._trouble.ends()
 
     def close(self) -> None:
-        """Close the file, with a word about what could not be written."""
+        """Close the file; warn of anything not written."""
         if self._left and self._trouble.on:
             logger.warning(
-                "%(path)s could not be written to up to the end: what it still holds may be "
-                "fetched once more by the next run",
+                "Could not finish writing %(path)s: the next run may fetch some of its requests "
+                "again",
                 {"path": self.file.path},
                 extra={"spider": self._spider},
             )

@@ -1,6 +1,6 @@
-"""Asks what is known of a request's origin, takes the policy's advice, and acts on it.
+"""Looks up a request's origin, asks the policy for advice, and acts on it.
 
-Of each request that is not plainly allowed: lets the rules decide, waits, has it held, or drops it.
+A request that the fast path does not allow is decided by rules, waits, is held, or is dropped.
 ``RobotsDisallowed`` and ``RobotsUnreachable`` are raised here.
 """
 
@@ -40,7 +40,7 @@ async def settled(decided: Decided) -> Request | None:
 
 
 class Gate:
-    """Handles every request that the middleware's fast path does not let through."""
+    """Handles every request that the middleware's fast path does not allow."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Gate:
         deferral: Deferral,
         overrules: Callable[[Request, Decision], bool],
     ) -> None:
-        """:param overrules: whether a request passes though a decision forbids it"""
+        """:param overrules: whether a request passes although a decision forbids it"""
         self._crawler = context.crawler
         self._clock = context.clock
         self._stats = context.stats
@@ -65,7 +65,7 @@ class Gate:
         self._waiting = Waiting(context, origins)
 
     def ask(self, request: Request, direct: bool) -> Decided:
-        """Ask what is known of the request's origin. Return what ``process_request`` is to return.
+        """Return what ``process_request`` should return.
 
         :param direct: a direct download, which can't be held
         :raises RobotsDisallowed, RobotsUnreachable: if it must not be fetched
@@ -75,7 +75,6 @@ class Gate:
         try:
             found, path = self._origins.find(request)
         except ValueError as error:
-            # Nothing can be fetched from there, and nothing says that it may.
             self._stats.inc_value("rep/invalid_url")
             self._refuse(request, RobotsUnreachable(None, f"the URL has no origin: {error}"))
             return None
@@ -90,7 +89,7 @@ class Gate:
     async def _wait(
         self, request: Request, origin: Origin, path: str, direct: bool
     ) -> Request | None:
-        """Nothing is known of *origin*: have its robots.txt fetched, and go by what comes."""
+        """Nothing is known of *origin*: wait for its robots.txt."""
         asked_before = self._origins.table.get(origin) is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         answer = await self._waiting.first(request, origin, self._situation(origin, direct))
@@ -105,7 +104,7 @@ class Gate:
         return Situation(direct, room, self._waiting.slot_free, durable)
 
     def _act(self, request: Request, state: OriginState, path: str, direct: bool) -> Decided:
-        """Act as the policy advises, given what is known."""
+        """Act as the policy advises for *state*."""
         if path == ROBOTS_PATH:
             return None
         origin = state.origin
@@ -127,14 +126,14 @@ class Gate:
         return self._set_aside(request, origin, advice, state, direct=direct)
 
     async def _read_then_decide(self, request: Request, state: OriginState, path: str) -> None:
-        """The file is large: have its rules read in a thread."""
+        """Read a large file in a thread first."""
         await self._origins.cache.read(state, self._chain_of(request))
         self._decide(request, state, path)
 
     def _decide(self, request: Request, state: OriginState, path: str) -> None:
-        """Let the rules at hand decide.
+        """Let the rules decide.
 
-        :raises RobotsDisallowed: if they forbid it
+        :raises RobotsDisallowed: if they forbid the request
         """
         everything = self._recorder.everything
         decision = self._origins.decide(state, self._chain_of(request), path, always=everything)
@@ -151,14 +150,14 @@ class Gate:
     async def _wait_again(
         self, request: Request, state: OriginState, path: str, seconds: float
     ) -> Request | None:
-        """A direct download can't be held: it waits for the next answer, which is near."""
+        """Wait for the next answer, which is near: a direct download can't be held."""
         answer = await self._waiting.again(request, state, seconds)
         if isinstance(answer, OriginState):
             return await settled(self._act(request, answer, path, direct=True))
         return self._set_aside(request, state.origin, answer, state, direct=True)
 
     def _replays(self, request: Request, origin: Origin) -> bool:
-        """Whether *request* passes because Scrapy's HTTP cache answers it: its site isn't asked."""
+        """Whether *request* passes because Scrapy's HTTP cache answers it."""
         if not self._origins.http_cache.answers(request):
             return False
         self._stats.inc_value("rep/unreachable/replayed")
@@ -177,7 +176,7 @@ class Gate:
         """Have *request* held, or drop it."""
         if isinstance(advice, Hold):
             self._recorder.handed_over(request, origin)
-            # Returned to the engine, scheduled, and taken out there: see intercept.py.
+            # Returned to the engine and taken out when scheduled: see intercept.py.
             return None if self._recorder.dry_run else self._deferral.interceptor.hand_over(request)
         if advice.for_room:
             self._deferral.held.warn_full(origin)
@@ -199,7 +198,7 @@ class Gate:
         self._recorder.dropped(request, error, state, direct=direct)
         if self._recorder.dry_run:
             return
-        # Without a spider it is a middleware by itself, in somebody's test.
+        # Without a spider, the middleware is used alone, in somebody's test.
         if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from None
         raise error from None

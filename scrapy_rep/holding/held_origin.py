@@ -1,5 +1,4 @@
-"""One origin's held requests: how many, why, and what the log says of them. The requests themselves
-are in the hold."""
+"""One origin's held requests: counts, reasons and log messages. The hold has the requests."""
 
 from __future__ import annotations
 
@@ -17,18 +16,18 @@ logger = get_logger(__name__)
 
 
 class Log:
-    """What the log says of all origins that requests are held of."""
+    """The log of all origins with held requests."""
 
     def __init__(self, context: CrawlContext) -> None:
         self.context = context
-        self.slow = Sparse(logger, "origins whose first answer takes long")
+        self.slow = Sparse(logger, "origins that are slow to answer")
         self.held = Sparse(logger, "origins with an unreachable robots.txt")
         self.given_up = Sparse(logger, "origins whose requests were given up")
         self.released = Sparse(logger, "origins whose requests were released")
 
 
 class HeldOrigin:
-    """An origin that requests are held of, from the first of them until none is left."""
+    """An origin with held requests, until none is left."""
 
     __slots__ = (
         "_began",
@@ -51,30 +50,29 @@ class HeldOrigin:
         self.told_unreachable = False
         """Whether the log says that its robots.txt is unreachable."""
         self.count = 0
-        """How many are held."""
         self.unanswered = 0
-        """How many of these wait for a first answer, and not because there is none."""
+        """How many of these wait for a first answer."""
         self.released = 0
         self.given_up = 0
         self.why = ("", 0)
-        """Why the last ones were given up, and how often robots.txt was asked for by then."""
+        """Why the last ones were given up, and after how many robots.txt attempts."""
 
     def tell_unreachable(self) -> None:
         """Log that requests are held because robots.txt is unreachable, once."""
         if not self.told_unreachable:
             self.told_unreachable = True
-            message = "Requests of %(origin)s are held until its robots.txt can be had"
+            message = "Holding requests to %(origin)s until its robots.txt can be fetched"
             self._tell(self._log.held, message)
 
     def tell_slow(self) -> None:
-        """Log that requests wait for the first answer, once."""
+        """Log that the first answer is slow, once."""
         if not (self.told_unreachable or self._told_slow):
             self._told_slow = True
-            message = "Requests of %(origin)s wait for the first answer of its robots.txt"
+            message = "Holding requests to %(origin)s: its robots.txt has not answered yet"
             self._tell(self._log.slow, message)
 
     def tell_end(self, kept: bool) -> None:
-        """Log what became of the requests, now that none is held any more.
+        """Log what became of the requests.
 
         :param kept: whether those given up are on disk for the next run
         """
@@ -83,18 +81,18 @@ class HeldOrigin:
             reason, attempts = self.why
             self._tell(
                 self._log.given_up,
-                "%(requests)s of %(origin)s given up after %(seconds).1f s: %(reason)s "
-                "(robots.txt asked for %(times)s)%(kept)s",
+                "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
+                "(%(times)s at robots.txt)%(kept)s",
                 requests=counted(self.given_up, "request"),
                 seconds=seconds,
                 reason=reason,
-                times=counted(attempts, "time"),
+                times=counted(attempts, "attempt"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
             )
         if self.released and (self.told_unreachable or self._told_slow):
             self._tell(
                 self._log.released,
-                "%(requests)s of %(origin)s released after %(seconds).1f s",
+                "Released %(requests)s to %(origin)s after %(seconds).1f s",
                 requests=counted(self.released, "request"),
                 seconds=seconds,
             )

@@ -1,4 +1,4 @@
-"""All held requests: where they are, how many of each origin and in all, and since when."""
+"""All held requests: how many of each origin and in total, and the hold that keeps them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,17 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# An origin may hold this many times the room that is left. One alone leaves an eleventh to others;
-# however many there are, there is room for one more ("dynamic thresholds", as network switches
-# share their buffers).
+# An origin may hold this many times the room that is left: there is always room for one more origin
+# ("dynamic thresholds", as in network switches).
 _SHARE = 10
-# An origin that holds no more than this is not greedy, however small the hold is.
+# An origin that holds this many or fewer is not greedy, however small the hold.
 _FEW = 3
-
-# Seconds until the log says once more that nothing else is left to do, if that has changed meanwhile.
+# Seconds between log lines that say that nothing else is left to do.
 _IDLE_SECONDS = 10.0
 
 
 class HeldOrigins:
-    """Origins that requests are held of. What is known of these stays in memory."""
+    """The origins with held requests. The origin table keeps them in memory."""
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
@@ -51,12 +49,11 @@ class HeldOrigins:
         self._told_idle = False
         self._told_idle_at = -math.inf
         self.hold = Hold()
-        """Where the requests are."""
         self.number = 0
-        """Of the request that was held last."""
+        """The number of the request held last."""
 
     def now(self) -> float:
-        """Seconds that the crawl has been running, earlier runs with its JOBDIR included."""
+        """Seconds that the crawl has run, including earlier runs with its JOBDIR."""
         return time.monotonic() - self._started
 
     def __len__(self) -> int:
@@ -67,24 +64,24 @@ class HeldOrigins:
         return list(self._origins.values())
 
     def get(self, origin: Origin | str) -> HeldOrigin | None:
-        """Return *origin*, if requests of it are held."""
+        """Return *origin* if it has held requests."""
         return self._origins.get(str(origin))
 
     # How many may be held
 
     @property
     def full(self) -> bool:
-        """Whether no more may be held."""
+        """Whether REP_DEFER_MAX_REQUESTS are held."""
         return self._total >= self._most
 
     def full_for(self, origin: Origin | str) -> bool:
-        """Whether no more requests of *origin* may be held: some room is left to other origins."""
+        """Whether *origin* must not hold more: other origins need some room."""
         room = self._most - self._total
         held_origin = self.get(origin)
         return room <= 0 or (held_origin is not None and held_origin.count >= _SHARE * room)
 
     def room(self, origin: Origin) -> Room:
-        """Return how many more requests of *origin* may be held."""
+        """Return whether *origin* may hold more requests."""
         if not self.full_for(origin):
             return Room.FREE
         held_origin = self.get(origin)
@@ -92,18 +89,18 @@ class HeldOrigins:
         return Room.GREEDY if greedy else Room.FULL
 
     def warn_full(self, origin: Origin | str) -> None:
-        """Warn that requests of *origin* are dropped because too many are held: once if too many
-        are in all, once if too many of one origin are."""
+        """Warn that requests are dropped because too many are held: once for the total, once for
+        an origin's share."""
         full = self.full
         if full in self._warned:
             return
         self._warned.add(full)
         message = (
-            "As many requests are held as REP_DEFER_MAX_REQUESTS allows (%(count)d): further ones "
-            "for unreachable origins are dropped. Others are not reported."
+            "REP_DEFER_MAX_REQUESTS reached (%(count)d requests held): dropping further requests to "
+            "unreachable origins. This is reported once."
             if full
-            else "%(origin)s has its share of REP_DEFER_MAX_REQUESTS (%(count)d requests are held "
-            "in all): further requests of it are dropped. Other origins are not reported."
+            else "%(origin)s has used its share of REP_DEFER_MAX_REQUESTS (%(count)d requests held in "
+            "total): dropping further requests to it. Other origins are not reported."
         )
         values = {"origin": origin, "count": self._total}
         logger.warning(message, values, extra=self._context.extra)
@@ -132,15 +129,15 @@ class HeldOrigins:
         self._context.stats.max_value("rep/held/max", self._total)
 
     def left(self, held_origin: HeldOrigin, count: int) -> None:
-        """*count* of its requests are no longer held."""
+        """Count *count* of its requests as no longer held."""
         self._told_idle = False
         self._joined(held_origin, -count)
 
     def end(self, held_origin: HeldOrigin) -> None:
-        """None of its requests is held any more."""
+        """Forget the origin: it has no held requests."""
         if self.get(held_origin.origin) is not held_origin:
-            return  # that was known
-        self.left(held_origin, held_origin.count)  # what couldn't be read from disk
+            return
+        self.left(held_origin, held_origin.count)  # requests that couldn't be read from disk
         del self._origins[str(held_origin.origin)]
         held_origin.tell_end(kept=self.hold.durable)
         self._table.unpin(held_origin.origin)
@@ -150,15 +147,15 @@ class HeldOrigins:
             self.hold.tell_unreadable()
 
     def why(self, held_origin: HeldOrigin, what: str) -> tuple[str, int]:
-        """Why requests are given up now, and how often robots.txt was asked for."""
+        """Return why requests are given up now, and the number of robots.txt attempts."""
         known = self._table.get(held_origin.origin)
         error = known.entry.error if known else None
         attempts = (known.entry.attempts if known else 0) + (held_origin.origin in self._flights)
         return f"{error or 'no answer yet'}; {what}", attempts
 
     async def move_to(self, hold: DiskHold) -> AsyncIterator[tuple[HeldOrigin, float]]:
-        """Hold requests there from now on. Those of an earlier run come before those held already,
-        which stay in memory. Yield each origin of that run, and since when its requests are held."""
+        """Use *hold* from now on. Requests of an earlier run come before those held so far, which
+        stay in memory. Yield each origin of that run, and since when its requests are held."""
         early, self.hold = self.hold, hold
         number, ran = hold.last()
         self.number += number
@@ -183,7 +180,7 @@ class HeldOrigins:
         hold.tell_unreadable()
         if requests:
             logger.info(
-                "Still held from an earlier run: %(requests)s of %(origins)s",
+                "Still holding %(requests)s to %(origins)s from an earlier run",
                 {
                     "requests": counted(requests, "request"),
                     "origins": counted(len(self), "origin"),
@@ -194,31 +191,28 @@ class HeldOrigins:
     # What the log says
 
     def tell_idle(self, next_attempt: float, given_up: float) -> None:
-        """Log that the crawl has nothing to do but to wait: once, until some are held no more. See
+        """Log that the crawl can only wait: once, until some requests are released. See
         :meth:`tell`."""
         if not self._told_idle and self.now() >= self._told_idle_at + _IDLE_SECONDS:
             self._told_idle, self._told_idle_at = True, self.now()
-            self.tell(next_attempt, given_up, "Nothing is left to do but to wait: ")
+            self.tell(next_attempt, given_up, "Nothing left to do but wait: ")
 
     def tell(self, next_attempt: float, given_up: float, begin: str = "") -> None:
         """Log what is held.
 
-        :param next_attempt: in how many seconds a robots.txt is asked for again; infinity: one is
-            being asked for
-        :param given_up: in how many seconds the first requests are given up; infinity: they are on
-            their way
+        :param next_attempt: seconds until a robots.txt is fetched again; infinity: now
+        :param given_up: seconds until the first requests are given up; infinity: now
         """
+        values = {
+            "begin": begin,
+            "requests": counted(self._total, "request"),
+            "sites": counted(len(self), "site"),
+            "next": "now" if next_attempt == math.inf else f"in {duration(next_attempt)}",
+            "given_up": "now" if given_up == math.inf else f"in {duration(given_up)}",
+        }
         logger.info(
-            "%(begin)s%(requests)s to %(sites)s held; %(next)s, given up %(given_up)s "
-            "(REP_DEFER_MAX_WAIT)",
-            {
-                "begin": begin,
-                "requests": counted(self._total, "request"),
-                "sites": counted(len(self), "site"),
-                "next": "robots.txt is being asked for"
-                if next_attempt == math.inf
-                else f"next attempt in {duration(next_attempt)}",
-                "given_up": "now" if given_up == math.inf else f"in {duration(given_up)}",
-            },
+            "%(begin)s%(requests)s to %(sites)s held; next robots.txt attempt %(next)s, giving up "
+            "%(given_up)s (REP_DEFER_MAX_WAIT)",
+            values,
             extra=self._context.extra,
         )

@@ -1,4 +1,4 @@
-"""Where held requests are: in memory here, with a JOBDIR in a file too (disk.py)."""
+"""The hold in memory. With a JOBDIR, disk.py adds a file."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ class Held(NamedTuple):
     """A held request."""
 
     number: int
-    """Counts upwards in the order of holding."""
+    """Increases in the order of holding."""
     since: float
-    """When it was first held, in seconds on the clock of the crawl's running time."""
+    """When it was first held, in seconds of the crawl's running time."""
     dont_filter: bool
     """As the user set it."""
     request: Request
     row: int | None = None
-    """Where it is on disk, if it is."""
+    """Its row on disk, if any."""
 
 
 Entry: TypeAlias = "Held | tuple[int, float, int]"
-"""A request, or what stands for one on disk: its number, since when it is held, its row. A plain
-tuple of numbers, which the garbage collector does not track."""
+"""A request; or number, since and row of one on disk: a plain tuple, which the garbage collector does
+not track."""
 
 
 class Hold:
-    """Held requests by origin (as text), first in first out. These end with the process."""
+    """Held requests by origin (as text), first in, first out. They end with the process."""
 
     durable = False
-    """Whether they outlive it."""
+    """Whether held requests outlive the process."""
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[Entry]] = {}
 
     def add(self, origin: str, held: Held) -> None:
-        """Keep *held*, behind all others."""
+        """Hold *held*, behind all others."""
         self.keep(origin, lean(held))
 
     def keep(self, origin: str, entry: Entry) -> None:
@@ -53,11 +53,10 @@ class Hold:
         self._queues.setdefault(origin, deque()).append(entry)
 
     def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
-        """Take out the first requests of *origin*.
+        """Remove and return the first requests of *origin*, at most *limit*.
 
-        :param limit: how many at most
-        :param upto: only those with no higher number
-        :param before: only those held since no later time
+        :param upto: the highest number to take
+        :param before: the latest ``since`` to take
         :raises sqlite3.Error: if the file can't be read now
         """
         while entries := self._first(origin, limit, upto, before):
@@ -72,7 +71,7 @@ class Hold:
         for entry in self._queues.get(origin, ()):
             if len(found) >= limit or entry[0] > upto:
                 break
-            # One that was held before may have waited longer than those in front of it.
+            # A request held a second time may have waited longer than those in front of it.
             if entry[1] <= before:
                 found.append(entry)
         return found
@@ -89,11 +88,11 @@ class Hold:
             del self._queues[origin]
 
     def _read(self, entries: list[Entry]) -> list[Held]:
-        """Return the requests that *entries* stand for, as far as they can be read."""
+        """Return the requests of *entries* that can be read."""
         return [entry for entry in entries if isinstance(entry, Held)]
 
     def put_back(self, origin: str, some: list[Held]) -> None:
-        """Keep what was taken out after all, in its place: before all others."""
+        """Return *some* to the front."""
         if some:
             entries = map(self._entry, reversed(some))
             self._queues.setdefault(origin, deque()).extendleft(entries)
@@ -102,11 +101,11 @@ class Hold:
         return held
 
     def take_mortal(self, origin: str) -> Iterator[Held]:
-        """Take out those that would end with the process."""
+        """Remove and yield requests that would end with the process."""
         yield from self._read(list(self._queues.pop(origin, ())))
 
     def peek(self, origin: str) -> Request | None:
-        """Return the request of *origin* that is first, if it can be read."""
+        """Return the first request of *origin*, if it can be read."""
         queue = self._queues.get(origin)
         return self._request(queue[0]) if queue else None
 
@@ -114,40 +113,35 @@ class Hold:
         return entry.request if isinstance(entry, Held) else None
 
     def oldest(self, origin: str) -> float | None:
-        """Since when the request of *origin* that has waited longest has been held."""
+        """Return the ``since`` of the request that has waited longest."""
         return min((entry[1] for entry in self._queues.get(origin, ())), default=None)
 
     def give_up(self, origin: str, some: list[Held]) -> None:
-        """These were taken out, to fail: keep them for the next run, if there can be one."""
+        """Keep *some*, taken out to fail, for the next run with this JOBDIR."""
 
     def done(self, rows: list[int]) -> None:
-        """The requests of these rows have been dealt with: forget them."""
+        """Delete *rows*: their requests have been dealt with."""
 
     def tell_unreadable(self) -> None:
-        """Warn of requests that could not be read, if there were any since the last time."""
+        """Warn of requests that could not be read since the last warning."""
 
     async def upkeep(self, ran: float | None) -> None:
-        """Do what is to be done every second.
+        """Maintain the file. Called every second.
 
-        :param ran: for how many seconds the crawl has been running, if that is to be written down
+        :param ran: seconds that the crawl has run, if they are to be recorded
         """
 
     def close(self) -> None:
-        """The crawl has ended. It takes a while."""
+        """Close the hold at the end of the crawl. Blocks."""
         self._queues.clear()
 
 
 def lean(held: Held) -> Held:
-    """Return *held* with a copy of its request.
-
-    Scrapy remembers a kilobyte of each request object that it has seen (its parsed URL, its
-    fingerprint) for as long as that lives: a copy has the same contents without that.
-    """
+    """Return *held* with a copy of its request: for each request object it has seen, Scrapy keeps a
+    kilobyte (the parsed URL, the fingerprint) as long as that object lives."""
     try:
         return held._replace(request=copy(held.request))
-    except Exception as error:  # noqa: BLE001
-        # A class of the user's that can't be copied: held as it is.
-        logger.debug(
-            "%(request)s can't be copied: %(error)s", {"request": held.request, "error": error}
-        )
+    except Exception as error:  # noqa: BLE001 (of a user's class)
+        values = {"request": held.request, "error": error}
+        logger.debug("Can't copy %(request)s, so it is held as it is: %(error)s", values)
         return held

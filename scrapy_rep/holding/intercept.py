@@ -1,9 +1,9 @@
-"""Takes requests out of the downloader, with documented API alone.
+"""Takes requests out of the downloader, using documented API only.
 
 `process_request` returns the request, the engine passes it to `crawl()`, and the handler of
-`request_scheduled` gets it here: outside the downloader, with no errback called. A direct download
-(a media pipeline's, say) comes back to `process_request` instead, which tells the two apart. Nothing
-is written into the request's meta, which a user may copy.
+`request_scheduled` receives it here: outside the downloader, with no errback called. A direct download
+(from a media pipeline, say) comes back to `process_request` instead. Nothing is written to the
+request's meta, which users may copy.
 """
 
 from __future__ import annotations
@@ -27,33 +27,31 @@ class Interceptor:
     """Intercepts the requests that `process_request` returns."""
 
     def __init__(self, crawler: Crawler, hold: Callable[[Request], bool]) -> None:
-        """:param hold: called with a request, as the user made it; returns whether it is held, else
-        it goes to the scheduler
-        """
+        """:param hold: holds a request, or returns False to send it to the scheduler"""
         self._hold = hold
         self._listener = Listener(
             crawler, {scrapy_signals.request_scheduled: self._request_scheduled}
         )
         self._returned: WeakKeyDictionary[Request, bool] = WeakKeyDictionary()
         self.waiting = False
-        """Whether any request is on its way back; if not, there is no need for :meth:`came_back`."""
+        """Whether any request is on its way: otherwise, skip :meth:`came_back`."""
 
     def hand_over(self, request: Request) -> Request:
-        """Return *request* as `process_request` has to return it, to have it held."""
+        """Return *request*, for `process_request` to return, so that it will be held."""
         self._returned[request] = request.dont_filter
         self.waiting = True
-        # It has passed the offsite and the dupe filter already.
+        # It has already passed the offsite and dupe filters.
         request.dont_filter = True
         self._listener.begin()
         return request
 
     def _request_scheduled(self, request: Request, **_: Any) -> None:
         if self.came_back(request) and self._hold(request):
-            raise IgnoreRequest("held until its robots.txt is had")
+            raise IgnoreRequest("held until its robots.txt can be fetched")
 
     def came_back(self, request: Request) -> bool:
-        """Whether *request* was handed over; if so it is restored. One that `process_request` sees
-        again is a direct download."""
+        """Return whether *request* was handed over, and restore it. If `process_request` sees it
+        again, it is a direct download."""
         dont_filter = self._returned.pop(request, None)
         if not self._returned:
             self.waiting = False

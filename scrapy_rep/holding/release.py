@@ -1,8 +1,8 @@
-"""How held requests come back: in slices, through the scheduler, as they were.
+"""Releases held requests: in slices, through the scheduler, unchanged.
 
-A released request carries a mark in its meta from here to :meth:`Releases.arrive`, where the
-middleware sees it next. Only the scheduler has it in between, so the mark is never copied: it is
-gone before a callback or another middleware sees the meta.
+A released request carries a mark in its meta until the middleware sees it again and calls
+:meth:`Releases.arrive`. Only the scheduler has it in between, so callbacks and other middlewares never
+see the mark, nor copy it.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ logger = get_logger(__name__)
 
 MARK = "_rep_held"
 
-# Requests until the event loop has its turn, unless that many take too long.
+# Requests released in one step.
 _SLICE = 50
-# Seconds until what failed is tried again.
+# Seconds until a failed step is retried.
 _RETRY_SECONDS = 1.0
-# Requests from disk that may be in the scheduler's memory at a time, and seconds between two looks at
-# whether they are fewer.
+# Requests from disk that the scheduler may have in memory, and seconds between checks.
 _OUTSTANDING = 1000
 _OUTSTANDING_SECONDS = 0.05
-# Rows that are deleted at a time.
+# Rows deleted at a time.
 _ROWS = 20
 
 
 def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
-    """Count and announce that *request*, which was held, is about to fail with *error*."""
+    """Count and announce that *request*, which was held, will fail with *error*."""
     context.stats.inc_value("rep/given_up")
     context.crawler.signals.send_catch_log(
         signals.request_given_up,
@@ -65,19 +64,19 @@ def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreacha
 
 @dataclass(slots=True)
 class Job:
-    """Held requests of one origin that may go."""
+    """Held requests of one origin to be released or given up."""
 
     held_origin: HeldOrigin
     upto: int
-    """Only those held up to this number: what is held later waits for another answer."""
+    """The highest number to take: later requests wait for another answer."""
     before: float
-    """Only those held since no later time."""
+    """The latest ``since`` to take."""
     given_up: tuple[str, int] | None
-    """Why they are given up (and after how many attempts); None if they are released."""
+    """Why they are given up, and after how many attempts; None to release them."""
 
 
 class Releases:
-    """Hands held requests to the scheduler, and recognises them when they arrive."""
+    """Hands held requests to the scheduler, and recognises them when they return."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class Releases:
         held: HeldOrigins,
         on_finished: Callable[[HeldOrigin], None],
     ) -> None:
-        """:param on_finished: called when a job has no more requests"""
+        """:param on_finished: called after the last request of a job"""
         self._context = context
         self._held = held
         self._on_finished = on_finished
@@ -106,14 +105,14 @@ class Releases:
         given_up: tuple[str, int] | None = None,
         before: float = math.inf,
     ) -> None:
-        """Let the requests of an origin go, after those of earlier calls, see :class:`Job`."""
+        """Release requests of an origin, or give them up: see :class:`Job`."""
         self._jobs.append(Job(held_origin, self._held.number, before, given_up))
         if not self._running:
             self._running = True
             call_later(0, self._go_on)
 
     def clear(self) -> None:
-        """Let nothing more go."""
+        """Release nothing more."""
         self._jobs.clear()
 
     def _go_on(self) -> None:
@@ -127,12 +126,11 @@ class Releases:
                 self._some(self._jobs[0])
             self._told = False
         except Exception as error:
-            # A disk that can't be read, a scheduler whose server is gone, another extension's
-            # handler: nothing is lost by trying again.
+            # An unreadable disk, a scheduler whose server is gone, another extension's handler.
             if not self._told:
                 self._told = True
                 logger.error(
-                    "Held requests can't be released now, it is tried again: %(error)s",
+                    "Can't release held requests, retrying: %(error)s",
                     {"error": text_of(error)},
                     extra=self._context.extra,
                     exc_info=not isinstance(error, sqlite3.Error),
@@ -158,7 +156,7 @@ class Releases:
                 self._send(job, one)
                 sent += 1
         finally:
-            # A scheduler may raise, if its server is gone: what it did not take stays held.
+            # What the scheduler did not take stays held.
             hold.put_back(key, taken[sent:])
             self._held.left(held_origin, sent)
             if job.given_up:
@@ -182,26 +180,26 @@ class Releases:
             assert context.crawler.engine is not None
             context.crawler.engine.crawl(request)
             if held.row is not None:
-                self._held.hold.done([held.row])  # it is the scheduler's from here on
+                self._held.hold.done([held.row])  # the scheduler keeps it now
         else:
             self._outstanding.add(request)
             context.engine.crawl_from_disk(request)
 
     def mark(self, held: Held, given_up: tuple[str, int] | None = None) -> None:
-        """Make *held* known to :meth:`arrive`, in this process or in another that shares the
-        scheduler, and let it pass the dupe and the offsite filter, which it has passed before."""
+        """Mark *held* for :meth:`arrive`, in this process or in one that shares the scheduler, and
+        let it pass the dupe and offsite filters, as it did before."""
         request = held.request
         request.meta[MARK] = {
             "dont_filter": held.dont_filter,
             "waited": self._held.now() - held.since,
-            # A row is this process's own: it means nothing to other processes that share the scheduler.
+            # Other processes that share the scheduler don't have this row.
             "row": None if self._context.engine.scheduler_outlives else held.row,
             "given_up": given_up,
         }
         request.dont_filter = True
 
     def arrive(self, request: Request) -> None:
-        """Take a released request from the scheduler, as it was before it was held.
+        """Restore a released request to what it was before it was held.
 
         :raises RobotsUnreachable: if it was given up
         """
@@ -216,20 +214,20 @@ class Releases:
         self._before[request] = mark["waited"], row
         if row is not None:
             self._arrived.add(row)
-            # When nothing refers to the request any more, its callback has been called.
+            # When the request is garbage, its callback has been called.
             finalize(request, self._gone.append, row).atexit = False
         if len(self._gone) >= _ROWS:
             self._forget(self._gone)
 
     def before(self, request: Request) -> tuple[float, int | None]:
-        """Return for how many seconds *request* was held before, and its row on disk, which the
-        caller has to keep from now on."""
+        """Return for how many seconds *request* was held before, and its row on disk, now the
+        caller's to delete."""
         waited, row = self._before.pop(request, (0.0, None))
         self._arrived.discard(row)
         return waited, row
 
     def close(self) -> None:
-        """End an orderly run: what has arrived was dealt with, the rest is for the next run."""
+        """End a run: delete what has arrived, leave the rest for the next run."""
         self._forget(list(self._arrived))
 
     def _forget(self, rows: list[int]) -> None:

@@ -1,8 +1,8 @@
-"""Requests as bytes: JSON where that carries them exactly, else pickle, as Scrapy's own queues.
+"""Requests as bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues.
 
-A pickle can run code when it is read; JSON can't. But JSON makes lists of tuples, strings of keys
-that are numbers, and knows no bytes: what it would change is pickled. Headers and body, which are
-bytes always, are written as Latin-1.
+Reading a pickle can run code, reading JSON can't. But JSON turns tuples into lists and numeric keys
+into strings, and has no bytes: such requests are pickled. Headers and body, always bytes, are written
+as Latin-1.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 
 def dumps(request: Request, dont_filter: bool, spider: Spider) -> bytes:
-    """Return *request* as bytes, with *dont_filter* instead of its own.
+    """Return *request* as bytes, with *dont_filter* in place of its own.
 
-    :raises Exception: whatever a user's meta raises when it is pickled
+    :raises Exception: from pickling a user's meta
     """
     fields = request.to_dict(spider=spider)
     fields["dont_filter"] = dont_filter
@@ -31,13 +31,13 @@ def dumps(request: Request, dont_filter: bool, spider: Spider) -> bytes:
 
 
 def loads(data: bytes, spider: Spider) -> Request:
-    """Return the request that *data* was made of.
+    """Return the request in *data*.
 
-    :raises Exception: if it can't be read, or the spider has no such callback any more
+    :raises Exception: if it can't be read, or the spider no longer has its callback
     """
-    # All pickles that `dumps()` makes, now or in an earlier version, begin so.
+    # How all pickles of this and earlier versions begin.
     if data[:1] == b"\x80":
-        # Whoever can write to JOBDIR can have code run anyway: Scrapy's own queues are pickles.
+        # Write access to JOBDIR allows running code anyway: Scrapy's own queues are pickles.
         fields = pickle.loads(data)  # noqa: S301
     else:
         fields = _from_json(data)
@@ -45,7 +45,7 @@ def loads(data: bytes, spider: Spider) -> Request:
 
 
 def _as_json(fields: dict[str, Any]) -> bytes | None:
-    """None if *fields* would not be the same afterwards."""
+    """Return *fields* as JSON, None if JSON would change them."""
     fields = dict(fields)
     headers, body = fields.pop("headers", None), fields.pop("body", None)
     try:

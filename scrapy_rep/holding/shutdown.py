@@ -1,4 +1,4 @@
-"""What happens to held requests when the spider is stopped: none is lost without a word."""
+"""What happens to held requests when the spider stops: none is lost silently."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Errbacks that are called until the event loop has its turn.
+# Errbacks called before the event loop gets a turn.
 _SLICE = 20
 
 
 class Shutdown:
-    """Leaves held requests on disk, hands them to a scheduler that outlives the process, or calls
-    their errbacks: in that order of preference."""
+    """Leaves held requests on disk, else hands them to a scheduler that outlives the process, else
+    calls their errbacks."""
 
     def __init__(self, context: CrawlContext, releases: Releases, held: HeldOrigins) -> None:
         self._context = context
@@ -39,8 +39,8 @@ class Shutdown:
         self._held = held
 
     async def explain(self) -> None:
-        """Note why the requests of each origin are given up, if they have to be: before the fetches
-        that are under way are broken off, which count as attempts."""
+        """Note why each origin's requests would be given up, while the fetches under way still count
+        as attempts."""
         slices = Slices()
         for held_origin in self._held.all():
             held_origin.why = self._held.why(held_origin, "the crawl ended")
@@ -48,7 +48,7 @@ class Shutdown:
                 await pause()
 
     async def empty(self) -> None:
-        """Settle all requests that would end with the process, and wait for the errbacks' output."""
+        """Settle all requests that would end with the process; wait for the errbacks' output."""
         slices = Slices()
         settled: list[Deferred[None]] = []
         for held_origin in self._held.all():
@@ -60,15 +60,15 @@ class Shutdown:
 
     async def _finish(self, settled: list[Deferred[None]], slices: Slices) -> None:
         if settled:
-            # Before the engine begins to close: an errback may still want to use it.
+            # Before the engine closes: an errback may still use it.
             await maybe_deferred_to_future(DeferredList(settled))
             settled.clear()
         if slices.over:
             await pause()
 
     def settle(self, held_origin: HeldOrigin) -> Iterator[Deferred[None]]:
-        """Find another place for each request that would end with the process, or call its errback.
-        Yield what fires when the errback's output has been dealt with."""
+        """Hand each request that would end with the process to the scheduler, or call its errback.
+        Yield a Deferred for the errback's output."""
         for held in self._held.hold.take_mortal(str(held_origin.origin)):
             self._held.left(held_origin, 1)
             if self._context.engine.scheduler_outlives and self._hand_back(held):
@@ -77,16 +77,15 @@ class Shutdown:
                 yield self.fail(held, RobotsUnreachable(held_origin.origin, *held_origin.why))
 
     def _hand_back(self, held: Held) -> bool:
-        """Give *held* to the scheduler for another process. Return whether that worked."""
+        """Give *held* to the scheduler, for another process. Return whether that worked."""
         self._releases.mark(held)
         crawler = self._context.crawler
         assert crawler.engine is not None
         try:
             crawler.engine.crawl(held.request)
-        except Exception as error:  # noqa: BLE001
-            # Whatever a scheduler raises whose server is gone.
+        except Exception as error:  # noqa: BLE001 (the scheduler's server may be gone)
             logger.error(
-                "%(request)s can't be handed back to the scheduler: %(error)s",
+                "Can't hand %(request)s back to the scheduler, so it fails: %(error)s",
                 {"request": held.request, "error": error},
                 extra=self._context.extra,
             )

@@ -54,7 +54,7 @@ class UsageLookup:
         """Where tdmrep.json files are fetched; None if they are not."""
 
     def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
-        """Return the origin of *request*, and what is known of that."""
+        """Return the origin of *request*, and its state."""
         try:
             origin = origin_of(request)
         except ValueError:
@@ -72,8 +72,7 @@ class UsageLookup:
         said = self._read(state, token)
         statements = said.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
-            group, rules = state.robots.rules((name,))
-            decision = state.robots._decision(group, rules._find(path))
+            decision = state.robots.decide(comparable(request.url), name)
             if statement := token_statement(name, decision, purposes):
                 statements.append(statement)
         self._table.weigh(state)
@@ -98,26 +97,29 @@ class UsageLookup:
             file = self._tdm[entry.sha256] = TdmFile(entry.body)
         return file.about(comparable(path_in(request))), entry.sha256
 
-    async def prepare(self, request: Request, chain: Chain) -> None:
-        """Have at hand what it takes time to find out: a large robots.txt is read in a thread, and
-        tdmrep.json is fetched if the robots.txt allows it."""
+    async def read(self, request: Request, chain: Chain) -> None:
+        """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
+        _, state = self.known(request)
+        if state is None or state.robots is None or len(state.entry.body) <= LARGE:
+            return
+        for one in (chain, *((name,) for name in self._tokens)):
+            await self._cache.read(state, one)
+        entry = state.entry
+        group, _ = state.robots.rules(chain, self._obey_global)
+        if (entry.sha256, group) not in self._robots:
+            found = await run_in_thread(read_robots, entry.body, group)
+            self._keep((entry.sha256, group), found)
+
+    async def fetch(self, request: Request, chain: Chain) -> None:
+        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt."""
         origin, state = self.known(request)
-        if origin is None or state is None:
+        if self.tdm is None or origin is None or state is None:
             return
         if state.robots is not None:
-            chains = [chain, *((name,) for name in self._tokens)]
-            if len(state.entry.body) > LARGE:
-                for one in chains:
-                    await self._cache.read(state, one)
-                group, _ = state.robots.rules(chain, self._obey_global)
-                key = state.entry.sha256, group
-                if key not in self._robots:
-                    self._keep(key, await run_in_thread(read_robots, state.entry.body, group))
             _, rules = state.robots.rules(chain, self._obey_global)
             if not rules.allows(PATH):
                 return
-        if self.tdm is not None:
-            await self.tdm.fetch(request, origin)
+        await self.tdm.fetch(request, origin)
 
     def _read(self, state: OriginState, token: str | None) -> RobotsUsage:
         key = state.entry.sha256, token

@@ -103,7 +103,7 @@ class UsageMiddleware:
         if self._lookup is not None and self._rep is not None:
             with self._isolated(_PART):
                 chain = self._rep.agents.chain_of(request)
-                await self._lookup.prepare(request, chain)
+                await self._lookup.read(request, chain)
                 refused = self._refusal(self._lookup.robots(request, chain), DROP_REQUESTS)
                 if refused is not None:
                     self._say(request, "usage_request", *refused)
@@ -118,7 +118,8 @@ class UsageMiddleware:
                 from scrapy_rep.pages.usage import usage_of
 
                 chain = self._rep.agents.chain_sent(request)
-                await self._lookup.prepare(request, chain)
+                await self._lookup.read(request, chain)
+                await self._lookup.fetch(request, chain)
                 if self._recorded:
                     self._record(request, usage_of(response, request, self._lookup, chain))
         return response
@@ -162,7 +163,7 @@ class UsageMiddleware:
             "purpose": purpose,
             "statement": statement,
         }
-        message = "%(what)s %(url)s %(dropped)s: not to be used for %(purpose)s (%(statement)s)"
+        message = "%(what)s %(url)s %(dropped)s: the site says no to %(purpose)s (%(statement)s)"
         if self._told.add((origin, verdict)):
             message += "; more of this site at DEBUG level"
             self._tell.log(message, values, self._crawler.spider)

@@ -44,7 +44,7 @@ def site(sites: Sites) -> Site:
 @on_every_reactor
 def test_each_purpose_is_told_with_its_reason(project: Path, site: Site, reactor: str) -> None:
     done = robots(project, "--usage", site.url("/moved"), settings=REACTORS[reactor])
-    signal = "robots.txt (line 4): Content-Signal: search=yes, ai-train=no"
+    signal = "robots.txt, line 4: Content-Signal: search=yes, ai-train=no"
     told = done.out.splitlines()
     assert told[:-1] == [
         site.url("/moved"),
@@ -52,9 +52,9 @@ def test_each_purpose_is_told_with_its_reason(project: Path, site: Site, reactor
         "  answer           HTTP status 200",
         f"  redirects to     {site.url('/tea')}",
         f"  train-ai         no: {signal}",
-        "  train-ai-images  no: meta robots (line 1): noai",
+        "  train-ai-images  no: meta robots, line 1: noai",
         "  ai-input         not said",
-        "  search           yes: robots.txt (line 5): Content-Usage: search=y",
+        "  search           yes: robots.txt, line 5: Content-Usage: search=y",
         "  tdm              not said",
         "  license          https://example.com/license.xml",
     ]

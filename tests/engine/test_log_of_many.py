@@ -63,8 +63,8 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     result = await crawl(wanted, {**DEFER, "REP_DEFER_MAX_WAIT": 3})
     assert len(lines(result, "forbids http")) == 10
     assert len(lines(result, "is unreachable (")) == 10
-    assert len(lines(result, "are held")) == 10
-    assert len(lines(result, "given up after")) == 10
+    assert len(lines(result, "until its robots.txt can be fetched")) == 10
+    assert len(lines(result, "Gave up ")) == 10
     assert len(lines(result, "More lines like the last ten")) == 4
     assert len(lines(result, "forbids http", level=None)) == 30
     assert len(lines(result)) < 50
@@ -86,8 +86,8 @@ async def test_first_answers_that_take_long_are_no_failures(sites: Sites) -> Non
     assert result.stat("rep/deferred/unreachable") >= 4
     assert waited >= 8
     assert re.search(rf"held, {waited} waited for a first answer \(", summary(result)[1])
-    assert not lines(result, f"Requests of {slow.url('')} are held")
-    assert len(lines(result, f"Requests of {down.url('')} are held")) == 1
+    assert not lines(result, f"requests to {slow.url('')} until")
+    assert len(lines(result, f"requests to {down.url('')} until")) == 1
 
 
 @contextmanager
@@ -115,13 +115,13 @@ def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[
 async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
-    with at_line("scrapy_rep.holding", "Nothing is left", gate.open) as seen:
+    with at_line("scrapy_rep.holding", "Nothing left", gate.open) as seen:
         result = await crawl(urls(site, 12), DEFER)
     assert len(result.responses) == 12
     [line] = seen
     assert re.fullmatch(
-        r"Nothing is left to do but to wait: 12 requests to 1 site held; (next attempt in 0 s|"
-        r"robots.txt is being asked for), given up in 10 min \(REP_DEFER_MAX_WAIT\)",
+        r"Nothing left to do but wait: 12 requests to 1 site held; next robots.txt attempt (in 0 s|"
+        r"now), giving up in 10 min \(REP_DEFER_MAX_WAIT\)",
         line,
     )
 
@@ -137,7 +137,7 @@ async def test_each_spell_of_waiting_is_told(sites: Sites, monkeypatch: pytest.M
             if response.url == first.url("/a"):
                 yield self.recorded(second.url("/b"))
 
-    with at_line("scrapy_rep.holding", "Nothing is left", lambda: gates.pop(0).open()) as seen:
+    with at_line("scrapy_rep.holding", "Nothing left", lambda: gates.pop(0).open()) as seen:
         result = await crawl(Follows, DEFER, requests=[first.url("/a")])
     assert len(result.responses) == len(seen) == 2
 
@@ -170,7 +170,7 @@ def test_what_is_being_given_up_has_no_time_left(caplog: pytest.LogCaptureFixtur
     caplog.clear()
     table.tell(math.inf, math.inf)
     [line] = caplog.messages
-    assert line.startswith("3 requests to 1 site held; robots.txt is being asked for, given up now")
+    assert line.startswith("3 requests to 1 site held; next robots.txt attempt now, giving up now")
 
 
 async def test_very_many_sitemaps_are_no_flood(sites: Sites) -> None:
@@ -200,7 +200,7 @@ async def test_a_line_a_minute_tells_what_is_held(
         {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DEFER_MAX_WAIT": 480, "REP_DOWNLOAD_TIMEOUT": 1.0},
         signal_handlers={**record.handlers, **_opens_at_the_end(silent)},
     )
-    told = lines(result, "3 requests to 1 site held; robots.txt is being asked for, given up in 8")
+    told = lines(result, "3 requests to 1 site held; next robots.txt attempt now, giving up in 8")
     assert len(told) >= 3
     assert len(result.responses) == 4
 
@@ -247,7 +247,7 @@ async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites)
         urls(site, 2),
         {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DOWNLOAD_TIMEOUT": 0.2, "REP_DEFER_MAX_WAIT": 0.5},
     )
-    assert len(lines(result, "wait for the first answer of its robots.txt")) == 1
-    assert len(lines(result, "are held until")) == 1
+    assert len(lines(result, "its robots.txt has not answered yet")) == 1
+    assert len(lines(result, "until its robots.txt can be fetched")) == 1
     assert result.stat("rep/deferred/unreachable") == 2
     assert "2 held (2 given up)" in summary(result)[1]

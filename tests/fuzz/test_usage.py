@@ -90,6 +90,7 @@ PAGES = damaged(
 )
 PATHS = st.sampled_from(["/", "/a", "/a.x", "/" + "ab" * 1000, "/%C3%A4?b"])
 SAID = {"y", "n"}
+USE = {"bad-usage", "bad-signal", "bad-license", "unknown-use", "signal-before-group"}
 
 
 def check(statements: list[Statement]) -> None:
@@ -111,7 +112,7 @@ def test_files_of_any_kind(body: bytes, path: str, token: str | None) -> None:
     found = in_a_slice(lambda: read_robots(body, token))
     statements = in_a_slice(lambda: found.about(path, allowed=True))
     check(statements)
-    assert len(statements) <= 200
+    assert len(statements) <= 60
     assert len(found.licenses) <= MAX_LICENSES
     assert all(
         1 <= one.line <= body.count(b"\n") + body.count(b"\r") + 1 for one in statements if one.line
@@ -122,7 +123,7 @@ def test_files_of_any_kind(body: bytes, path: str, token: str | None) -> None:
 def test_lint_of_any_kind(body: bytes) -> None:
     for one in lint(body[:20_000]):
         assert one.line is None or one.line >= 1
-        assert len(one.message) < 500
+        assert one.code not in USE or len(one.message) < 250
 
 
 @given(VALUES)

@@ -154,7 +154,7 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
             silent.open()
 
     def see(line: logging.LogRecord) -> bool:
-        if line.getMessage().startswith("Requests of"):
+        if line.getMessage().startswith("Holding requests to"):
             begun.append(line)
             look()
         return True
@@ -171,16 +171,16 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     finally:
         logger.removeFilter(see)
     for site in several:
-        ours = lines(result, f"equests of {origin_of(site)} ")
+        ours = lines(result, f"equests to {origin_of(site)}")
         assert len(ours) == 2, ours
-        why = "are held until its robots.txt can be had"
+        why = " until its robots.txt can be fetched"
         if site is several[-1]:  # it has not failed
-            why = "wait for the first answer of its robots.txt"
-        assert ours[0] == f"Requests of {origin_of(site)} {why}"
-        assert ours[1].startswith(f"10 requests of {origin_of(site)} released")
+            why = ": its robots.txt has not answered yet"
+        assert ours[0] == f"Holding requests to {origin_of(site)}{why}"
+        assert ours[1].startswith(f"Released 10 requests to {origin_of(site)} after")
     assert not lines(result, level="WARNING")
     # Beside these there is the news of the first failure, once an origin that failed.
-    idle = lines(result, "Nothing is left to do but to wait: ", "0 requests to ")
+    idle = lines(result, "Nothing left to do but wait: ", "0 requests to ")
     assert len(lines(result)) - len(idle) == 4 * 2 + 3
     assert_clean(result)
 

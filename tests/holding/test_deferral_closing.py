@@ -164,7 +164,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path, way: str)
         assert response.request.dont_filter is True
         assert "_rep_held" not in response.meta
     assert result.stats["rep/held"] == 0
-    assert len(lines(result, "Still held from an earlier run: 40 requests of 2 origins")) == 1
+    assert len(lines(result, "Still holding 40 requests to 2 origins from an earlier run")) == 1
 
     result = await crawl(ItemSpider, {**SLOW, **settings}, requests=[])
     assert result.spider.responses == []

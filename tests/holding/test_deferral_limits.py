@@ -276,7 +276,7 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20
     assert result.stat("rep/unreachable/dropped") == 20
-    assert len(lines(result, "has its share of REP_DEFER_MAX_REQUESTS", level="WARNING")) == 1
+    assert len(lines(result, "has used its share of REP_DEFER_MAX_REQUESTS", level="WARNING")) == 1
     assert_clean(result)
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.holding.disk import FILE_NAME, DiskHold
 from scrapy_rep.holding.hold import Held, Hold
-from scrapy_rep.holding.opening import FILE_NAME
 from tests.helpers.holds import INF, SPIDER, A, B, count, held, numbers, take_all, unserialisable
 
 

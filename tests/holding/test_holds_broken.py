@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.opening import FILE_NAME, Opening
+from scrapy_rep.holding.disk import FILE_NAME, DiskHold, Opening
 from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
@@ -86,7 +85,7 @@ def test_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
     hold.close()
     warning, information = records
     assert warning.levelname == "WARNING"
-    assert "it is tried again every second" in warning.getMessage()
+    assert "retrying every second" in warning.getMessage()
     assert "can be used again" in information.getMessage()
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.holding.disk import FILE_NAME, DiskHold
 from scrapy_rep.holding.hold import Held
-from scrapy_rep.holding.opening import FILE_NAME
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
     INF,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.holding.opening import FILE_NAME as HELD
+from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool_file import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import DAMAGES, aside

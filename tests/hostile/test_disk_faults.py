@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from scrapy import Request, signals
 
+from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.disk_file import _SCHEMA
-from scrapy_rep.holding.opening import FILE_NAME
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import CrawlResult, crawl

@@ -19,47 +19,47 @@ CLEAN = [
     "License: https://example.com/license.xml",
 ]
 
-UNREAD = "can't be read, so it says nothing: "
+UNREAD = "can't be read, so the line says nothing: "
 BEFORE = (
     "stands before the first user-agent line: here it is for all crawlers, but others may ignore it"
 )
 FOUND = {
-    "Content-Usage: train-ai = n": [("bad-usage", UNREAD + "there are blanks around the =")],
-    "Content-Usage: Train-AI=n": [("bad-usage", UNREAD + "keys are in lower case")],
+    "Content-Usage: train-ai = n": [("bad-usage", UNREAD + "remove the blanks around the =")],
+    "Content-Usage: Train-AI=n": [("bad-usage", UNREAD + "write keys in lower case")],
     "Content-Usage: train-ai=n,": [
         (
             "bad-usage",
-            f"{UNREAD}no dictionary of structured fields (RFC 9651), see character 12 of it",
+            f"{UNREAD}the preferences break RFC 9651 at character 12",
         )
     ],
     "Content-Usage: train-ai=n; search=y": [
         (
             "bad-usage",
-            'says nothing about "search": that takes a comma before it, not a semicolon',
+            '"search" says nothing: separate it with a comma, not a semicolon',
         )
     ],
-    "Content-Usage: /path": [("bad-usage", "says nothing: no preference is given")],
+    "Content-Usage: /path": [("bad-usage", "no preference is given, so the line says nothing")],
     "Content-Usage: train-ai=no": [
-        ("bad-usage", 'says nothing about "train-ai": that is neither y nor n')
+        ("bad-usage", '"train-ai" is neither y nor n, so it says nothing')
     ],
     "Content-Usage: ai-train=n": [
-        ("unknown-use", 'there is no use "ai-train": ignored; perhaps train-ai is meant')
+        ("unknown-use", 'unknown purpose "ai-train": ignored; perhaps train-ai is meant')
     ],
     "Content-Usage: serach=n": [
-        ("unknown-use", 'there is no use "serach": ignored; perhaps search is meant')
+        ("unknown-use", 'unknown purpose "serach": ignored; perhaps search is meant')
     ],
-    "Content-Usage: tdm=n": [("unknown-use", 'there is no use "tdm": ignored')],
+    "Content-Usage: tdm=n": [("unknown-use", 'unknown purpose "tdm": ignored')],
     "Content-Signal: ai-train = no": [
-        ("bad-signal", 'not all crawlers may read "ai-train": blanks around the =')
+        ("bad-signal", '"ai-train" has blanks around the =: other crawlers may not read it')
     ],
     "Content-Signal: ai-train=n": [
-        ("bad-signal", 'says nothing about "ai-train": that is neither yes nor no')
+        ("bad-signal", '"ai-train" is neither yes nor no, so it says nothing')
     ],
     "Content-Signal: train-ai=no": [
-        ("unknown-use", 'there is no use "train-ai": ignored; perhaps ai-train is meant')
+        ("unknown-use", 'unknown purpose "train-ai": ignored; perhaps ai-train is meant')
     ],
-    "Content-Signal:": [("bad-signal", "says nothing: no signal is given")],
-    "License: license.xml": [("bad-license", "a license is given by its full URL")],
+    "Content-Signal:": [("bad-signal", "no signal is given, so the line says nothing")],
+    "License: license.xml": [("bad-license", "a license needs a full URL")],
 }
 
 

@@ -89,6 +89,21 @@ async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> Non
     assert site.count(PATH) == 1
 
 
+async def test_pages_that_wait_are_few(sites: Sites) -> None:
+    """A server that never answers must not fill the memory with its pages."""
+
+    async def silent(hit: Any, connection: Any) -> None:
+        await connection.gone()
+
+    site = sites.add(pages={PATH: silent})
+    settings = {"REP_TDMREP": True, "REP_DOWNLOAD_TIMEOUT": 0.5, "CONCURRENT_REQUESTS": 2}
+    await asked(settings, *[site.url(f"/{number}") for number in range(20)])
+    [began] = site.hits(PATH)
+    meanwhile = [hit for hit in site.requests if began.time <= hit.time < began.time + 0.4]
+    # Two, and two with slots of their own; the file.
+    assert len(meanwhile) <= 5
+
+
 async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
     settings = {
@@ -100,3 +115,18 @@ async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Pa
         [found] = await asked(settings, site.url("/"))
         assert found["tdm"] == "n"
     assert (site.robots_fetches, site.count(PATH)) == (1, 1)
+
+
+async def test_beside_the_http_cache(sites: Sites, tmp_path: Path) -> None:
+    """It keeps pages; what a replay has no copy of is as if there was none."""
+    site = sites.add(pages={PATH: FILE})
+    settings = {
+        "REP_TDMREP": True,
+        "HTTPCACHE_ENABLED": True,
+        "HTTPCACHE_DIR": str(tmp_path),
+    }
+    [found] = await asked(settings, site.url("/"))
+    assert found["tdm"] == "n"
+    [found] = await asked({**settings, "HTTPCACHE_IGNORE_MISSING": True}, site.url("/"))
+    assert found["tdm"] is None
+    assert site.count(PATH) == 1

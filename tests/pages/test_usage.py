@@ -79,13 +79,13 @@ async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
     found = result.spider.usages[site.url("/open/page")]  # type: ignore[attr-defined]
     assert [(one.where, one.text, one.says) for one in found.statements] == [
         (
-            "robots.txt (line 7)",
+            "robots.txt, line 7",
             "Content-Usage: /open/ train-ai=y",
             {"train-ai": "y"},
         ),
-        ("robots.txt (line 2)", "Content-Signal: ai-input=no", {"ai-input": "n"}),
+        ("robots.txt, line 2", "Content-Signal: ai-input=no", {"ai-input": "n"}),
         (
-            "robots.txt (line 8)",
+            "robots.txt, line 8",
             "Content-Signal: search=yes, ai-train=no",
             {"search": "y", "train-ai": "n"},
         ),
@@ -108,8 +108,8 @@ async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
     assert verdicts == {"/secret": {"train-ai": "n", "ai-input": "n"}, "/x": {"train-ai": "y"}}
     found = result.spider.usages[site.url("/secret")]  # type: ignore[attr-defined]
     assert [str(one) for one in found.statements] == [
-        "robots.txt for Google-Extended (line 11): Disallow: /secret",
-        "robots.txt for CCBot (line 14): Allow: /",
+        "robots.txt for Google-Extended, line 11: Disallow: /secret",
+        "robots.txt for CCBot, line 14: Allow: /",
     ]
 
 
@@ -145,12 +145,12 @@ async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
     assert [str(one) for path in site.pages for one in (
         found[site.url(path)].statements if path != "/robots.txt" else ()
     )] == [
-        "Content-Usage header: Content-Usage: train-ai=n, search=y;x",
-        "Content-Usage header: Content-Usage: train-ai=n, Search",
+        "header Content-Usage: train-ai=n, search=y;x",
+        "header Content-Usage: train-ai=n, Search",
         "X-Robots-Tag 1: noimageai",
-        "meta robots (line 2): noai",
-        "tdm-reservation header: tdm-reservation: 1",
-        "meta tdm-reservation (line 1): tdm-reservation: 0",
+        "meta robots, line 2: noai",
+        "header tdm-reservation: 1",
+        "meta tdm-reservation, line 1: 0",
     ]  # fmt: skip
     assert found[site.url("/tdm")].tdm_policy == "https://a.example/p"
     assert found[site.url("/link")].licenses == ("https://a.example/l",)
@@ -178,6 +178,27 @@ async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
     assert (found[site.url("/")]["train-ai"], found[site.url("/")]["search"]) == ("n", None)
     for one in (named, sent):
         assert (found[one.url]["train-ai"], found[one.url]["search"]) == (None, "n")
+
+
+async def test_a_request_without_a_callback_of_its_own(sites: Sites) -> None:
+    class Spider(UsageSpider):
+        def recorded(self, request: Any) -> Request:
+            return super().recorded(request).replace(callback=None)
+
+    site = sites.add(robots=ROBOTS)
+    result = await crawl(Spider, requests=[site.url("/")])
+    assert result.spider.usages[site.url("/")]["train-ai"] == "n"  # type: ignore[attr-defined]
+
+
+async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> None:
+    site = sites.add(robots=ROBOTS, pages={"/": page("<p>", ("X-Robots-Tag", "noai"))})
+    settings = {"ROBOTSTXT_OBEY": False, "REP_USAGE": {"train-ai": "drop-items"}}
+    result = await crawl(UsageSpider, settings, requests=[site.url("/")])
+    result.assert_clean()
+    found = result.spider.usages[site.url("/")]  # type: ignore[attr-defined]
+    assert [one.source for one in found.statements] == ["X-Robots-Tag 1"]
+    assert len(result.spider.items) == 1
+    assert site.robots_fetches == 0
 
 
 def test_a_response_without_a_crawl() -> None:

@@ -90,7 +90,7 @@ async def test_the_spider_of_the_manual(
     result = await crawl(Spider, requests=[site.url("/archive/1"), site.url("/2")])
     result.assert_clean()
     assert [item["url"] for item in result.spider.items] == [site.url("/2")]
-    statement = "robots.txt (line 3): Content-Usage: /archive/ train-ai=n"
+    statement = "robots.txt, line 3: Content-Usage: /archive/ train-ai=n"
     assert f"INFO {statement} says {{'train-ai': 'n'}}" in result.log
 
 

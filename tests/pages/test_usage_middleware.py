@@ -95,7 +95,7 @@ async def test_what_is_dropped_because_of_a_no(
         error = result.failure(urls[0])
         assert isinstance(error, UsageDisallowed)
         assert str(error) == (
-            "Not to be used for train-ai (robots.txt (line 2): Content-Usage: /no/ train-ai=n)"
+            "The site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
         )
         assert (error.purpose, str(error.origin)) == ("train-ai", site.url(""))
         assert error.statement.line == 2
@@ -107,7 +107,7 @@ async def test_each_page_is_recorded_with_what_was_seen(site: Site, tmp_path: Pa
     result = await crawl(ItemSpider, settings, requests=[site.url("/no/1")])
     result.assert_clean()
     [one] = recorded(path)
-    assert one["reason"] == "train-ai: robots.txt (line 2): Content-Usage: /no/ train-ai=n"
+    assert one["reason"] == "train-ai: robots.txt, line 2: Content-Usage: /no/ train-ai=n"
     assert one["origin"] == site.url("/").rstrip("/")
     usage = one["usage"]
     assert usage["train-ai"] == "n"
@@ -128,7 +128,7 @@ async def test_the_first_of_a_site_is_told(site: Site) -> None:
     settings = {"REP_USAGE": {"train-ai": "drop-items"}, "CONCURRENT_REQUESTS": 1}
     urls = [site.url(f"/no/{number}") for number in range(3)]
     result = await crawl(ItemSpider, settings, requests=urls)
-    why = "not to be used for train-ai (robots.txt (line 2): Content-Usage: /no/ train-ai=n)"
+    why = "the site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
     assert lines(result, "Item of") == [
         f"Item of {urls[0]} dropped: {why}; more of this site at DEBUG level"
     ]

@@ -37,7 +37,7 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
         homeless = first is None or line < first
         if field == "license":
             if "://" not in value:
-                yield Finding(line, "bad-license", "a license is given by its full URL")
+                yield Finding(line, "bad-license", "a license needs a full URL")
         elif field == "content-signal":
             if homeless:
                 yield Finding(
@@ -64,21 +64,19 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
 
 def _preferences(line: int, value: bytes) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-usage", "says nothing: no preference is given")
+        yield Finding(line, "bad-usage", "no preference is given, so the line says nothing")
         return
     try:
         members = read_preferences(value)
     except Malformed as error:
-        yield Finding(line, "bad-usage", f"can't be read, so it says nothing: {_why(value, error)}")
+        yield Finding(
+            line, "bad-usage", f"can't be read, so the line says nothing: {_why(value, error)}"
+        )
         return
     for key in members.wrong:
-        yield Finding(
-            line, "bad-usage", f"says nothing about {_quoted(key)}: that is neither y nor n"
-        )
+        yield Finding(line, "bad-usage", f"{_quoted(key)} is neither y nor n, so it says nothing")
     for key in members.parameters:
-        message = (
-            f"says nothing about {_quoted(key)}: that takes a comma before it, not a semicolon"
-        )
+        message = f"{_quoted(key)} says nothing: separate it with a comma, not a semicolon"
         yield Finding(line, "bad-usage", message)
     for key in members.unknown:
         yield _unknown(line, key, LABELS)
@@ -86,19 +84,17 @@ def _preferences(line: int, value: bytes) -> Iterator[Finding]:
 
 def _why(value: bytes, error: Malformed) -> str:
     if _BLANKS.search(value):
-        return "there are blanks around the ="
+        return "remove the blanks around the ="
     if _CAPITAL.search(value):
-        return "keys are in lower case"
+        return "write keys in lower case"
     if error.position is None:
         return str(error)
-    return (
-        f"no dictionary of structured fields (RFC 9651), see character {error.position + 1} of it"
-    )
+    return f"the preferences break RFC 9651 at character {error.position + 1}"
 
 
 def _signals(line: int, value: str) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-signal", "says nothing: no signal is given")
+        yield Finding(line, "bad-signal", "no signal is given, so the line says nothing")
     for name, said, loose in read_signals(value):
         if name not in SIGNALS and name not in OTHER:
             yield _unknown(line, name, SIGNALS)
@@ -106,13 +102,13 @@ def _signals(line: int, value: str) -> Iterator[Finding]:
             yield Finding(
                 line,
                 "bad-signal",
-                f"says nothing about {_quoted(name)}: that is neither yes nor no",
+                f"{_quoted(name)} is neither yes nor no, so it says nothing",
             )
         elif loose:
             yield Finding(
                 line,
                 "bad-signal",
-                f"not all crawlers may read {_quoted(name)}: blanks around the =",
+                f"{_quoted(name)} has blanks around the =: other crawlers may not read it",
             )
 
 
@@ -120,7 +116,7 @@ def _unknown(line: int, name: str, known: Collection[str]) -> Finding:
     close = get_close_matches(name[:50], known, 1)
     meant = _TWINS.get(name) or (close[0] if close else None)
     perhaps = f"; perhaps {meant} is meant" if meant else ""
-    return Finding(line, "unknown-use", f"there is no use {_quoted(name)}: ignored{perhaps}")
+    return Finding(line, "unknown-use", f"unknown purpose {_quoted(name)}: ignored{perhaps}")
 
 
 def _quoted(text: str) -> str:

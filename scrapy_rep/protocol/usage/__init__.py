@@ -5,7 +5,7 @@ The drafts move: each module names the one it reads, and its date.
 >>> from scrapy_rep.protocol.usage import read_robots
 >>> robots = read_robots(b"User-agent: *\\nContent-Signal: search=yes, ai-train=no\\n", "*")
 >>> [(str(one), one.says) for one in robots.about("/page", allowed=True)]
-[('robots.txt (line 2): Content-Signal: search=yes, ai-train=no', {'search': 'y', 'train-ai': 'n'})]
+[('robots.txt, line 2: Content-Signal: search=yes, ai-train=no', {'search': 'y', 'train-ai': 'n'})]
 """
 
 from scrapy_rep.protocol.usage.robots import RobotsUsage, read_robots

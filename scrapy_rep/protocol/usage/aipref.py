@@ -108,5 +108,5 @@ def header_statements(values: Sequence[bytes]) -> list[Statement]:
     if not values:
         return []
     value = b", ".join(values)
-    text = f"Content-Usage: {value[:MAX_TEXT].decode('latin-1')}"[:MAX_TEXT]
-    return [Statement("Content-Usage header", None, text, preferences(value))]
+    text = value[:MAX_TEXT].decode("latin-1")
+    return [Statement("header Content-Usage", None, text, preferences(value))]

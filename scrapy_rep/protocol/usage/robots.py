@@ -21,13 +21,13 @@ from scrapy_rep.protocol.usage.rsl import MAX_LICENSES
 from scrapy_rep.protocol.usage.statements import MAX_TEXT, Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MAX_LINES = 500
 """Lines of each kind that are looked at in the groups of one crawler."""
 
-# Of the same path, and signals: more for one page say nothing new.
-_MAX_STATEMENTS = 100
+# Of one kind for a page. Beyond, only those that say something new are kept.
+_MAX_STATEMENTS = 20
 
 # Bytes of memory for a line, beside its text and path.
 _LINE = 900
@@ -70,7 +70,17 @@ class RobotsUsage:
             if length > best:
                 best, found = length, []
             found.append(statement)
-        return found[:_MAX_STATEMENTS] + list(self.signals[:_MAX_STATEMENTS])
+        return [*_without_repetitions(found), *_without_repetitions(self.signals)]
+
+
+def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
+    kept = list(statements[:_MAX_STATEMENTS])
+    said = {pair for one in kept for pair in one.says.items()}
+    for one in statements[_MAX_STATEMENTS:]:
+        if not said >= one.says.items():
+            kept.append(one)
+            said |= one.says.items()
+    return kept
 
 
 NOTHING = RobotsUsage()

@@ -34,18 +34,18 @@ class Statement:
     """One line of robots.txt, one header or one meta that is about use."""
 
     source: str
-    """``robots.txt``, ``robots.txt for CCBot``, ``Content-Usage header``, ``meta robots``, …"""
+    """``robots.txt``, ``robots.txt for CCBot``, ``header Content-Usage``, ``meta robots``, …"""
     line: int | None
     """Of robots.txt or of the HTML, counted from 1."""
     text: str
-    """As written."""
+    """As written: a line of robots.txt, the value of a header or meta."""
     says: dict[str, str] = field(default_factory=dict)
     """``"y"`` or ``"n"`` by purpose. Empty if it says nothing that is understood."""
 
     @property
     def where(self) -> str:
         """The source, with the line."""
-        return self.source if self.line is None else f"{self.source} (line {self.line})"
+        return self.source if self.line is None else f"{self.source}, line {self.line}"
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}"

@@ -57,8 +57,7 @@ def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservat
     policy = policies[-1][:_MAX_URL].decode("latin-1") if policies else None
     texts = [value[:MAX_TEXT].decode("latin-1") for value in values[:_MAX_METAS]]
     return _strictest(
-        _reservation(f"{RESERVATION} header", None, f"{RESERVATION}: {text}", text, policy)
-        for text in texts
+        _reservation(f"header {RESERVATION}", None, text, text, policy) for text in texts
     )
 
 
@@ -72,8 +71,7 @@ def from_html(body: bytes, encoding: str) -> Reservation | None:
         elif len(values) < _MAX_METAS:
             values.append((content, line))
     return _strictest(
-        _reservation(f"meta {RESERVATION}", line, f"{RESERVATION}: {value}", value, policy)
-        for value, line in values
+        _reservation(f"meta {RESERVATION}", line, value, value, policy) for value, line in values
     )
 
 

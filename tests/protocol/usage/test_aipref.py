@@ -111,7 +111,7 @@ def test_headers_are_one_dictionary_cut_into_pieces() -> None:
     assert header_statements([]) == []
     [one] = header_statements([b"train-ai=n, search=y", b"search=n"])
     assert one.says == {"train-ai": "n", "search": "n"}
-    assert str(one) == "Content-Usage header: Content-Usage: train-ai=n, search=y, search=n"
+    assert str(one) == "header Content-Usage: train-ai=n, search=y, search=n"
     [one] = header_statements([b"train-ai=n", b"Search=n"])
     assert one.says == {}
     [one] = header_statements([b"\xff" * 100_000])

@@ -156,5 +156,15 @@ def test_lines_beyond_the_limit_are_not_looked_at() -> None:
     assert len(signals) == MAX_LINES
 
 
+def test_of_many_lines_what_is_new_is_kept() -> None:
+    lines = (
+        "Content-Usage: search=y\n" * 30
+        + "Content-Usage: search=n\nContent-Usage: train-ai=n\n" * 2
+    )
+    found = ask(USAGE.format(lines))
+    assert len(found) == 22
+    assert [one.line for one in found[-2:]] == [32, 33]
+
+
 def test_most_files_say_nothing() -> None:
     assert read_robots(b"User-agent: *\nDisallow: /\n", "*") == RobotsUsage()

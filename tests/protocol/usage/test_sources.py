@@ -194,7 +194,7 @@ def test_any_no_wins_then_yes() -> None:
     assert usage.decisive("search") is no
     assert Usage((more, yes))["search"] == "y"
     assert Usage((more,))["search"] is None
-    assert str(yes) == "x (line 1): a"
+    assert str(yes) == "x, line 1: a"
     with pytest.raises(KeyError, match="ai-train"):
         usage["ai-train"]
 
