@@ -39,9 +39,6 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 # How many rows of the list are aligned with each other: there may be a million.
 _AT_A_TIME = 1000
 
-# Characters of an invalid name that are shown.
-_SHOWN = 80
-
 _LOOKS = {
     Standing.FRESH: ("fresh", GREEN),
     Standing.ASK: ("due for a refetch", DIM),
@@ -52,11 +49,7 @@ _LOOKS = {
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
-    """List, show or drop entries.
-
-    :raises UsageError: if it is not clear what to drop
-    :raises CommandError: for a storage that ends with each crawl, or can't be used
-    """
+    """List, show or drop entries."""
     settings = RepSettings.from_settings(command.settings)
     if options.drop and not arguments:
         raise UsageError("--drop needs hosts or URLs; '*' drops everything", print_help=False)
@@ -103,13 +96,13 @@ class _Cache:
         return Status.GOOD if all(found) else Status.FOUND
 
     def _body(self, sha256: str) -> bool:
+        problem = "not in the cache"
         try:
             body = self._storage.body(sha256)
         except UnreadableEntry as error:
-            complain(f"the robots.txt with hash {sha256} can't be read: it is {error}")
-            return False
+            body, problem = None, str(error)
         if body is None:
-            complain(f"no robots.txt with hash {sha256} in the cache")
+            complain(f"robots.txt with hash {sha256}: {problem}")
             return False
         self._output.flush()
         sys.stdout.buffer.write(body)
@@ -142,11 +135,7 @@ class _Cache:
             return any(dropped)
         found = False
         while some := list(islice(entries, _AT_A_TIME)):
-            if self._json:
-                for entry in some:
-                    self._output.json(self._fields(entry))
-            else:
-                self._list(some, heading=not found)
+            self._list(some, heading=not found)
             found = True
         if not found:
             complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
@@ -161,7 +150,7 @@ class _Cache:
             try:
                 host = Origin.from_url(entry.origin).host
             except ValueError as error:
-                unreadable.append(f"{entry.origin[:_SHOWN]}: {error}")
+                unreadable.append(f"{entry.origin[:80]}: {error}")
                 continue
             if not hosts or any(fnmatchcase(host, one) for one in hosts):
                 yield entry
@@ -205,6 +194,10 @@ class _Cache:
         }
 
     def _list(self, entries: Sequence[Entry], *, heading: bool) -> None:
+        if self._json:
+            for entry in entries:
+                self._output.json(self._fields(entry))
+            return
         rows = [("origin", "state", "answer", "fetched", "details")] if heading else []
         colours = [(DIM,) * 5] if heading else []
         for entry in entries:
@@ -220,7 +213,6 @@ class _Cache:
     def _show(self, entry: Entry) -> None:
         output = self._output
         state, colour = _LOOKS[self._standing(entry)]
-        output.line(f"{output.paint(state, BOLD, colour)}  {clean(entry.origin)}")
         rows = [("answer", _answer(entry))]
         if entry.hops:
             rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
@@ -236,7 +228,7 @@ class _Cache:
             ]
         if entry.sha256 is not None:
             rows.append(("SHA-256", entry.sha256))
-        output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+        output.block(f"{output.paint(state, BOLD, colour)}  {clean(entry.origin)}", rows)
         if entry.has_copy:
             output.line()
             for line in entry.body.decode("utf-8", "replace").splitlines():

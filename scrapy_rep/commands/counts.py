@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_ORIGINS = 100
 
-# How many spellings of origins are remembered.
-_MAX_SPELLINGS = 10_000
-
 
 class Forbidding(NamedTuple):
     """A rule that forbids something."""
@@ -71,10 +68,7 @@ class Judges:
         self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
 
     async def file(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*.
-
-        :raises CommandError: if the site must not send us there
-        """
+        """Return the robots.txt of *origin*; ``CommandError`` if the site may not send us there."""
         if origin not in self._origins:
             problem = ""
             if len(self._origins) >= _MAX_ORIGINS:
@@ -87,10 +81,7 @@ class Judges:
         return await self._lookup.get(origin)
 
     async def check(self, request: Request) -> None:
-        """Return if *request* may be made.
-
-        :raises CommandError: if not
-        """
+        """Raise ``CommandError`` unless *request* may be made."""
         await self.file(origin_of(request))
         await self._lookup.check(request, self._chain)
 
@@ -117,10 +108,8 @@ class Judges:
                 tally.by_rule[Forbidding(url, rule.line, str(rule))] += 1
 
     async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
-        """Return what decides about URLs that begin like this; None if nothing can.
-
-        :raises ValueError: if that is no origin of web pages
-        """
+        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
+        if they are no web pages."""
         if spelling in self._judges:
             return self._judges[spelling]
         origin = Origin.from_url(spelling)
@@ -134,16 +123,13 @@ class Judges:
                 judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
             elif robots.outcome is Outcome.MISSING or robots.unrestricted:
                 judge = robots, NO_RULES
-        if len(self._judges) < _MAX_SPELLINGS:
+        if len(self._judges) < 10_000:  # an origin has many spellings
             self._judges[spelling] = judge
         return judge
 
 
 def _parts(value: object) -> tuple[str, str]:
-    """Return the beginning of a URL (scheme, host, port) and its path.
-
-    :raises ValueError: if it is no URL
-    """
+    """Return the beginning of a URL (scheme, host, port) and its path, or raise ``ValueError``."""
     if not isinstance(value, str):
         raise ValueError
     plain = as_it_stands(value)

@@ -39,7 +39,7 @@ def gravest(*statuses: Status) -> Status:
 
 
 class CommandError(Exception):
-    """Ends the command, or the work on one URL. Its message is for the user; none: end silently."""
+    """Ends the command, or the work on one URL. The message is for the user; empty: end silently."""
 
     def __init__(self, message: str, status: Status = Status.USAGE) -> None:
         super().__init__(message)
@@ -55,13 +55,10 @@ def status_of(action: Callable[[], Status]) -> Status:
     """Call *action*. Return its exit status, or that of the error that ended it."""
     try:
         return action()
-    except SettingsError as error:
-        complain(error)
-        return Status.USAGE
-    except CommandError as error:
+    except (CommandError, SettingsError) as error:
         if str(error):
             complain(error)
-        return error.status
+        return getattr(error, "status", Status.USAGE)
 
 
 def set_up_logging(settings: Settings, *, configured: bool) -> None:

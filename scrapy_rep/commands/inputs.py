@@ -36,10 +36,7 @@ _HOST = re.compile(
 
 
 def use_spider(settings: Settings, name: str) -> None:
-    """Apply the settings of one of the project's spiders, and the agent that its class names.
-
-    :raises UsageError: if there is no such spider
-    """
+    """Apply the settings of a spider and the agent that its class names, or raise ``UsageError``."""
     try:
         spider = get_spider_loader(settings).load(name)
     except KeyError:
@@ -53,10 +50,7 @@ def use_spider(settings: Settings, name: str) -> None:
 
 
 def chains(values: Sequence[str]) -> list[Chain]:
-    """Return the chain that each ``--agent`` names.
-
-    :raises UsageError: if one is no product token
-    """
+    """Return the chain that each ``--agent`` names, or raise ``UsageError``."""
     found: list[Chain] = []
     for value in values:
         try:
@@ -74,10 +68,7 @@ def chains(values: Sequence[str]) -> list[Chain]:
 
 
 def read_file(name: str, limit: int = -1) -> bytes:
-    """Return at most *limit* bytes of a file; ``-`` is standard input.
-
-    :raises CommandError: if it can't be read
-    """
+    """Return at most *limit* bytes of a file (``-``: standard input), or raise ``CommandError``."""
     if name == STDIN:
         return sys.stdin.buffer.read(limit)
     try:
@@ -88,34 +79,23 @@ def read_file(name: str, limit: int = -1) -> bytes:
 
 
 def urls(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each URL and where it stands (``""``: on the command line). Reads standard input, one
-    URL a line, for ``-``, and without arguments unless that is a terminal.
-
-    :raises UsageError: if there are none
-    """
+    """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.
+    Reads standard input, one URL a line, for ``-``, and for no arguments unless it is a terminal."""
     if not arguments and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no URL given", print_help=False)
     for argument in arguments or [STDIN]:
-        if argument == STDIN:
-            yield from _lines_of_stdin()
-        else:
+        if argument != STDIN:
             yield argument, ""
-
-
-def _lines_of_stdin() -> Iterator[tuple[str, str]]:
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-        # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
-        url = line.strip().decode("utf-8", "surrogateescape")
-        if url:
-            yield url, f"standard input, line {number}: "
+            continue
+        for number, raw in enumerate(sys.stdin.buffer, 1):
+            line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+            # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
+            if url := line.strip().decode("utf-8", "surrogateescape"):
+                yield url, f"standard input, line {number}: "
 
 
 def request_for(url: str) -> tuple[Request, Origin]:
-    """Return a request for *url*, and its origin.
-
-    :raises CommandError: if no robots.txt can belong to it
-    """
+    """Return a request for *url* and its origin, or raise ``CommandError``."""
     try:
         url.encode()
     except UnicodeEncodeError:
@@ -134,11 +114,8 @@ def request_for(url: str) -> tuple[Request, Origin]:
 
 
 def requests(arguments: Sequence[str], statuses: set[Status]) -> list[tuple[str, Request, Origin]]:
-    """Return each URL as given, with its request and origin. Complains about what is no URL, and
-    adds that to *statuses*.
-
-    :raises UsageError: if nothing is given
-    """
+    """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains about
+    what is no URL, and adds that to *statuses*."""
     found = []
     for url, where in urls(arguments):
         try:

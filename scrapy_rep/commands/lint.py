@@ -8,8 +8,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
 from scrapy_rep.commands.inputs import STDIN, read_file, request_for
-from scrapy_rep.commands.lookup import Lookup
-from scrapy_rep.commands.lookup import run as run_crawl
+from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.terminal import DIM, YELLOW, Output
 from scrapy_rep.engine.words import clean, text_of
 from scrapy_rep.inspection.explanation import missing
@@ -30,10 +29,7 @@ _SHOWN = 100
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
-    """Lint files, and the robots.txt of URLs as they are now, past the cache.
-
-    :raises UsageError: if nothing is to be linted
-    """
+    """Lint files, and the robots.txt of URLs as they are now, past the cache."""
     if not arguments:
         raise UsageError("--lint needs a URL, a file, or - for standard input", print_help=False)
     output = Output()
@@ -42,7 +38,19 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 
     def show(source: str, findings: Sequence[Finding]) -> None:
         statuses.add(Status.FOUND if findings else Status.GOOD)
-        _print(output, source, findings, as_json=options.json)
+        for one in findings:
+            if options.json:
+                output.json({"source": source, **one._asdict()})
+                continue
+            place = f"{clean(source)}:{one.line}:" if one.line else f"{clean(source)}:"
+            output.line(f"{place} {clean(one.message)} {output.paint(f'[{one.code}]', YELLOW)}")
+            text = one.text.strip()
+            if text:
+                more = "…" if len(text) > _SHOWN else ""
+                output.line("    " + output.paint(clean(text[:_SHOWN]) + more, DIM))
+        if not findings and not options.json:
+            output.line(f"{clean(source)}: nothing found")
+        output.flush()
 
     async def job(lookup: Lookup) -> None:
         for origin in dict.fromkeys(origins):
@@ -71,7 +79,6 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 
 
 async def _lint_site(lookup: Lookup, origin: Origin) -> list[Finding]:
-    """:raises CommandError: if its robots.txt is unreachable"""
     try:
         answer = await lookup.fetcher.fetch(origin)
     except CONFIGURATION_ERRORS as error:
@@ -83,19 +90,3 @@ async def _lint_site(lookup: Lookup, origin: Origin) -> list[Finding]:
         return [Finding(None, "no-file", message)]
     complete = len(answer.body) <= MAX_BYTES
     return lint(answer.body, robots_url=origin.robots_url, complete=complete)
-
-
-def _print(output: Output, source: str, findings: Sequence[Finding], *, as_json: bool) -> None:
-    for one in findings:
-        if as_json:
-            output.json({"source": source, **one._asdict()})
-            continue
-        place = f"{clean(source)}:{one.line}:" if one.line else f"{clean(source)}:"
-        output.line(f"{place} {clean(one.message)} {output.paint(f'[{one.code}]', YELLOW)}")
-        text = one.text.strip()
-        if text:
-            more = "…" if len(text) > _SHOWN else ""
-            output.line("    " + output.paint(clean(text[:_SHOWN]) + more, DIM))
-    if not findings and not as_json:
-        output.line(f"{clean(source)}: nothing found")
-    output.flush()

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
+    from scrapy_rep.storages.base import Entry
 
 # How many origins are asked ahead of time: a slow one must not hold up the others.
 _AHEAD = 256
@@ -69,7 +70,6 @@ _OVERRIDES: dict[str, Any] = {
     "CLOSESPIDER_ERRORCOUNT": 0,
 }
 
-
 Job = Callable[["Lookup"], Awaitable[None]]
 
 
@@ -77,19 +77,18 @@ class RobotsSpider(Spider):
     """Runs a job while the engine runs; yields no requests."""
 
     name = "scrapy-robots"
+    error: Exception | None = CommandError("stopped before it was done", Status.UNREACHABLE)
+    """What went wrong; None once the job has ended."""
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
         """Scrapy calls this when it makes the crawler."""
         super().update_settings(settings)
-        for name, value in _OVERRIDES.items():
-            settings.set(name, value, priority="cmdline")
+        settings.setdict(_OVERRIDES, priority="cmdline")
 
     def __init__(self, job: Job, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job = job
-        self.error: Exception | None = None
-        self.ended = False
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job. If the spider is closed, stop it without waiting for answers."""
@@ -103,7 +102,7 @@ class RobotsSpider(Spider):
 
             EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
             await maybe_deferred_to_future(running)
-            self.ended = True
+            self.error = None
         except (CancelledError, asyncio.CancelledError, CrawlEnding):
             pass  # by `stop`, or by the engine
         except Exception as error:  # noqa: BLE001
@@ -112,12 +111,9 @@ class RobotsSpider(Spider):
         yield
 
 
-def run(command: RobotsCommand, job: Job) -> None:
-    """Run *job* in a crawl of its own.
-
-    :raises CommandError: if the crawl can't start, or is stopped before *job* has ended
-    :raises Exception: what *job* raises
-    """
+def run_crawl(command: RobotsCommand, job: Job) -> None:
+    """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
+    can't start or is stopped before *job* has ended."""
     process = command.crawler_process
     assert process is not None
     crawler = process.create_crawler(RobotsSpider)
@@ -132,13 +128,12 @@ def run(command: RobotsCommand, job: Job) -> None:
             failures.append(running.exception())
     except Exception as error:  # noqa: BLE001
         failures.append(error)
-    spider = crawler.spider
-    if isinstance(spider, RobotsSpider) and spider.error is not None:
-        raise spider.error
     if failures:
         raise CommandError(text_of(failures[0]), Status.UNREACHABLE) from failures[0]
-    if not isinstance(spider, RobotsSpider) or not spider.ended:
-        raise CommandError("stopped before it was done", Status.UNREACHABLE)
+    spider = crawler.spider
+    problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
+    if problem is not None:
+        raise problem
 
 
 def usual_chain(agents: Agents) -> Chain:
@@ -152,10 +147,9 @@ def chain_of_project(settings: Settings) -> Chain:
 
 
 async def follow(request: Request, get: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Return the response that *request* leads to, through redirects.
+    """Return the response that redirects of *request* lead to, or raise ``CommandError``.
 
     :param get: fetches one URL, if its own robots.txt lets it
-    :raises CommandError: what *get* raises; if there is no end to the redirects, or none leads on
     """
     visited: list[str] = []
     while request.url not in visited and len(visited) <= MAX_HOPS:
@@ -179,10 +173,7 @@ class Lookup:
     """What robots.txt files say, each fetched once; and downloads that obey them."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """:param crawler: one whose engine is running
-
-        :raises SettingsError: if ``REP_CACHE_STORAGE`` can't be made
-        """
+        """:param crawler: its engine must be running"""
         self._crawler = crawler
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
@@ -205,30 +196,27 @@ class Lookup:
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order, while the next ones are being fetched."""
         coming = iter(origins)
-        asked: deque[tuple[Origin, Flight]] = deque()
+        asked: deque[Flight] = deque()
         while True:
             while len(asked) < _AHEAD and (origin := next(coming, None)) is not None:
-                asked.append((origin, self._flights.to(origin)))
+                asked.append(self._flights.to(origin))
             if not asked:
                 return
-            origin, flight = asked.popleft()
-            yield origin, await self._landed(origin, flight)
+            flight = asked.popleft()
+            yield flight.origin, await self._landed(flight)
 
     async def get(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
             if origin not in self._asked:
                 self._asked[origin] = self._flights.to(origin)
-            file = await self._landed(origin, self._asked[origin])
-            # Several may have waited; the first one's file is the one with the answer.
+            file = await self._landed(self._asked[origin])
+            # If several waited, the first one has the answer.
             self._files.setdefault(origin, file)
         return self._files[origin]
 
     async def check(self, request: Request, chain: Chain) -> None:
-        """Return if robots.txt allows *request*.
-
-        :raises CommandError: if not
-        """
+        """Raise ``CommandError`` unless robots.txt allows *request*."""
         robots = await self.get(origin_of(request))
         path = comparable(path_in(request))
         obey_global = self.settings.obey_global_group
@@ -239,11 +227,8 @@ class Lookup:
             raise CommandError(f"forbidden by {why.reason}", Status.FOUND)
 
     async def download(self, request: Request, **meta: Any) -> Response:
-        """Return the response to *request*, past Scrapy's scheduler, whatever robots.txt says.
-        Redirects are not followed: see :func:`follow`.
-
-        :raises CommandError: if there is none
-        """
+        """Return the response to *request*, or raise ``CommandError``. Asks neither the scheduler
+        nor robots.txt, and leaves redirects to :func:`follow`."""
         assert self._crawler.engine is not None
         request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
         try:
@@ -253,31 +238,22 @@ class Lookup:
         except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
             raise CommandError(text_of(error), Status.UNREACHABLE) from None
 
-    async def _landed(self, origin: Origin, flight: Flight) -> RobotsFile:
+    async def _landed(self, flight: Flight) -> RobotsFile:
         try:
             state = await flight.wait()
         except CONFIGURATION_ERRORS as error:
-            facts = Facts(str(origin), origin.robots_url, error=text_of(error))
+            facts = Facts(str(flight.origin), flight.origin.robots_url, error=text_of(error))
             return RobotsFile(Outcome.UNREACHABLE, facts=facts)
-        return self._file(state, self._answers.pop(origin, None))
-
-    async def _ask(self, flight: Flight) -> OriginState:
-        state, answer = await self._cache.ask(flight.origin)
-        if answer is not None:
-            # The entry does not keep an answer that is no success.
-            self._answers[state.origin] = answer
-        return state
-
-    def _file(self, state: OriginState, answer: Answer | None) -> RobotsFile:
-        """:param answer: None if what is known comes from the cache"""
         entry = state.entry
+        answer = self._answers.pop(flight.origin, None)  # None: known from the cache
+        latest: Answer | Entry = answer or entry
         failed = entry.unreachable_since is not None
         facts = Facts(
             origin=entry.origin,
-            robots_url=state.origin.robots_url,
-            status=answer.status if answer else entry.status,
-            hops=answer.hops if answer else entry.hops,
-            final_url=answer.url if answer else entry.url or None,
+            robots_url=flight.origin.robots_url,
+            status=latest.status,
+            hops=latest.hops,
+            final_url=latest.url or None,
             fetched_at=entry.fetched_at,
             fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
             from_cache=answer is None,
@@ -291,3 +267,10 @@ class Lookup:
             unrestricted=state.standing is Standing.UNRESTRICTED,
             pass_unreachable=self.settings.unreachable == "allow",
         )
+
+    async def _ask(self, flight: Flight) -> OriginState:
+        state, answer = await self._cache.ask(flight.origin)
+        if answer is not None:
+            # The entry keeps only answers that count.
+            self._answers[flight.origin] = answer
+        return state

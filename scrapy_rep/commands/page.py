@@ -11,9 +11,8 @@ from scrapy.http import Headers, HtmlResponse, Response
 
 from scrapy_rep.commands.ending import CommandError, Status, gravest
 from scrapy_rep.commands.inputs import Chain, chains, read_file, requests
-from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, usual_chain
-from scrapy_rep.commands.lookup import run as run_crawl
-from scrapy_rep.commands.terminal import BOLD, DIM, Output
+from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, run_crawl, usual_chain
+from scrapy_rep.commands.terminal import BOLD, Output
 from scrapy_rep.engine.words import clean, iso
 from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.protocol.page import PageRules
@@ -25,19 +24,14 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.robots import RobotsCommand
 
-_FLAGS = (
+_NAMES = (
     "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate",
-    "indexifembedded", "noai", "noimageai",
+    "indexifembedded", "noai", "noimageai", "max_snippet", "max_image_preview", "max_video_preview",
 )  # fmt: skip
-_VALUES = ("max_snippet", "max_image_preview", "max_video_preview")
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
-    """Print the rules of pages.
-
-    :raises UsageError: for options that don't go together
-    :raises CommandError: for a file that can't be read
-    """
+    """Print the rules of pages."""
     agents = chains(options.agent)
     printer = _PagePrinter(as_json=options.json)
 
@@ -46,12 +40,12 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             # Each agent for itself: robots.txt may keep one of them out.
             pages: dict[str, Response] = {}
             for chain in agents or [usual_chain(lookup.agents)]:
+                page: Response | CommandError
                 try:
                     page = await fetch(lookup, request, chain, pages)
                 except CommandError as error:
-                    printer.add_error(url, chain, error)
-                else:
-                    printer.add(url, chain, page)
+                    page = error
+                printer.add(url, chain, page)
             printer.output.flush()
 
     if options.file is not None:
@@ -83,10 +77,9 @@ def _headers(given: Sequence[str]) -> Headers:
 async def fetch(
     lookup: Lookup, request: Request, chain: Chain, pages: dict[str, Response]
 ) -> Response:
-    """Return the page, redirects followed.
+    """Return the page that redirects lead to, or raise ``CommandError``.
 
     :param pages: those fetched for another agent, by URL
-    :raises CommandError: if it can't or must not be fetched
     """
 
     async def get(request: Request) -> Response:
@@ -105,75 +98,51 @@ class _PagePrinter:
         self.output = Output()
         self.statuses: set[Status] = set()
         self._json = as_json
-        self._printed = False
 
-    def add(self, name: str, chain: Chain, page: Response) -> None:
-        """Print what *page* says to a crawler."""
-        rules = page_rules(page, chain)
+    def add(self, name: str, chain: Chain, page: Response | CommandError) -> None:
+        """Print what *page* says to a crawler, or why there is none."""
+        rules, rows = PageRules(), []
+        fetched: Response | None = None
+        if isinstance(page, CommandError):
+            self.statuses.add(page.status)
+            rows.append(("not fetched", str(page)))
+        else:
+            rules = page_rules(page, chain)
+            if page.url != "file:":
+                fetched = page
+                rows.append(("answer", f"HTTP status {page.status}"))
+                if page.url != name:
+                    rows.append(("redirects to", page.url))
         meaning = _meaning(rules)
         if rules.noindex or rules.nofollow or meaning["expired"]:
             self.statuses.add(Status.FOUND)
-        fetched = None if page.url == "file:" else page
-        rows = []
-        if fetched is not None:
-            rows.append(("answer", f"HTTP status {page.status}"))
-            if page.url != name:
-                rows.append(("redirects to", page.url))
-        rows += [(one.where, str(one)) for one in rules.rules]
-        words = [key if value is True else f"{key}: {value}" for key, value in meaning.items()
-                 if value is not None and value is not False]  # fmt: skip
-        rows.append(("overall", ", ".join(words) or "no restrictions"))
-        self._print(name, chain, rows, rules, page=fetched)
-
-    def add_error(self, name: str, chain: Chain, error: CommandError) -> None:
-        """Say why there is no page."""
-        self.statuses.add(error.status)
-        self._print(name, chain, [("not fetched", str(error))], PageRules(), error=str(error))
-
-    def _print(
-        self,
-        name: str,
-        chain: Chain,
-        rows: list[tuple[str, str]],
-        rules: PageRules,
-        *,
-        page: Response | None = None,
-        error: str | None = None,
-    ) -> None:
-        """Print *rows*, or JSON (docs/command.md explains the fields)."""
         agent = ",".join(chain)
         if self._json:
-            self.output.json(
-                {
-                    "url": name,
-                    "agent": agent or None,
-                    "status": page.status if page is not None else None,
-                    "final_url": page.url if page is not None else None,
-                    "error": error,
-                    "rules": [
-                        {
-                            "rule": one.name,
-                            "value": _plain(one.value),
-                            "source": one.source,
-                            "line": one.line,
-                        }
-                        for one in rules.rules
-                    ],
-                    **_meaning(rules),
-                }
-            )
+            data = {
+                "url": name,
+                "agent": agent or None,
+                "status": fetched and fetched.status,
+                "final_url": fetched and fetched.url,
+                "error": str(page) if isinstance(page, CommandError) else None,
+                "rules": [
+                    {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
+                    for r in rules.rules
+                ],
+            }
+            self.output.json({**data, **meaning})
             return
-        if self._printed:
-            self.output.line()
-        self._printed = True
-        self.output.line(self.output.paint(clean(name), BOLD))
-        rows = [("agent", agent or "unknown"), *rows]
-        self.output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+        if not isinstance(page, CommandError):
+            rows += [(one.where, str(one)) for one in rules.rules]
+            words = [key if value is True else f"{key}: {value}" for key, value in meaning.items()
+                     if value is not None and value is not False]  # fmt: skip
+            rows.append(("overall", ", ".join(words) or "no restrictions"))
+        rows.insert(0, ("agent", agent or "unknown"))
+        self.output.block(self.output.paint(clean(name), BOLD), rows)
 
 
 def _meaning(rules: PageRules) -> dict[str, Any]:
     return {
-        **{name: getattr(rules, name) for name in (*_FLAGS, *_VALUES)},
+        **{name: getattr(rules, name) for name in _NAMES},
         "unavailable_after": _plain(rules.unavailable_after),
         "expired": rules.expired(time.time()),
     }

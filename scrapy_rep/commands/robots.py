@@ -2,7 +2,8 @@
 
 Scrapy imports this module for every ``scrapy`` command, so it imports nothing that Scrapy has not
 imported by then. Each action is a module of its own, imported when needed, with a function
-``run(command, arguments, options)`` that returns the exit status.
+``run(command, arguments, options)`` that returns the exit status, or raises ``UsageError`` or
+``CommandError``.
 """
 
 from __future__ import annotations
@@ -63,40 +64,19 @@ class RobotsCommand(ScrapyCommand):
             else:
                 parser.add_argument(name, metavar=metavar, help=text)
 
-        option(
-            "--agent",
-            "product token of the crawler, or several joined by commas, most specific first "
-            "(default: the project's)",
-            "TOKEN",
-            many=True,
-        )
+        agent = "product token, or several joined by commas (default: the project's)"
+        option("--agent", agent, "TOKEN", many=True)
         option("--spider", "use the settings and the agent of this spider", "NAME")
         option("--file", "read robots.txt from FILE (-: standard input)", "FILE")
         option("--json", "print JSON, one object a line")
         option("--explain", "also show how it was decided: groups, all matching rules, steps")
-        option("--lint", "list likely mistakes in a robots.txt (of a URL, or a FILE)")
-        option("--sitemaps", "list a site's sitemaps as a tree, with the URLs in each counted")
-        option(
-            "--cache",
-            "list the project's robots.txt cache, or its entries for these hosts; show the entry "
-            "for a URL, or the file with a SHA-256",
-        )
-        option(
-            "--page",
-            "show what pages (URLs, or an HTML file with --file) say in X-Robots-Tag headers and "
-            "robots metas",
-        )
-        option(
-            "--usage",
-            "show whether pages (URLs) may be used for AI training, search and so on, and what "
-            "says so: robots.txt, headers or metas",
-        )
-        option(
-            "--header",
-            "with --page --file: a header of the page, such as 'X-Robots-Tag: noindex'",
-            "HEADER",
-            many=True,
-        )
+        option("--lint", "list likely mistakes in a robots.txt (of a URL, or a file)")
+        option("--sitemaps", "list a site's sitemaps as a tree, and count their URLs")
+        option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
+        option("--page", "show X-Robots-Tag headers and robots metas of pages (URLs, or --file)")
+        option("--usage", "show whether pages may be used for AI training, search and so on")
+        header = "with --page --file: a header of the page, such as 'X-Robots-Tag: noindex'"
+        option("--header", header, "HEADER", many=True)
         option("--drop", "with --cache: remove the entries instead")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:

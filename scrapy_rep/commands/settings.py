@@ -1,7 +1,6 @@
 """``scrapy settings``: Scrapy's own command, which then knows our defaults too.
 
-It has no crawler, so the add-on can't set them. Like ``robots.py`` this is imported for every
-``scrapy`` command.
+It has no crawler, so the add-on can't set them. Scrapy imports this for every command.
 """
 
 from __future__ import annotations

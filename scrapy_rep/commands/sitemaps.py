@@ -13,10 +13,9 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy_rep.commands.counts import Counts, Judges
 from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
 from scrapy_rep.commands.inputs import chains, requests
-from scrapy_rep.commands.lookup import Lookup, follow, usual_chain
-from scrapy_rep.commands.lookup import run as run_crawl
+from scrapy_rep.commands.lookup import Lookup, follow, run_crawl, usual_chain
 from scrapy_rep.commands.terminal import Output, Progress
-from scrapy_rep.commands.tree import JsonTree, TextTree
+from scrapy_rep.commands.tree import Tree, as_json
 from scrapy_rep.engine.encoding import resolve_sitemap
 from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol.availability import Outcome
@@ -47,7 +46,7 @@ class Sitemap:
     """1: listed by robots.txt itself."""
     status: int | None = None
     final_url: str | None = None
-    """After redirects, if there were any."""
+    """After redirects."""
     kind: Kind | None = None
     children: list[str] = field(default_factory=list)
     """The sitemaps that an index lists."""
@@ -61,10 +60,7 @@ class Sitemap:
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
-    """List the sitemaps of sites.
-
-    :raises UsageError: for options that don't go together
-    """
+    """List the sitemaps of sites."""
     agents = chains(options.agent)
     if len(agents) > 1:
         raise UsageError("--sitemaps takes only one --agent", print_help=False)
@@ -77,8 +73,8 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         chain = agents[0] if agents else usual_chain(lookup.agents)
         output = Output()
         for origin in origins:
-            tree = JsonTree(output) if options.json else TextTree(output, chain)
-            site = _Site(lookup, Judges(lookup, chain, origin), tree)
+            judges = Judges(lookup, chain, origin)
+            site = _Site(lookup, judges, output, None if options.json else Tree(output, chain))
             await site.show(origin)
             statuses.update(site.statuses)
             output.flush()
@@ -91,10 +87,12 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 class _Site:
     """The sitemaps of one site."""
 
-    def __init__(self, lookup: Lookup, judges: Judges, tree: TextTree | JsonTree) -> None:
+    def __init__(self, lookup: Lookup, judges: Judges, output: Output, tree: Tree | None) -> None:
+        """:param tree: None for JSON"""
         self.statuses: set[Status] = set()
         self._lookup = lookup
         self._judges = judges
+        self._output = output
         self._tree = tree
         self._progress = Progress()
         self._seen: set[str] = set()
@@ -111,12 +109,14 @@ class _Site:
         listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
         base = robots.facts.final_url or origin.robots_url
         urls = list(dict.fromkeys(_absolute(base, value.strip()) for value in listed))
-        self._tree.begin(origin.robots_url, len(urls))
+        if self._tree is not None:
+            self._tree.begin(origin.robots_url, len(urls))
         try:
             await self._each(urls, origin.robots_url, (), 1)
         finally:
             self._progress.clear()
-        self._tree.end(self._total, self._files)
+        if self._tree is not None:
+            self._tree.end(self._total, self._files)
 
     async def _each(
         self, urls: Sequence[str], listed_in: str, last: tuple[bool, ...], depth: int
@@ -137,7 +137,11 @@ class _Site:
                 await self._settle(one, fetching)
                 here = (*last, number == len(urls) - 1)
                 self._progress.clear()
-                self._tree.add(one, here)
+                if self._tree is not None:
+                    self._tree.add(one, here)
+                else:
+                    self._output.json(as_json(one))
+                self._output.flush()
                 if one.children:
                     await self._each(one.children, one.url, here, depth + 1)
         finally:

@@ -10,8 +10,8 @@ import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from unicodedata import category, east_asian_width
 
-from scrapy_rep.commands.columns import fitted, shortened, width, wrapped
 from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.engine.words import clean
 
@@ -25,8 +25,8 @@ _IN_ASCII = str.maketrans("├└│─…", "|`|-~")
 # Between columns; and before a last cell that stands on a line of its own.
 _GAP, _BELOW = "  ", "    "
 
-# Seconds between two updates of the progress line.
-_PROGRESS_SECONDS = 0.1
+# Columns: no cell is cut down to fewer.
+_NARROWEST = 8
 
 
 def _takes_escapes(stream: TextIO) -> bool:
@@ -39,21 +39,19 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._on = _takes_escapes(self._stream)
-        self._shown = False
         self._again_at = 0.0
+        """When the next update is due; 0: nothing is shown."""
 
     def tell(self, text: str) -> None:
         """Show *text*, unless another one was shown just now."""
         if self._on and time.monotonic() >= self._again_at:
-            self._again_at = time.monotonic() + _PROGRESS_SECONDS
-            self._shown = True
+            self._again_at = time.monotonic() + 0.1
             first, *_ = wrapped(clean(text), shutil.get_terminal_size().columns - 1)
             self._write(first)
 
     def clear(self) -> None:
         """Remove the line: something else will be printed."""
-        if self._shown:
-            self._shown = False
+        if self._again_at:
             self._again_at = 0.0
             self._write("")
 
@@ -76,6 +74,7 @@ class Output:
             stream.reconfigure(errors="backslashreplace")
         self._columns = shutil.get_terminal_size().columns if stream.isatty() else math.inf
         self.coloured = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
+        self._blocks = 0
 
     def paint(self, text: str, *colours: str) -> str:
         """Return *text* in these colours, if the terminal has colours."""
@@ -103,10 +102,7 @@ class Output:
         self, rows: Iterable[Sequence[str]], colours: Sequence[Sequence[str]] = (), indent: str = ""
     ) -> None:
         """Print rows of cells, aligned. If the terminal is too narrow, the last column is wrapped
-        and the others are shortened.
-
-        :param colours: for each row, a colour for each cell (``""`` for none)
-        """
+        and the others are shortened. Each cell may have a colour (``""`` for none)."""
         rows = [[clean(cell) for cell in row] for row in rows]
         *widths, last = [max(map(width, column)) for column in zip(*rows, strict=True)]
         hanging = len(indent) + sum(widths) + len(_GAP) * len(widths)
@@ -125,6 +121,19 @@ class Output:
                 self.line(line.rstrip())
                 line = " " * hanging
             self.hang(line, hanging, row[-1], paints[-1])
+
+    def block(
+        self, title: str, rows: Sequence[tuple[str, str]], colours: Sequence[str] = ()
+    ) -> None:
+        """Print a title with labels and texts below, and an empty line before all but the first.
+
+        :param colours: of the texts
+        """
+        if self._blocks:
+            self.line()
+        self._blocks += 1
+        self.line(title)
+        self.table(rows, [(DIM, colour) for colour in colours or [""] * len(rows)], indent="  ")
 
     def hang(self, before: str, columns: int, text: str, colour: str = "") -> None:
         """Print *text* after *before*, which is *columns* wide; on a narrow terminal, wrap it."""
@@ -154,3 +163,54 @@ class Output:
         if isinstance(error, BrokenPipeError):  # whoever reads has enough, as `head` has
             raise CommandError("", Status.GOOD) from None
         raise CommandError(f"standard output: {error.strerror}") from None
+
+
+def width(text: str) -> int:
+    """Return the columns of *text*, which is printable (:func:`~scrapy_rep.engine.words.clean`)."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def _columns_of(one: str) -> int:
+    if category(one) in ("Mn", "Me"):
+        return 0  # drawn over the character before it
+    return 2 if east_asian_width(one) in "WF" else 1
+
+
+def shortened(text: str, columns: int, sign: str = "…") -> str:
+    """Return *text*, cut in the middle if it is too wide: rules and URLs differ at their ends."""
+    if width(text) <= columns:
+        return text
+    tail = (columns - 1) // 3
+    return _begin(text, columns - 1 - tail) + sign + _begin(text[::-1], tail)[::-1]
+
+
+def _begin(text: str, columns: int) -> str:
+    for at, one in enumerate(text):
+        columns -= _columns_of(one)
+        if columns < 0:
+            return text[:at]
+    return text
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return *text* in lines, broken after spaces unless these are too far off."""
+    lines = []
+    begin = used = blank = 0
+    for at, one in enumerate(text):
+        size = _columns_of(one)
+        if used + size > columns and at > begin:
+            end = blank if blank > begin + columns // 2 else at
+            lines.append(text[begin:end].rstrip())
+            begin, used = end, width(text[end:at])
+        if one == " ":
+            blank = at + 1
+        used += size
+    return [*lines, text[begin:]]
+
+
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Return *widths* with the widest ones reduced until they fit into *room*."""
+    found = [min(one, max(room, _NARROWEST)) for one in widths]
+    while found and sum(found) > room and max(found) > _NARROWEST:
+        found[found.index(max(found))] -= 1
+    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.columns import width
-from scrapy_rep.commands.terminal import DIM, RED, YELLOW, Output
+from scrapy_rep.commands.terminal import DIM, RED, YELLOW, Output, width
 from scrapy_rep.engine.words import clean, counted
 from scrapy_rep.protocol.sitemaps import Kind
 
@@ -21,11 +20,10 @@ _RULES = 10
 _INDENT = 24
 
 
-class TextTree:
+class Tree:
     """Prints a line for each sitemap as soon as it was read."""
 
     def __init__(self, output: Output, chain: Chain) -> None:
-        """:param chain: the crawler's tokens"""
         self._output = output
         self._who = ",".join(chain) or "all crawlers"
         self._count = 0
@@ -79,16 +77,10 @@ class TextTree:
             self._row("", "", f"and by {counted(more, 'more rule')}")
 
     def _row(
-        self,
-        urls: str,
-        forbidden: str,
-        text: str,
-        colour: str = "",
-        note: str = "",
-        shade: str = "",
+        self, urls: str, count: str, text: str, colour: str = "", note: str = "", shade: str = ""
     ) -> None:
         output = self._output
-        row = f"{urls:>10}  {output.paint(f'{forbidden:>10}', colour)}  "
+        row = f"{urls:>10}  {output.paint(f'{count:>10}', colour)}  "
         text, note = clean(text), clean(f"({note})") if note else ""
         if note and output.fits(_INDENT + width(f"{text}  {note}")):
             output.line(f"{row}{text}  {output.paint(note, shade)}")
@@ -103,39 +95,24 @@ def _number(count: int) -> str:
     return f"{count:,}" if count else "-"
 
 
-class JsonTree:
-    """Prints an object for each sitemap."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def begin(self, *_: object) -> None:
-        """Print nothing."""
-
-    end = begin
-
-    def add(self, one: Sitemap, last: tuple[bool, ...]) -> None:
-        """Print a sitemap (docs/command.md explains the fields)."""
-        tally = one.tally
-        self._output.json(
-            {
-                "sitemap": one.url,
-                "listed_in": one.listed_in,
-                "depth": one.depth,
-                "kind": one.kind.value if one.kind else None,
-                "status": one.status,
-                "final_url": one.final_url or one.url,
-                "sitemaps": len(one.children),
-                "urls": tally.urls,
-                "forbidden": tally.forbidden,
-                "unjudged": tally.unjudged,
-                "invalid": tally.invalid,
-                "rules": [
-                    {**rule._asdict(), "urls": count}
-                    for rule, count in tally.by_rule.most_common(_RULES)
-                ],
-                "fetched": one.status is not None,
-                "problem": one.problem,
-            }
-        )
-        self._output.flush()
+def as_json(one: Sitemap) -> dict[str, Any]:
+    """Return what ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
+    tally = one.tally
+    return {
+        "sitemap": one.url,
+        "listed_in": one.listed_in,
+        "depth": one.depth,
+        "kind": one.kind.value if one.kind else None,
+        "status": one.status,
+        "final_url": one.final_url or one.url,
+        "sitemaps": len(one.children),
+        "urls": tally.urls,
+        "forbidden": tally.forbidden,
+        "unjudged": tally.unjudged,
+        "invalid": tally.invalid,
+        "rules": [
+            {**rule._asdict(), "urls": count} for rule, count in tally.by_rule.most_common(_RULES)
+        ],
+        "fetched": one.status is not None,
+        "problem": one.problem,
+    }

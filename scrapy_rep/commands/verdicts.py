@@ -30,12 +30,7 @@ _COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
 
 
 def block(output: Output, one: Explanation, *, explain: bool, most_delay: float) -> None:
-    """Print all about one URL and one agent.
-
-    :param most_delay: the setting ``REP_CRAWL_DELAY``
-    """
-    word = verdict(one)
-    output.line(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}")
+    """Print all about one URL and one agent. *most_delay* is the setting ``REP_CRAWL_DELAY``."""
     rows = [("agent", one.agent or "unknown: the * group applies"), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
@@ -63,7 +58,8 @@ def block(output: Output, one: Explanation, *, explain: bool, most_delay: float)
         rows += [
             ("rule", f"line {m.rule.line}: {m.rule} ({m.length} octets; {m.why})") for m in matched
         ]
-    output.table(rows, [(DIM, "")] * len(rows), indent="  ")
+    word = verdict(one)
+    output.block(f"{output.paint(word, BOLD, _COLOURS[word])}  {clean(one.url)}", rows)
 
 
 def _delay(seconds: float, line: int, most: float) -> str:
@@ -138,11 +134,8 @@ def table(output: Output, explanations: Sequence[Explanation]) -> None:
 
 
 def matrix(output: Output, explanations: Sequence[Explanation], agents: int) -> None:
-    """Print many agents, a column for each.
-
-    :param explanations: by URL, each with all agents in the same order
-    :param agents: how many there are
-    """
+    """Print many agents, a column for each. *explanations* are in the order of the URLs, then of
+    the agents."""
     heading = [*(one.agent or "-" for one in explanations[:agents]), "URL"]
     rows, colours = [heading], [[DIM] * len(heading)]
     for at in range(0, len(explanations), agents):
@@ -198,12 +191,7 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
             for group, applied in one.considered
         ]
         data["matched"] = [
-            {
-                "line": match.rule.line,
-                "rule": str(match.rule).rstrip(),
-                "length": match.length,
-                "why": match.why,
-            }
-            for match in one.matched
+            {"line": m.rule.line, "rule": str(m.rule).rstrip(), "length": m.length, "why": m.why}
+            for m in one.matched
         ]
     return data

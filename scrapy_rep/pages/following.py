@@ -1,4 +1,4 @@
-"""Which requests of a page are not to be followed: by the page's rules, or by the link's ``rel``."""
+"""Which requests of a page should not be followed, by the page's rules or the link's ``rel``."""
 
 from __future__ import annotations
 
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
     from scrapy.link import Link
 
 FOLLOW = "rep_follow"
-"""In a request's meta: it is followed whatever the page says."""
+"""In a request's meta: follow it whatever the page says."""
 
-NOFOLLOW, NOFOLLOW_LINK = "nofollow", "nofollow_link"
-"""Verdicts."""
-
-# Of each kind that are made URLs of: some microseconds each.
+# Links of each kind that are resolved, which takes microseconds for each.
 _MAX_LINKS = 2_000
 
 _marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
@@ -40,10 +37,10 @@ def follow_links(links: Request, response: Response) -> Request | None: ...
 def follow_links(
     links: Iterable[Link] | Request, response: Response | None = None
 ) -> list[Link] | Request | None:
-    """Leave out what a page asks not to follow, for the rules of a ``CrawlSpider``.
+    """Filter out what a page asks not to follow, in the rules of a ``CrawlSpider``.
 
-    As ``process_request``: whatever the page's rules, or ``rel`` of all links to that URL, say. As
-    ``process_links``, which sees no page and of ``rel`` no more than ``nofollow``: that.
+    As ``process_request``, it obeys the page's rules and ``rel``. As ``process_links``, it knows only
+    the links, and of ``rel`` only ``nofollow``.
     """
     if response is not None:
         request: Request = links  # type: ignore[assignment]
@@ -54,11 +51,14 @@ def follow_links(
 
 
 def is_exempt(request: Request, response: Response) -> bool:
-    """Whether *request* is no link of the page, or is to be followed in any case."""
+    """Return whether *request* is for the page itself, or is followed in any case."""
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
         return True
-    return _without_fragment(request.url) in map(_without_fragment, _urls_of(response))
+    urls = [response.url]  # before redirects, too
+    if response.request is not None:
+        urls += [response.request.url, *response.request.meta.get("redirect_urls", ())]
+    return _without_fragment(request.url) in map(_without_fragment, urls)
 
 
 def refusal(
@@ -69,52 +69,41 @@ def refusal(
     page: bool = True,
     links: bool = True,
 ) -> tuple[str, str] | None:
-    """Return verdict and reason if *request* is not to be followed.
-
-    :param page: whether the page's rules count
-    :param links: whether ``rel`` counts
-    """
+    """Return verdict and reason if *request* should not be followed: by the rules of the *page*, or by
+    the ``rel`` of its *links*."""
     if page and (rule := page_rules(response, chain).saying("nofollow", "none")):
-        return NOFOLLOW, f"{rule.where}: {rule}, of {response.url}"
+        return "nofollow", f"{rule.where}: {rule}, of {response.url}"
     if links and is_html(response) and _without_fragment(request.url) in _marked_links(response):
-        return NOFOLLOW_LINK, f'rel="nofollow", "ugc" or "sponsored", of {response.url}'
+        return "nofollow_link", f'rel="nofollow", "ugc" or "sponsored", of {response.url}'
     return None
 
 
 def is_sitemap(response: Response, spider: object) -> bool:
-    """Whether what *response* lists are pages of a sitemap, not links: many are served with
-    ``X-Robots-Tag: noindex, nofollow``, which is about the file."""
+    """Return whether *response* is a sitemap. Many have ``X-Robots-Tag: noindex, nofollow``, which is
+    about the file, not its URLs."""
     if isinstance(spider, SitemapSpider):
         return not is_html(response)
     start = response.body[:2048] if isinstance(response, XmlResponse) else b""
     return b"<urlset" in start or b"<sitemapindex" in start
 
 
-def _urls_of(response: Response) -> list[str]:
-    """Return all URLs by which the page was asked for."""
-    request = response.request
-    if request is None:
-        return [response.url]
-    return [response.url, request.url, *request.meta.get("redirect_urls", ())]
-
-
 def _marked_links(response: Response) -> frozenset[str]:
-    """Return the URLs that the page links, but always marked as not vouched for."""
+    """Return the URLs of which all links are marked nofollow, ugc or sponsored."""
     found = _marked.get(response)
     if found is None:
         encoding = getattr(response, "encoding", None) or "utf-8"
-        links = links_of(response.body, encoding)
-        base = urljoin(response.url, links.base)
-        urls = [
+        base, *kinds = links_of(response.body, encoding)
+        base = urljoin(response.url, base)
+        nofollow, follow = (
             {_absolute(base, one, encoding) for one in islice(references, _MAX_LINKS)}
-            for references in ((links.nofollow, links.follow) if links.nofollow else ((), ()))
-        ]
-        found = _marked[response] = frozenset(urls[0] - urls[1])
+            for references in (kinds if kinds[0] else ((), ()))
+        )
+        found = _marked[response] = frozenset(nofollow - follow)
     return found
 
 
 def _absolute(base: str, reference: str, encoding: str) -> str:
-    """Return the URL that a request for *reference* has; nonsense for what is no URL."""
+    """Return the URL of a request for *reference*; empty if it is invalid."""
     try:
         return _without_fragment(safe_url_string(urljoin(base, reference), encoding))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Obeys what pages say, as far as ``REP_NOFOLLOW`` and ``REP_NOINDEX`` ask for it."""
+"""Obeys page-level rules (``REP_NOFOLLOW`` and ``REP_NOINDEX``)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.pages.following import is_exempt, is_sitemap, refusal
+from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -24,14 +26,11 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 EMBEDDED = "rep_embedded"
-"""In a request's meta: its page is shown within another one, as ``indexifembedded`` allows."""
+"""In a request's meta: its page is embedded in another one, see ``indexifembedded``."""
 
 
 class PageMiddleware(BaseSpiderMiddleware):
-    """Drops requests and items that the page they come from does not want to be followed or kept.
-
-    A spider middleware; with both settings off there is none.
-    """
+    """Spider middleware: drops requests and items that their page doesn't want followed or kept."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
@@ -48,13 +47,13 @@ class PageMiddleware(BaseSpiderMiddleware):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> PageMiddleware:
-        """:raises NotConfigured: if nothing is to be obeyed, or counted"""
+        """:raises NotConfigured: if both settings are off"""
         if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
             raise NotConfigured
         try:
             settings = RepSettings.from_settings(crawler.settings)
         except SettingsError:
-            raise NotConfigured from None  # RepMiddleware tells, and ends the crawl
+            raise NotConfigured from None  # RepMiddleware logs it, and ends the crawl
         if not settings.nofollow and not settings.noindex:
             raise NotConfigured
         return cls(crawler, settings)
@@ -90,31 +89,24 @@ class PageMiddleware(BaseSpiderMiddleware):
     def _refusal(
         self, request: Request, response: Response, rep: RepMiddleware
     ) -> tuple[str, str] | None:
-        # Most crawls need none of it.
-        from scrapy_rep.pages.following import is_exempt, is_sitemap, refusal
-
         if is_exempt(request, response) or is_sitemap(response, self.crawler.spider):
             return None
         chain = self._chain(response, rep)
         return refusal(request, response, chain, page=self._page, links=self._links)
 
     def _unwanted(self, response: Response, rep: RepMiddleware) -> tuple[str, str] | None:
-        """Return verdict and reason if items of *response* are not to be kept."""
-        from scrapy_rep.pages.rules import page_rules
-
+        """Return verdict and reason if items of *response* should not be kept."""
         meta = response.request.meta if response.request is not None else {}
         if meta.get("dont_obey_robotstxt"):
             return None
         rules = page_rules(response, self._chain(response, rep))
         if not rules or (rules.indexifembedded and meta.get(EMBEDDED)):
             return None
-        if rule := rules.saying("noindex", "none"):
-            return "noindex", f"{rule.where}: {rule}"
-        if rules.expired(rep.clock()):
+        verdict, rule = "noindex", rules.saying("noindex", "none")
+        if rule is None and rules.expired(rep.clock()):
             date = rules.unavailable_after
-            rule = next(one for one in rules.rules if one.value == date)
-            return "expired", f"{rule.where}: {rule}"
-        return None
+            verdict, rule = "expired", next(one for one in rules.rules if one.value == date)
+        return None if rule is None else (verdict, f"{rule.where}: {rule}")
 
     @staticmethod
     def _chain(response: Response, rep: RepMiddleware) -> tuple[str, ...]:
@@ -125,18 +117,14 @@ class PageMiddleware(BaseSpiderMiddleware):
     ) -> None:
         try:
             origin = origin_of(request)
-        except ValueError:  # of a scheme that the protocol does not cover
+        except ValueError:  # a scheme without robots.txt
             origin = None
         rep.decisions.page_says(request, origin, verdict, reason, obeyed=obeyed)
-        values = {
-            "what": "Item of" if verdict in ("noindex", "expired") else "Request for",
-            "dropped": "dropped" if obeyed else "not dropped, but counted",
-            "url": request.url,
-            "reason": reason,
-        }
+        what = "item from" if verdict in ("noindex", "expired") else "request to"
+        message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
+        values = {"url": request.url, "reason": reason}
         if self._told.add((origin, verdict)):
-            message = "%(what)s %(url)s %(dropped)s (%(reason)s); more of this site at DEBUG level"
+            message += "; more for this site at DEBUG level"
             self._tell.log(message, values, self.crawler.spider)
         else:
-            message = "%(what)s %(url)s %(dropped)s (%(reason)s)"
             logger.debug(message, values, extra={"spider": self.crawler.spider})

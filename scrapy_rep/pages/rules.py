@@ -1,4 +1,4 @@
-"""The rules of a response, read once and remembered beside it."""
+"""The rules of a response, read once for each chain of agents."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _read: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = WeakKeyDi
 
 
 def page_rules(response: Response, agents: str | Sequence[str] | None = None) -> PageRules:
-    """Return what the ``X-Robots-Tag`` headers and the metas of *response* say.
+    """Return the rules in the ``X-Robots-Tag`` headers and the metas of *response*.
 
-    :param agents: a product token, or a chain of them; None: what the crawl goes by
+    :param agents: product tokens; None for those of the crawl
     """
     if agents is None:
         chain = chain_behind(response.request)
@@ -40,18 +40,15 @@ def page_rules(response: Response, agents: str | Sequence[str] | None = None) ->
 
 
 def is_html(response: Response) -> bool:
-    """Whether a browser would take *response* for HTML."""
+    """Return whether a browser would treat *response* as HTML."""
     if isinstance(response, HtmlResponse):
         return True
     return (response.headers.get("Content-Type") or b"").strip().lower().startswith(_HTML)
 
 
 def encoding_of(response: Response) -> str:
-    """Return the encoding that the markup of *response* is in.
-
-    To find it takes longer than to read the metas, and is of interest only where markup is not
-    ASCII: there are zeros among the first bytes then, or escapes.
-    """
+    """Return the encoding of the markup of *response*. Finding it is slow, and needed only where markup
+    isn't ASCII, with zeros among the first bytes, or escapes."""
     if b"\0" in response.body[:1024] or b"\x1b" in response.body:
         return getattr(response, "encoding", None) or "utf-8"
     return "utf-8"

@@ -176,5 +176,5 @@ class UsageMiddleware:
         assert self._lookup is not None
         assert self._rep is not None
         origin, _ = self._lookup.known(request)
-        self._rep.decisions.usage_says(request, origin, verdict, reason, **more)
+        self._rep.decisions.record(request, origin, verdict, reason=reason, **more)
         return origin

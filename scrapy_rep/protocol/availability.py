@@ -1,5 +1,4 @@
-"""What an answer to the request for robots.txt means (REP.md section 3): 404 allows everything, 503
-and 429 are unreachable. What becomes of requests then is for ``origins/policy.py`` to say."""
+"""What an answer to the request for robots.txt means (REP.md section 3)."""
 
 from __future__ import annotations
 
@@ -16,27 +15,34 @@ MAX_HOPS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 STATUSES = (100, 999)
-"""The smallest and the largest number that is a valid HTTP status."""
+"""The smallest and the largest valid HTTP status."""
+
+# How much of a page, of a tag and of an element's content is searched.
+_SEARCHED_BYTES = 65536
+_WITHIN = 500
+
+_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
+_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
+_HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
+_NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\bdoes\s+not\s+exist\b", re.IGNORECASE)
 
 
 class Outcome(Enum):
-    """What is known of an origin's rules once it has answered, or failed to."""
+    """What an origin's answer says about its rules."""
 
     RULES = "rules"
     """2xx: the body holds the rules."""
     MISSING = "missing"
     """No file: no restrictions."""
     UNREACHABLE = "unreachable"
-    """No answer that counts: temporarily everything is disallowed."""
+    """No valid answer: everything is disallowed for now."""
 
 
 def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outcome:
-    """Return what an answer with HTTP *status* means. A 3xx is one that can't be followed.
+    """Return what an answer with HTTP *status* means. A 3xx is a redirect that can't be followed.
 
-    A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
-
-    :param body: looked at only for a 5xx, see :func:`says_not_found`
-    :param soft_404: whether a 5xx whose page says "not found" is a 404
+    A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer. With
+    *soft_404*, a 5xx whose *body* says "not found" is a 404.
     """
     if 200 <= status < 300:
         return Outcome.RULES
@@ -47,35 +53,17 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     return Outcome.UNREACHABLE
 
 
-# A title or heading beyond this is not found.
-_SEARCHED_BYTES = 65536
-# Bytes of a tag, and of an element's content.
-_WITHIN = 500
-
-_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
-_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
-_HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
-_NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\bdoes\s+not\s+exist\b", re.IGNORECASE)
-
-
 def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page reads like "404"."""
     head = body[:_SEARCHED_BYTES]
-    texts = _title(head), _heading(head)
+    titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
+    texts = next(titles, b""), _heading(head)
     return any(_NOT_FOUND.search(_without_tags(text)) for text in texts)
 
 
-def _title(head: bytes) -> bytes:
-    """Return the beginning of the title; empty if there is none."""
-    for start in _after(_TITLE, head):
-        text = head[start : start + _WITHIN]
-        return text.partition(b"<")[0]
-    return b""
-
-
 def _heading(head: bytes) -> bytes:
-    """Return the first heading that has an end nearby; empty if there is none."""
-    # One search for an end serves all headings before it: linear in a page of headings.
+    """Return the first heading with an end nearby; empty without one."""
+    # Linear: one search for an end serves all headings before it.
     end = None
     for start in _after(_HEADING, head):
         if end is None or end.start() < start:
@@ -96,7 +84,7 @@ def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
 
 
 def _without_tags(text: bytes) -> bytes:
-    """Return *text* with a blank for each tag. No pattern: it would search for each ``<`` to the end."""
+    """Return *text* with a blank for each tag. A pattern would not be linear."""
     out = []
     while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
         out.append(text[:start])

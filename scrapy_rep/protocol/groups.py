@@ -1,4 +1,4 @@
-"""Splits a file into groups, each read when it is asked for (REP.md section 7)."""
+"""Splits a file into groups, which are read on demand (REP.md section 7)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,25 @@ from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# A user-agent line: its token in the usual spelling, otherwise all after "user", which may be another
+# field. Possessive from Python 3.11 on, for HTML and its many indented lines.
+_BLANKS = r"[ \t\v\f]*" + ("+" if sys.version_info >= (3, 11) else "")
+_LINES_OF_AGENTS = re.compile(
+    rf"\n{_BLANKS}[Uu][Ss][Ee][Rr]"
+    r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
+)
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_COMMENT = re.compile(r"#[^\n]*")
+_LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
+
 
 def _agent_token(line: str) -> str | None:
-    """Return the token, in lower case, that a ``user-agent`` line names; ``*`` for the global
-    group; None if it is no such line."""
+    """Return the token of a ``user-agent`` line, in lower case, or ``*``; None for other lines."""
     for _, _, value in read((line,)):
         if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
             return GLOBAL
         return leading_token(value).lower()
     return None
-
-
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def delay_seconds(value: str) -> float | None:
@@ -34,25 +41,14 @@ def delay_seconds(value: str) -> float | None:
     return seconds if math.isfinite(seconds) else None
 
 
-# A user-agent line: its token if it is spelled as most are, else what follows "user", which may
-# be another field. Possessive where Python can (3.11): a page of HTML is full of indented lines.
-_BLANKS = r"[ \t\v\f]*" + ("+" if sys.version_info >= (3, 11) else "")
-_LINES_OF_AGENTS = re.compile(
-    rf"\n{_BLANKS}[Uu][Ss][Ee][Rr]"
-    r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
-)
-_LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
-
-
 class Groups:
-    """A file, split at its ``user-agent`` lines. What is between them is read when it is asked for:
-    in most files a crawler's groups are the smaller part."""
+    """A file, split at its ``user-agent`` lines. A crawler needs few of the stretches in between."""
 
     __slots__ = ("_stretches", "tokens")
 
     def __init__(self, text: str) -> None:
         """:param text: normalised, see :func:`~scrapy_rep.protocol.syntax.normalise`"""
-        # With a line end in front, each line begins with one.
+        # The patterns begin each line with a line end.
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
         self.tokens: list[str | None] = [
@@ -62,7 +58,7 @@ class Groups:
                 for token, rest in zip(pieces[1::3], pieces[2::3], strict=True)
             ],
         ]
-        """The token before each stretch of lines. None: the start, or no user-agent line."""
+        """The token before each stretch of lines. None: the file's start, or another field."""
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
         """Yield the token before each stretch of lines, and the stretch."""
@@ -75,20 +71,20 @@ class Groups:
         line = upto = 0
         for at in [at for at, name in enumerate(self.tokens) if name == token]:
             if at < upto:
-                continue  # within a group that is read already
+                continue  # within a group that has been read
             line += at - upto + "".join(self._stretches[upto:at]).count("\n")
             upto = at
             before = len(values)
-            # A group goes on until a user-agent line after a rule.
+            # A group ends with the first user-agent line after a rule.
             while upto < len(self.tokens) and (len(values) == before or self.tokens[upto] is None):
                 line = 1 + _collect(self._stretches[upto], line, values, numbers)
                 upto += 1
         return values, numbers
 
     def delays_of(self, token: str) -> Iterator[tuple[float, int]]:
-        """Yield the delays of *token*'s groups, in seconds, each with its line number. One that
-        stands between two agents of a group applies to both."""
-        named, ended = False, True  # lines before the first group are nobody's
+        """Yield the delays of *token*'s groups, in seconds, each with its line number. A delay
+        between two agents of a group applies to both."""
+        named, ended = False, True  # lines before the first group apply to no agent
         delays: list[tuple[float, int]] = []
         line = 0
         for name, stretch in self:
@@ -110,11 +106,10 @@ class Groups:
 
 
 def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> int:
-    """Append value and number of each rule in the rest of line *line* and in the lines after it;
-    return the number of the last."""
+    """Append the rules of lines from *line* on. Return the number of the last line."""
     if "#" in stretch:
         stretch = _COMMENT.sub("", stretch)
-    # Most rules are spelled so: taken by the run, not line by line.
+    # Runs of rules in the usual spelling are taken at once.
     pieces = stretch.split("\nDisallow: ")
     start = 1
     last = len(pieces) - 1
@@ -136,9 +131,6 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
                         numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
                 line += len(rows)
     return line
-
-
-_COMMENT = re.compile(r"#[^\n]*")
 
 
 def sitemaps_of(text: str) -> tuple[str, ...]:

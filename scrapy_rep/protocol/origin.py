@@ -13,10 +13,10 @@ ROBOTS_PATH = "/robots.txt"
 """Always allowed (RFC 9309, 2.2.2)."""
 
 MAX_HOST = 255
-"""Characters. Names have 253 bytes at most, and long ones take time to encode."""
+"""Characters: longer names are invalid, and slow to encode."""
 
 _AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
-# In no host. Punycode of a non-ASCII host may contain them.
+# Not in hosts, though encoding a non-ASCII host may produce them.
 _NEVER = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
 # Python accepts any text as the zone after a "%".
 _ADDRESS = re.compile(r"[0-9a-zA-Z:.%_~-]*")
@@ -24,10 +24,7 @@ _PORT = re.compile(r"[0-9]{0,5}\Z")
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port: what the rules of one robots.txt apply to, and nothing else.
-
-    ``str()`` of it is canonical: the default port is left out.
-    """
+    """What the rules of one robots.txt apply to. ``str()`` is canonical, without a default port."""
 
     scheme: str
     """``http``, ``https`` or ``ftp``."""
@@ -37,31 +34,31 @@ class Origin(NamedTuple):
 
     @classmethod
     def from_url(cls, url: str) -> Origin:
-        """Return the origin of an absolute *url*. User info is no part of it.
+        """Return the origin of an absolute *url*. User info is not part of it.
 
-        :raises ValueError: for what has no origin with a robots.txt: other schemes, no host,
-            a port that is none, a host that no name or address can be
+        :raises ValueError: for other schemes, and for an invalid host or port
         """
         match = _AUTHORITY.match(url)
         if match is None:
-            raise ValueError(f"no absolute URL: {_shortened(url)}")
-        scheme = match.group(1).lower()
+            raise ValueError(f"not an absolute URL: {_shortened(url)}")
+        scheme = match[1].lower()
         if scheme not in DEFAULT_PORTS:
             raise ValueError(f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}")
-        authority = match.group(2).rpartition("@")[2]
-        if authority.startswith("["):
-            address, bracket, rest = authority.partition("]")
-            host = _ipv6(address[1:], url) if bracket else ""
-            colon, port = rest[:1], rest[1:]
-            valid = bool(bracket) and colon in ("", ":")
-        else:
-            name, _, port = authority.partition(":")
-            host, valid = _punycode(name, url), True
-        if not valid or not _PORT.match(port):
-            raise ValueError(f"no valid host and port: {_shortened(url)}")
-        number = int(port) if port else DEFAULT_PORTS[scheme]
-        if number > 65535:
-            raise ValueError(f"no valid port: {_shortened(url)}")
+        authority = match[2].rpartition("@")[2]
+        try:
+            if authority.startswith("["):
+                address, bracket, rest = authority[1:].partition("]")
+                colon, port = rest[:1], rest[1:]
+                if not bracket or colon not in ("", ":") or not _ADDRESS.fullmatch(address):
+                    raise ValueError
+                host = f"[{IPv6Address(address).compressed}]".lower()
+            else:
+                name, _, port = authority.partition(":")
+                host = _punycode(name)
+            if not _PORT.match(port) or (number := int(port or DEFAULT_PORTS[scheme])) > 65535:
+                raise ValueError
+        except ValueError:  # UnicodeError is one
+            raise ValueError(f"invalid host or port: {_shortened(url)}") from None
         return cls(scheme, host, number)
 
     @classmethod
@@ -69,18 +66,18 @@ class Origin(NamedTuple):
         """Return the origin that *text* is ``str()`` of."""
         scheme, _, authority = text.partition("://")
         host, colon, port = authority.rpartition(":")
-        if colon and port.isdigit():  # else that colon is part of an IPv6 address
+        if colon and port.isdigit():  # otherwise that colon is part of an IPv6 address
             return cls(scheme, host, int(port))
         return cls(scheme, authority, DEFAULT_PORTS[scheme])
 
     @property
     def robots_url(self) -> str:
-        """Where the origin's robots.txt is."""
+        """The URL of the origin's robots.txt."""
         return f"{self}{ROBOTS_PATH}"
 
     @property
     def authority(self) -> str:
-        """Host and port, as they stand in URLs."""
+        """Host and port, as in URLs."""
         default = self.port == DEFAULT_PORTS[self.scheme]
         return self.host if default else f"{self.host}:{self.port}"
 
@@ -88,27 +85,14 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.authority}"
 
 
-def _punycode(host: str, url: str) -> str:
-    if len(host) > MAX_HOST:
-        raise ValueError(f"no valid host: {_shortened(url)}")
-    try:
-        # The codec that w3lib encodes the host of Request.url with: both spellings are one origin.
+def _punycode(host: str) -> str:
+    if len(host) <= MAX_HOST:
+        # The codec that w3lib uses for Request.url, so that both spellings are one origin.
         name = host if host.isascii() else host.encode("idna").decode("ascii")
-    except UnicodeError as error:
-        raise ValueError(f"no valid host ({error}): {_shortened(url)}") from None
-    # A full-width slash becomes a slash, and punycode is longer.
-    if not name or len(name) > MAX_HOST or _NEVER.search(name):
-        raise ValueError(f"no valid host: {_shortened(url)}")
-    return name.lower()
-
-
-def _ipv6(address: str, url: str) -> str:
-    try:
-        if _ADDRESS.fullmatch(address):
-            return f"[{IPv6Address(address).compressed}]".lower()
-    except ValueError:
-        pass
-    raise ValueError(f"no valid IPv6 address: {_shortened(url)}")
+        # A full-width slash becomes a slash, and punycode is longer.
+        if name and len(name) <= MAX_HOST and not _NEVER.search(name):
+            return name.lower()
+    raise ValueError
 
 
 def _shortened(url: str) -> str:

@@ -1,8 +1,5 @@
-"""The bytes of a robots.txt to the lines that mean something (REP.md section 6).
-
-As lenient as Google's parser: typos in field names, missing colons, line ends of every system,
-byte order marks whole or truncated. One pass; the usual spellings cost a look-up each.
-"""
+"""Reads the lines of a robots.txt (REP.md section 6), as leniently as Google's parser: with typos in
+field names, missing colons, any line ends, and whole or truncated byte order marks."""
 
 from __future__ import annotations
 
@@ -13,60 +10,53 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAX_BYTES = 512_000
-"""How much of a file is read, in bytes (REP.md section 2)."""
+"""Bytes of a file that are read (REP.md section 2)."""
 
 MAX_LINE = 16_663
-"""After how many bytes a line is cut (REP.md section 6)."""
+"""Bytes of a line that are read (REP.md section 6)."""
 
 _BOM = b"\xef\xbb\xbf"
 
-# The white space that Google strips. str.strip() without this argument strips more: \x1c, \x85, \xa0.
+# The white space that Google strips. str.strip() alone would strip more.
 SPACE = " \t\v\f"
 
 
 class Field:
-    """The fields that mean something. All others are ignored (REP.md section 6).
+    """The known fields. Plain integers, which compare faster than an enumeration's members."""
 
-    Plain integers: members of an enumeration are slower to compare, once for each line.
-    """
-
-    DISALLOW = 0
-    ALLOW = 1
-    USER_AGENT = 2
-    SITEMAP = 3
-    CRAWL_DELAY = 4
+    DISALLOW, ALLOW, USER_AGENT, SITEMAP, CRAWL_DELAY = range(5)
 
 
-# Recognised by prefix. Crawl-delay is no part of the protocol and decides nothing.
+# Recognised by prefix. Crawl-delay is not part of the protocol.
+_DISALLOW = ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw")
 _NAMES = {
-    "user-agent": Field.USER_AGENT,
-    "useragent": Field.USER_AGENT,
-    "user agent": Field.USER_AGENT,
+    **dict.fromkeys(("user-agent", "useragent", "user agent"), Field.USER_AGENT),
     "allow": Field.ALLOW,
-    "disallow": Field.DISALLOW,
-    "dissallow": Field.DISALLOW,
-    "dissalow": Field.DISALLOW,
-    "disalow": Field.DISALLOW,
-    "diasllow": Field.DISALLOW,
-    "disallaw": Field.DISALLOW,
-    "sitemap": Field.SITEMAP,
-    "site-map": Field.SITEMAP,
+    **dict.fromkeys(_DISALLOW, Field.DISALLOW),
+    **dict.fromkeys(("sitemap", "site-map"), Field.SITEMAP),
     "crawl-delay": Field.CRAWL_DELAY,
 }
 
 _PREFIXES = re.compile("|".join(map(re.escape, _NAMES)), re.IGNORECASE | re.ASCII)
+_INITIALS = {initial for name in _NAMES for initial in (name[0], name[0].upper())}
+_SHORTEST = min(map(len, _NAMES))
 
-# Nearly all lines use one of these: one look-up.
+# Spellings of nearly all lines.
 _FIELDS = {
     spelling: field
     for name, field in _NAMES.items()
     for spelling in (name, name.capitalize(), name.title(), name.upper())
 }
 
+_LONE_CR = re.compile(r"\r(?!\n)")
+_AFTER_NUL = re.compile(r"\0[^\n]*")
+_BLANK = re.compile(r"[ \t]+")
+_LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
+_PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
+
 
 def cut(body: bytes) -> bytes:
-    """Return the part of *body* that counts: at most 512,000 bytes, less the line that this
-    limit cuts in two (REP.md section 2)."""
+    """Return up to 512,000 bytes of *body*, without a line cut in two (REP.md section 2)."""
     if len(body) <= MAX_BYTES:
         return body
     head = body[:MAX_BYTES]
@@ -76,20 +66,19 @@ def cut(body: bytes) -> bytes:
 
 
 def normalise(body: bytes) -> str:
-    """Return *body* as latin-1 text (one character a byte), cut to size, without a byte order
-    mark, with LF for line ends, with no line over :data:`MAX_LINE`, and without NULs."""
+    """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark and
+    NULs, with LF for line ends, and no line longer than :data:`MAX_LINE`."""
     body = cut(body)
-    # Google drops as many of the first three bytes as are those of a BOM, in order.
+    # Google also drops the beginning of a byte order mark.
     bom = 0
     while bom < len(_BOM) and body[bom : bom + 1] == _BOM[bom : bom + 1]:
         bom += 1
     text = body[bom:].decode("latin-1")
     if "\r" in text:
-        if not _LONE_CR.search(text):
-            # A blank at a line's end means nothing, and costs less than taking it out.
-            text = text.replace("\r", " ")
-        else:
+        if _LONE_CR.search(text):
             text = text.replace("\r\n", "\n").replace("\r", "\n")
+        else:
+            text = text.replace("\r", " ")  # faster, and a blank there means nothing
     if len(text) > MAX_LINE:
         text = _cut_lines(text)
     if "\0" in text:
@@ -98,8 +87,7 @@ def normalise(body: bytes) -> str:
 
 
 def _cut_lines(text: str) -> str:
-    """Cut the lines that are too long. Looks at no others: such a line has a character at one of a
-    few places."""
+    """Cut the lines that are too long. Each has a character at a multiple of the limit."""
     pieces: list[str] = []
     done = 0
     for at in range(MAX_LINE, len(text), MAX_LINE):
@@ -115,20 +103,14 @@ def _cut_lines(text: str) -> str:
     return "".join([*pieces, text[done:]]) if pieces else text
 
 
-_LONE_CR = re.compile(r"\r(?!\n)")
-_AFTER_NUL = re.compile(r"\0[^\n]*")
-
-
-def read(rows: Iterable[str], number: int = 1) -> Iterator[tuple[int, int, str]]:
+def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
     """Yield number, field and value of those normalised *rows* that hold a known field.
 
-    Values are latin-1 (one character a byte), stripped and not escaped.
+    Values are latin-1, stripped and not escaped.
 
-    :param number: of the first row
+    :param first: the number of the first row
     """
-    number -= 1
-    for line in rows:
-        number += 1
+    for number, line in enumerate(rows, first):
         name, colon, value = line.partition(":")
         field = _FIELDS.get(name)
         if field is None or not colon:
@@ -138,8 +120,9 @@ def read(rows: Iterable[str], number: int = 1) -> Iterator[tuple[int, int, str]]
                 continue
             line = line.partition("#")[0].rstrip(SPACE)
             name, colon, value = line.partition(":")
-            if not colon:
-                name, value = _without_colon(line)
+            if not colon:  # forgiven if there are exactly two words
+                words = _BLANK.split(line)
+                name, value = words if len(words) == 2 else ("", "")
             known = _PREFIXES.match(name)
             if known is None:
                 continue
@@ -154,32 +137,16 @@ def lines(body: bytes) -> Iterator[tuple[int, int, str]]:
     return read(normalise(body).split("\n"))
 
 
-_INITIALS = {initial for name in _NAMES for initial in (name[0], name[0].upper())}
-_SHORTEST = min(map(len, _NAMES))
-_BLANK = re.compile(r"[ \t]+")
-
-
-def _without_colon(line: str) -> tuple[str, str]:
-    """Return name and value of a line without a colon: forgiven if it is exactly two words."""
-    words = _BLANK.split(line)
-    return (words[0], words[1]) if len(words) == 2 else ("", "")
-
-
-_LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
-_PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
-
-
 def escape(value: str) -> str:
-    """Return a latin-1 value as it is compared: ``%aa`` upper-cased to ``%AA``, bytes above 127
-    percent-encoded, nothing decoded (REP.md section 8)."""
+    """Return a latin-1 value for comparison: with ``%aa`` as ``%AA``, bytes above 127
+    percent-encoded, and nothing decoded (REP.md section 8)."""
     if not value.isascii():
         value = value.translate(_PERCENT_ENCODED)
     return _LOWER_CASE_ESCAPE.sub(lambda match: match[0].upper(), value) if "%" in value else value
 
 
 def readable(value: str) -> str:
-    """Return a latin-1 value as people wrote it: UTF-8, with other bytes as ``\\xNN``, so that it
-    can be printed anywhere."""
+    """Return a latin-1 value as its author wrote it: UTF-8, with invalid bytes as ``\\xNN``."""
     if value.isascii():
         return value
     return value.encode("latin-1").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Product tokens: what is one, and which one a User-Agent header names (REP.md section 7)."""
+"""Product tokens, and the one that a User-Agent header names (REP.md section 7)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 GLOBAL = "*"
-"""What names the group that applies where no other does."""
+"""The token of the group that applies where no other does."""
 
 _TOKEN = re.compile(r"[a-zA-Z_-]*")
 
-# Characters of a wrong agent that an error message shows.
-_HINT_LENGTH = 200
-
 _COMMENT = re.compile(r"\(([^()]*)\)")
 
-# What browsers call themselves, and crawlers in their disguise: no crawler's own name.
+# Words that browsers use, and crawlers that pose as browsers.
 # fmt: off
-_BROWSER_WORDS = frozenset(
-    {
-        "mozilla", "applewebkit", "khtml", "gecko", "chrome", "chromium", "headlesschrome",
-        "crios", "safari", "version", "mobile", "firefox", "fxios", "edge", "edg", "edga",
-        "edgios", "opera", "opr", "vivaldi", "yabrowser", "samsungbrowser", "ucbrowser",
-        "seamonkey", "trident", "presto", "msie", "like", "compatible", "build",
-    }
-)
+_BROWSER_WORDS = frozenset({
+    "mozilla", "applewebkit", "khtml", "gecko", "chrome", "chromium", "headlesschrome", "crios",
+    "safari", "version", "mobile", "firefox", "fxios", "edge", "edg", "edga", "edgios", "opera",
+    "opr", "vivaldi", "yabrowser", "samsungbrowser", "ucbrowser", "seamonkey", "trident", "presto",
+    "msie", "like", "compatible", "build",
+})
 # fmt: on
 
-# Tells a crawler's name where neither version nor address does.
 _CRAWLER_NAME = re.compile(
     r"bot\b|bot[-_]|spider|crawl|scrap|slurp|fetch|archiver|preview|checker", re.IGNORECASE
 )
@@ -38,41 +32,37 @@ _CRAWLER_NAME = re.compile(
 
 def leading_token(value: str) -> str:
     """Return *value* up to the first character that is not a letter, ``-`` or ``_``."""
-    match = _TOKEN.match(value)
-    return match.group() if match else ""
+    return _TOKEN.match(value)[0]  # type: ignore[index]  # it matches anything
 
 
 def is_token(value: str) -> bool:
-    """Return whether *value* is a product token: one or more letters, ``-`` and ``_`` alone."""
+    """Return whether *value* is a product token: only letters, ``-`` and ``_``."""
     return bool(value) and leading_token(value) == value
 
 
 def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
-    """Return the tokens of *agent*: one, or several of a crawler. An empty one and ``*`` may be
-    among them, and name nobody.
+    """Return the tokens of *agent*. They may include ``*`` and an empty one, which name no crawler.
 
-    :raises ValueError: for what is no product token, with the one that was probably meant
-    :raises TypeError: for what is no string
+    :raises ValueError: if one is no product token; the message suggests one
+    :raises TypeError: if one is no string
     """
     chain = (agent,) if isinstance(agent, str) else agent
     for token in chain:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
         if token not in ("", GLOBAL) and not is_token(token):
-            meant = product_token(token[:_HINT_LENGTH])
+            shown = token[:200]
+            meant = product_token(shown)
             hint = f"; product_token() finds {meant!r} in it" if meant else ""
-            raise ValueError(
-                f"{token[:_HINT_LENGTH]!r} is no product token: letters, '-' and '_' alone{hint}"
-            )
+            raise ValueError(f"{shown!r} is not a product token (letters, '-' and '_' only){hint}")
     return chain
 
 
 def product_token(user_agent: str) -> str | None:
     """Return the crawler's own token from a full User-Agent header, None if there is none.
 
-    ``Mozilla/5.0 (compatible; FooBot/1.2; +https://…)`` is ``FooBot``: the names of browsers do
-    not count. A crawler in a browser's disguise is told by its name (bot, spider, …), or by a
-    version beside an address. Any other header is the token that it begins with.
+    ``Mozilla/5.0 (compatible; FooBot/1.2; +https://…)`` is ``FooBot``. In a header that begins like a
+    browser's, this is a name with "bot", "spider" or so, or with a version beside an address.
     """
     user_agent = user_agent.strip()
     first = leading_token(user_agent)
@@ -93,7 +83,7 @@ def product_token(user_agent: str) -> str | None:
 
 
 def _own_name(word: str) -> str:
-    """Return the token that *word* starts with; empty for an address and for a browser's words."""
+    """Return the token that *word* starts with; empty for addresses and browsers' words."""
     name = leading_token(word)
     if "://" in word or "@" in word or name.lower() in _BROWSER_WORDS:
         return ""

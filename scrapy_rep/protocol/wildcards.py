@@ -1,10 +1,9 @@
 """The rules of a group that have a ``*`` before their end (REP.md section 8).
 
-Each is tested in time linear in the path, and nearly all are ruled out sooner:
+Each match is linear in the path, and nearly all rules are ruled out before:
 
-- those that start with a path of their own (``/dir/*.css$``) are tried only where the path starts
-  so, which one call tells for all of them;
-- any rule is tried only if its longest literal part after the first star is in the path.
+- those that begin with a path (``/dir/*.css$``), if the URL's path begins otherwise;
+- any rule whose longest literal after the first star, the *needle*, is not in the path.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# In a path longer than this a search costs more than checking that it has all characters of the
-# rule.
+# In longer paths, first check that all characters of a rule occur.
 _LONG = 300
 
 
 class Wildcards:
-    """Rules with wildcards, prepared. Kept as columns: an object for each rule takes more memory."""
+    """Rules with wildcards, prepared, in columns to save memory."""
 
     __slots__ = ("_anywhere", "_bounds", "_keys", "_needles", "_patterns", "_somewhere")
 
@@ -29,12 +27,11 @@ class Wildcards:
         """:param rules: key and pattern of each"""
         rows: list[tuple[str, int, str, str]] = []
         for key, pattern in rules:
-            plain = pattern[:-1] if pattern[-1] == "$" else pattern
-            start, _, needle = plain.partition("*")
+            start, _, needle = pattern.removesuffix("$").partition("*")
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
             rows.append(("" if start == "/" else start, key, needle, pattern))
-        # By start, the best rule of each start first. The empty start comes last.
+        # The best rule of each start first, and the empty start last.
         rows.sort(reverse=True)
         self._keys: array[int] = array("q", [key for _, key, _, _ in rows])
         self._needles = tuple([needle for _, _, needle, _ in rows])
@@ -42,16 +39,14 @@ class Wildcards:
         first: dict[str, int] = {}
         for at, (start, *_) in enumerate(rows):
             first.setdefault(start, at)
-        # Where the rules of each start begin, and where the last ones end.
+        # Where the rules of each start begin, and the end.
         self._bounds: array[int] = array("i", [*first.values(), len(rows)])
         self._anywhere: tuple[str, ...] = self._needles[first[""] :] if "" in first else ()
         self._somewhere: tuple[str, ...] = tuple(filter(None, first))
 
     def best(self, path: str, found: int) -> int:
         """Return the key of the best rule that matches *path*, or *found* if that is larger."""
-        letters = None
-        if len(path) > _LONG:
-            letters = "*$" + "".join(set(path))
+        letters = "*$" + "".join(set(path)) if len(path) > _LONG else None
         for needle in self._anywhere:
             if letters or needle in path:
                 end = len(self._needles)
@@ -78,7 +73,7 @@ class Wildcards:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Takes each part at the first place where it fits. Linear: there is nothing to try again."""
+    """Match each literal at its first place. Linear: there is no backtracking."""
     first, *middle, last = pattern.split("*")
     if not path.startswith(first):
         return False

@@ -99,24 +99,24 @@ class Recorder(ResolutionListener):
         self, request: Request, state: OriginState, decision: Decision | None = None
     ) -> None:
         """*request* passes: robots.txt allows it, or has been unreachable for 30 days."""
-        self._record(request, state.origin, "allowed", state=state, decision=decision)
+        self.record(request, state.origin, "allowed", state=state, decision=decision)
 
     def passed(self, request: Request, state: OriginState) -> None:
         """*request* passes without an answer: ``REP_UNREACHABLE`` is "allow"."""
         self._figures.passed += 1
         self._count(state.origin, "passed")
         reason = f"REP_UNREACHABLE is 'allow'; {state.entry.error}"
-        self._record(request, state.origin, "allowed", state=state, reason=reason)
+        self.record(request, state.origin, "allowed", state=state, reason=reason)
 
     def overruled(self, request: Request, state: OriginState, decision: Decision) -> None:
         """*request* passes though *decision* forbids it: a subclass says so."""
         details = {"decision": decision, "reason": "RepMiddleware.overrules()"}
-        self._record(request, state.origin, "allowed", state=state, **details)
+        self.record(request, state.origin, "allowed", state=state, **details)
 
     def replayed(self, request: Request, origin: Origin) -> None:
         """*request* passes without an answer: it is in the HTTP cache."""
         reason = f"the HTTP cache answers it; {self._why_held(origin)}"
-        self._record(request, origin, "allowed", reason=reason)
+        self.record(request, origin, "allowed", reason=reason)
 
     def dropped(
         self,
@@ -137,7 +137,7 @@ class Recorder(ResolutionListener):
             with self._isolated(_LEDGER):
                 self._ledger.forbidden(error, request.url)
             self._log.forbidden(request, error)
-            self._record(request, origin, "disallowed", state=state, decision=error.decision)
+            self.record(request, origin, "disallowed", state=state, decision=error.decision)
             return
         if origin is None:
             self._figures.without_origin += 1
@@ -146,7 +146,7 @@ class Recorder(ResolutionListener):
             self._count(origin, "dropped")
             self._count_reason(error)
         self._log.unreachable(request, error, direct=direct)
-        self._record(request, origin, "unreachable", state=state, reason=error.reason)
+        self.record(request, origin, "unreachable", state=state, reason=error.reason)
 
     def handed_over(self, request: Request, origin: Origin) -> None:
         """*request* is about to be held; in a dry run it passes."""
@@ -167,13 +167,7 @@ class Recorder(ResolutionListener):
         self._stats.inc_value(f"rep/page/{verdict}")
         if obeyed:
             self._stats.inc_value("rep/page/dropped")
-        self._record(request, origin, verdict, reason=reason, dry_run=not obeyed)
-
-    def usage_says(
-        self, request: Request, origin: Origin | None, verdict: str, reason: str | None, **more: Any
-    ) -> None:
-        """A page was fetched, or something was dropped, whose use its site has a preference about."""
-        self._record(request, origin, verdict, reason=reason, **more)
+        self.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
 
     def _deferred(self, request: Request, origin: Origin) -> None:
         self._change_held(1)
@@ -182,7 +176,7 @@ class Recorder(ResolutionListener):
     def _released(self, request: Request, origin: Origin) -> None:
         self._change_held(-1)
         self._count(origin, "released")
-        self._record(request, origin, "released")
+        self.record(request, origin, "released")
 
     def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
         self._change_held(-1)
@@ -190,7 +184,7 @@ class Recorder(ResolutionListener):
         self._refused(request, error, dry_run=False)
         self._count(origin, "given_up")
         self._count_reason(error)
-        self._record(request, origin, "given_up", reason=reason)
+        self.record(request, origin, "given_up", reason=reason)
 
     def _sitemap(self, origin: Origin) -> None:
         self._count(origin, "sitemaps")
@@ -199,7 +193,7 @@ class Recorder(ResolutionListener):
 
     def _is_held(self, request: Request, origin: Origin) -> None:
         self._count(origin, "held")
-        self._record(request, origin, "held", reason=self._why_held(origin))
+        self.record(request, origin, "held", reason=self._why_held(origin))
 
     def _why_held(self, origin: Origin) -> str:
         state = self._origins.table.get(origin)
@@ -224,7 +218,8 @@ class Recorder(ResolutionListener):
         with self._isolated(_STARTS):
             self._starts.refused(request, error, dry_run=dry_run)
 
-    def _record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
+    def record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
+        """Write to the audit trail, with *more* for :meth:`AuditTrail.record`."""
         if self._trail is not None:
             with self._isolated(_TRAIL):
                 self._trail.record(request, origin, verdict, **{"dry_run": self.dry_run, **more})

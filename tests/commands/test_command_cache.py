@@ -256,7 +256,7 @@ def test_nothing_found_is_status_1_and_says_so(project: Project) -> None:
     assert errors == "scrapy robots: the cache is empty\n"
     _, errors = project.cache("www.example.com", "https://example.com/", HASH, status=1)
     assert errors.splitlines() == [
-        f"scrapy robots: no robots.txt with hash {HASH} in the cache",
+        f"scrapy robots: robots.txt with hash {HASH}: not in the cache",
         "scrapy robots: nothing cached for https://example.com",
         "scrapy robots: nothing cached for www.example.com",
     ]

@@ -185,6 +185,7 @@ def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path
                 "/deep.xml",
                 "mailto:x",
                 "http://[",
+                "ftp://127.0.0.1/s.xml",
             )
         ),
         pages={
@@ -201,13 +202,14 @@ def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path
         settings={"REP_SITEMAP_MAX_DEPTH": 2, "REP_SITEMAP_MAX_BYTES": 2000},
     )
     assert (done.status, done.err) == (3, "")
-    gone, page, long, deep, deeper, mail, broken = (line["problem"] for line in done.json)
+    gone, page, long, deep, deeper, mail, broken, ftp = (line["problem"] for line in done.json)
     assert gone == "HTTP status 404"
     assert "HTML" in page
     assert "2000" in long
     assert deep is None
     assert deeper == "1 sitemap not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
     assert mail == broken == "not a URL that a sitemap can have"
+    assert ftp == "only http and https URLs can be sitemaps"
     assert site.count("/deepest.xml") == 0
 
 
@@ -221,6 +223,12 @@ def test_no_sitemaps_and_no_answer(sites: Sites, project: Path) -> None:
     assert done.errors == [
         f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP status 503"
     ]
+
+
+def test_sites_come_from_standard_input_too(sites: Sites, project: Path) -> None:
+    site = sites.add(robots="Sitemap: /s.xml\n", pages={"/s.xml": urlset(["http://a.example/"])})
+    done = robots(project, "--sitemaps", "-", "--json", stdin=site.url("/"))
+    assert [line["sitemap"] for line in done.json] == [site.url("/s.xml")]
 
 
 def test_progress_is_shown_on_a_terminal_only(site: Site, project: Path) -> None:

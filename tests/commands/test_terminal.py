@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from scrapy_rep.commands import tree, verdicts
-from scrapy_rep.commands.columns import fitted, shortened, width, wrapped
 from scrapy_rep.commands.sitemaps import Sitemap
-from scrapy_rep.commands.terminal import Output, Progress
+from scrapy_rep.commands.terminal import Output, Progress, fitted, shortened, width, wrapped
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.sitemaps import Kind
@@ -167,7 +166,7 @@ def sitemap(url: str, **more: Any) -> Sitemap:
 
 
 def test_a_tree_of_sitemaps_fits_the_terminal(terminal: Terminal) -> None:
-    shown = tree.TextTree(Output(terminal), ["FooBot"])
+    shown = tree.Tree(Output(terminal), ["FooBot"])
     url = f"http://a.example{LONG}.xml"
     shown.add(sitemap(url, kind=Kind.URLSET, problem="HTTP status 503 " * 5), (True,))
     shown.add(sitemap("http://a.example/s.xml", kind=Kind.URLSET, problem="empty"), (True,))

@@ -280,10 +280,10 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, dry_run: bo
     ]
     assert {one["origin"] for one in recorded(path)} == {site.url("").rstrip("/")}
     assert {one["dry_run"] for one in recorded(path)} == {dry_run}
-    assert len(lines(result, "Request for", "more of this site at DEBUG level")) == 2
-    assert len(lines(result, "Request for", level="DEBUG")) == 2
-    dropped = "not dropped, but counted" if dry_run else "dropped"
-    assert len(lines(result, f"{dropped} (", level=None)) == 4
+    assert len(lines(result, "request to", "more for this site at DEBUG level")) == 2
+    assert len(lines(result, "request to", level="DEBUG")) == 2
+    drop = "Would drop" if dry_run else "Dropping"
+    assert len(lines(result, f"{drop} request to", level=None)) == 4
     assert summary(result)[2] == (
         "Page rules: 1 request from pages that say nofollow, 3 requests for links marked "
         f"nofollow, ugc or sponsored; {0 if dry_run else 4} of 4 dropped"

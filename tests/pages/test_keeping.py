@@ -100,12 +100,12 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, setting: st
         ("expired", urls[2], "X-Robots-Tag 1: unavailable_after: 2001-01-01T00:00:00+00:00"),
     ]
     assert {one["dry_run"] for one in recorded(path)} == {setting == "count"}
-    dropped = "dropped" if setting == "drop" else "not dropped, but counted"
-    more = "more of this site at DEBUG level"
+    drop = "Dropping" if setting == "drop" else "Would drop"
+    more = "more for this site at DEBUG level"
     date = "2001-01-01T00:00:00+00:00"
-    assert lines(result, "Item of") == [
-        f"Item of {urls[0]} {dropped} (meta robots (line 1): noindex); {more}",
-        f"Item of {urls[2]} {dropped} (X-Robots-Tag 1: unavailable_after: {date}); {more}",
+    assert lines(result, "item from", "more for") == [
+        f"{drop} item from {urls[0]}: meta robots (line 1): noindex; {more}",
+        f"{drop} item from {urls[2]}: X-Robots-Tag 1: unavailable_after: {date}; {more}",
     ]
     assert summary(result)[2] == (
         "Page rules: 2 items from pages that say noindex, 1 item from pages that have expired; "

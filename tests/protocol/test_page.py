@@ -54,9 +54,9 @@ def test_which_dates_are_read(text: str, meaning: str) -> None:
 @pytest.mark.parametrize("agent", ["FooBot/1.0", "\N{KELVIN SIGN}bot", "Foo Bot"])
 def test_an_agent_that_is_no_token_is_refused(agent: str) -> None:
     for one in (agent, ["foobot", agent]):
-        with pytest.raises(ValueError, match="is no product token"):
+        with pytest.raises(ValueError, match="is not a product token"):
             PageRules.from_headers([b"kbot: noindex"], one)
-        with pytest.raises(ValueError, match="is no product token"):
+        with pytest.raises(ValueError, match="is not a product token"):
             PageRules.from_html(META, "utf-8", one)
 
 

@@ -68,7 +68,7 @@ def test_an_agent_is_a_token_or_an_error(body: bytes, agent: str | list[str]) ->
         assert robots.decide("/x", agent).agent in (None, "*", agent, *agent)
     else:
         for ask in (robots.decide, robots.allowed):
-            with pytest.raises(ValueError, match="is no product token"):
+            with pytest.raises(ValueError, match="is not a product token"):
                 ask("/x", agent)
 
 

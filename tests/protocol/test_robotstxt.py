@@ -135,7 +135,9 @@ def test_what_is_no_product_token_is_refused(agent: str) -> None:
             lambda one=one: robots.crawl_delay(one),
         ):
             for _ in range(2):
-                with pytest.raises(ValueError, match="is no product token: letters, '-' and '_'"):
+                with pytest.raises(
+                    ValueError, match=r"is not a product token \(letters, '-' and '_'"
+                ):
                     ask()
 
 
@@ -145,9 +147,9 @@ def test_the_error_says_which_token_was_meant() -> None:
     for agent in ("FooBot/1.0", header):
         with pytest.raises(ValueError, match=r"; product_token\(\) finds 'FooBot' in it$"):
             RobotsTxt.parse(BODY).allowed("/", agent)
-    with pytest.raises(ValueError, match="alone$"):
+    with pytest.raises(ValueError, match=r"only\)$"):
         RobotsTxt.parse(BODY).allowed("/", "1.0")
-    with pytest.raises(ValueError, match="no product token") as caught:
+    with pytest.raises(ValueError, match="not a product token") as caught:
         RobotsTxt.parse(BODY).allowed("/", "FooBot/" + "1" * 1_000_000)
     assert len(str(caught.value)) < 400
 

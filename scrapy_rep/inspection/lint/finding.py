@@ -15,3 +15,8 @@ class Finding(NamedTuple):
     message: str
     text: str = ""
     """The line as it stands in the file; bytes that are not UTF-8 as ``\\xNN``."""
+
+
+def quoted(text: str) -> str:
+    """Return *text* in quotes, cut to 60 characters."""
+    return f'"{text if len(text) <= 60 else text[:60] + "…"}"'

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint.file import is_utf16
-from scrapy_rep.inspection.lint.finding import Finding
+from scrapy_rep.inspection.lint.finding import Finding, quoted
 from scrapy_rep.inspection.outline import BOM, is_html
 from scrapy_rep.protocol.groups import delay_seconds
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
@@ -108,28 +108,30 @@ def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]
     name, colon, _ = before.partition(":")
     if not colon:
         name = before.split()[0]
-        why = f"no colon after {_quoted(name)}: accepted here, but not by all crawlers"
+        why = f"no colon after {quoted(name)}: accepted here, but not by all crawlers"
         yield Finding(number, "missing-colon", why)
     name = name.strip(SPACE)
     canonical = _CANONICAL[field]
     if _BLANK.split(name)[0].lower() == canonical != name.lower():
         # `Sitemap https://…`: the colon is that of the URL.
-        why = f"no colon after {_quoted(canonical)}, so the value is {_quoted(value)}"
+        why = f"no colon after {quoted(canonical)}, so the value is {quoted(value)}"
         yield Finding(number, "missing-colon", why)
     elif name.lower() != canonical:
-        why = f"{_quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
+        why = f"{quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
         yield Finding(number, "typo", why)
     if field == Field.CRAWL_DELAY:
         yield _delay(number, value)
     if field in (Field.ALLOW, Field.DISALLOW) and value and hash_sign and before[-1:] not in SPACE:
-        why = f"# starts a comment, so the rule is {_quoted(value)}"
+        why = f"# starts a comment, so the rule is {quoted(value)}"
         yield Finding(number, "comment-in-rule", why)
 
 
 def _delay(number: int, value: str) -> Finding:
     seconds = delay_seconds(value)
     if seconds is None:
-        why = f"{_quoted(value)} is not a number of seconds, such as 10 or 2.5: the line has no effect"
+        why = (
+            f"{quoted(value)} is not a number of seconds, such as 10 or 2.5: the line has no effect"
+        )
         return Finding(number, "bad-delay", why)
     why = (
         f"Bing and some others wait {seconds:g} s between two requests, and so does a crawl with "
@@ -148,7 +150,7 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     if not colon:
         word, *others = _BLANK.split(text)
         if _closest(word) or _closest("-".join([word, *others[:1]])):
-            why = f"no colon after {_quoted(word)}: the line is ignored"
+            why = f"no colon after {quoted(word)}: the line is ignored"
             yield Finding(number, "missing-colon", why)
         else:
             yield Finding(number, "no-field", "ignored: neither a field nor a comment")
@@ -158,7 +160,7 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     elif name.lower() not in _ABOUT_USE:
         canonical = _closest(name)
         hint = f"; did you mean {canonical}?" if canonical else ""
-        yield Finding(number, "unknown-field", f"ignored: unknown field {_quoted(name)}{hint}")
+        yield Finding(number, "unknown-field", f"ignored: unknown field {quoted(name)}{hint}")
 
 
 def _closest(name: str) -> str | None:
@@ -167,7 +169,7 @@ def _closest(name: str) -> str | None:
 
 
 def _agent(agent: AgentLine) -> Iterator[Finding]:
-    value, number = _quoted(agent.value), agent.line
+    value, number = quoted(agent.value), agent.line
     if not agent.value:
         yield Finding(number, "agent-never", "names no crawler")
     elif not agent.token:
@@ -179,7 +181,7 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
         if agent.value != GLOBAL:
             yield Finding(number, "agent-cut", f"{value} is read as *")
     elif agent.token != agent.value.lower():
-        token = _quoted(agent.value[: len(agent.token)])
+        token = quoted(agent.value[: len(agent.token)])
         why = f"{value} is read as {token}: product tokens have letters, - and _ only"
         yield Finding(number, "agent-cut", why)
 
@@ -189,14 +191,10 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
     pattern, number = line.rule.pattern, line.rule.line
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", pattern):
         path = "/" + pattern.split("://", 1)[1].partition("/")[2]
-        why = f"can never match: rules are paths, not URLs; did you mean {_quoted(path)}?"
+        why = f"can never match: rules are paths, not URLs; did you mean {quoted(path)}?"
         yield Finding(number, "never-matches", why)
     elif pattern[:1] not in ("", "/", "*"):
         yield Finding(number, "never-matches", "can never match: paths start with /")
     elif _BLANK.search(pattern):
         why = "crawlers send spaces as %20, so this matches nothing"
         yield Finding(number, "blank-in-rule", why)
-
-
-def _quoted(text: str) -> str:
-    return f'"{text if len(text) <= 60 else text[:60] + "…"}"'

@@ -7,7 +7,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from scrapy_rep.inspection.lint.finding import Finding
+from scrapy_rep.inspection.lint.finding import Finding, quoted
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.protocol.usage.aipref import EXTRA, LABELS, Malformed, read_preferences, split_rule
 from scrapy_rep.protocol.usage.content_signal import OTHER, SIGNALS, VALUES, read_signals
@@ -27,33 +27,22 @@ _CAPITAL = re.compile(rb"(?:^|,)[ \t]*[a-z*_.-]*[A-Z]")
 
 
 def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
-    """Yield them.
-
-    :param kept: the part of the file that counts
-    """
+    """:param kept: the part of the file that counts"""
     first = outline.groups[0].agents[0].line if outline.groups else None
     checked = True
     for line, field, value, _ in fields("\n" + normalise(kept)):
         homeless = first is None or line < first
         if field == "license":
             if "://" not in value:
-                yield Finding(line, "bad-license", "a license needs a full URL")
+                yield Finding(line, "bad-license", "not a full URL, as a license needs")
         elif field == "content-signal":
             if homeless:
-                yield Finding(
-                    line,
-                    "signal-before-group",
-                    "stands before the first user-agent line: here it is for all crawlers, but others "
-                    "may ignore it",
-                )
+                why = "no user-agent line above it: for all crawlers here, but others may ignore it"
+                yield Finding(line, "signal-before-group", why)
             yield from _signals(line, value)
         else:
             if homeless:
-                yield Finding(
-                    line,
-                    "rule-before-group",
-                    "stands before the first user-agent line, so it belongs to no group and is ignored",
-                )
+                yield Finding(line, "rule-before-group", "ignored: no user-agent line above it")
             try:
                 yield from _preferences(line, split_rule(value)[1].encode("latin-1"))
             except ModuleNotFoundError:
@@ -64,60 +53,48 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
 
 def _preferences(line: int, value: bytes) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-usage", "no preference is given, so the line says nothing")
+        yield Finding(line, "bad-usage", "ignored: no preference")
         return
     try:
         members = read_preferences(value)
     except Malformed as error:
-        yield Finding(
-            line, "bad-usage", f"can't be read, so the line says nothing: {_why(value, error)}"
-        )
+        yield Finding(line, "bad-usage", f"ignored, since it can't be read: {_why(value, error)}")
         return
     for key in members.wrong:
-        yield Finding(line, "bad-usage", f"{_quoted(key)} is neither y nor n, so it says nothing")
+        yield Finding(line, "bad-usage", f"{quoted(key)} is ignored: its value is neither y nor n")
     for key in members.parameters:
-        message = f"{_quoted(key)} says nothing: separate it with a comma, not a semicolon"
-        yield Finding(line, "bad-usage", message)
+        why = f"{quoted(key)} is ignored: put a comma before it, not a semicolon"
+        yield Finding(line, "bad-usage", why)
     for key in members.unknown:
         yield _unknown(line, key, LABELS)
 
 
 def _why(value: bytes, error: Malformed) -> str:
     if _BLANKS.search(value):
-        return "remove the blanks around the ="
+        return "no spaces are allowed around ="
     if _CAPITAL.search(value):
-        return "write keys in lower case"
+        return "keys must be in lower case"
     if error.position is None:
         return str(error)
-    return f"the preferences break RFC 9651 at character {error.position + 1}"
+    return f"not a dictionary of structured fields (RFC 9651) at character {error.position + 1}"
 
 
 def _signals(line: int, value: str) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-signal", "no signal is given, so the line says nothing")
+        yield Finding(line, "bad-signal", "ignored: no signal")
     for name, said, loose in read_signals(value):
         if name not in SIGNALS and name not in OTHER:
             yield _unknown(line, name, SIGNALS)
         elif name in SIGNALS and said not in VALUES:
-            yield Finding(
-                line,
-                "bad-signal",
-                f"{_quoted(name)} is neither yes nor no, so it says nothing",
-            )
+            why = f"{quoted(name)} is ignored: its value is neither yes nor no"
+            yield Finding(line, "bad-signal", why)
         elif loose:
-            yield Finding(
-                line,
-                "bad-signal",
-                f"{_quoted(name)} has blanks around the =: other crawlers may not read it",
-            )
+            why = f"spaces around =, so some crawlers may not read {quoted(name)}"
+            yield Finding(line, "bad-signal", why)
 
 
 def _unknown(line: int, name: str, known: Collection[str]) -> Finding:
     close = get_close_matches(name[:50], known, 1)
     meant = _TWINS.get(name) or (close[0] if close else None)
-    perhaps = f"; perhaps {meant} is meant" if meant else ""
-    return Finding(line, "unknown-use", f"unknown purpose {_quoted(name)}: ignored{perhaps}")
-
-
-def _quoted(text: str) -> str:
-    return f'"{text if len(text) <= 60 else text[:60] + "…"}"'
+    hint = f"; did you mean {meant}?" if meant else ""
+    return Finding(line, "unknown-use", f"ignored: unknown use {quoted(name)}{hint}")

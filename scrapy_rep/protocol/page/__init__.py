@@ -1,4 +1,4 @@
-"""What a page says about itself, in headers and in its HTML (REP.md section 10).
+"""Page-level rules, in headers and in HTML (REP.md section 10).
 
 >>> from scrapy_rep.protocol.page import PageRules
 >>> rules = PageRules.from_headers([b"foobot: noindex, max-snippet:20"], "FooBot")
@@ -9,7 +9,7 @@
 ['X-Robots-Tag 1: noindex', 'X-Robots-Tag 1: max-snippet: 20', 'meta robots: nofollow']
 """
 
-from scrapy_rep.protocol.page.links import Links, links_of
+from scrapy_rep.protocol.page.html import Links, links_of
 from scrapy_rep.protocol.page.rules import PageRule, PageRules
 
 __all__ = ["Links", "PageRule", "PageRules", "links_of"]

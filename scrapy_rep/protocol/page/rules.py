@@ -1,4 +1,4 @@
-"""The rules that apply to a page, added up: nothing cancels a restriction (REP.md section 10)."""
+"""The rules of a page, added up: nothing cancels a restriction (REP.md section 10)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,27 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.page.directives import (
-    PREVIEWS,
-    Value,
-    read_content,
-    read_header,
-)
+from scrapy_rep.protocol.page.directives import PREVIEWS, Value, read_content, read_header
 from scrapy_rep.protocol.page.html import MAX_TEXT, metas_of
 from scrapy_rep.protocol.tokens import GLOBAL, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Bytes that a meta counts for beside its content: an empty one takes time, too.
+# Bytes that a meta counts for besides its content: even an empty one takes time.
 _META_TEXT = 32
 
 
 @dataclass(frozen=True, slots=True)
 class PageRule:
-    """One rule, as a header or a meta has it."""
+    """One rule of a header or a meta."""
 
     name: str
     """In lower case."""
     value: Value
-    """None for a rule that has none."""
+    """None for a rule without one."""
     source: str
-    """``X-Robots-Tag 2`` for the second header line, ``meta googlebot``."""
+    """``X-Robots-Tag 2`` for the second header line, or ``meta googlebot``."""
     line: int | None = None
     """Of the HTML, counted from 1."""
 
@@ -48,7 +43,7 @@ class PageRule:
 
 
 class _Says:
-    """An attribute of :class:`PageRules`: whether it has a rule of one of these names."""
+    """An attribute of :class:`PageRules`: whether there is a rule of one of these names."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -59,18 +54,17 @@ class _Says:
 
 @dataclass(frozen=True, slots=True)
 class PageRules:
-    """All that a page says to a crawler. ``a | b`` is both."""
+    """All rules of a page for a crawler. ``a | b`` combines two."""
 
     rules: tuple[PageRule, ...] = ()
-    """In the order of the page, headers first. Includes ``all``, ``index`` and ``follow``, which
-    mean nothing."""
+    """Headers first. Includes ``all``, ``index`` and ``follow``, which mean nothing."""
 
     @classmethod
     def from_headers(cls, values: Iterable[bytes], agents: str | Sequence[str] = ()) -> PageRules:
-        """Read the values of ``X-Robots-Tag`` header lines: any bytes; never raises.
+        """Read the values of ``X-Robots-Tag`` header lines, any bytes.
 
-        :param agents: the crawler's product token, or its chain, of which every token counts
-        :raises ValueError: if one is no product token
+        :param agents: the crawler's product tokens; all of them count
+        :raises ValueError: if one is not a product token
         """
         tokens = {GLOBAL, *_tokens(agents)}
         left, found = MAX_TEXT, []
@@ -80,19 +74,17 @@ class PageRules:
             text = line[:left].decode("latin-1")
             left -= len(line) + 1
             source = f"X-Robots-Tag {number}"
-            for agent, name, value in read_header(text):
-                if agent in tokens:
-                    found.append(PageRule(name, value, source))
+            rules = read_header(text)
+            found += [
+                PageRule(name, value, source) for agent, name, value in rules if agent in tokens
+            ]
         return cls(tuple(dict.fromkeys(found)))
 
     @classmethod
     def from_html(
         cls, body: bytes, encoding: str = "utf-8", agents: str | Sequence[str] = ()
     ) -> PageRules:
-        """Read the metas of a page: any bytes; never raises.
-
-        :param agents: as for :meth:`from_headers`
-        """
+        """Read the metas of a page, any bytes. *agents* are those of :meth:`from_headers`."""
         left, found = MAX_TEXT, []
         for name, content, line in metas_of(body, encoding, {"robots", *_tokens(agents)}):
             source = f"meta {name}"
@@ -115,23 +107,23 @@ class PageRules:
         return next((rule for rule in self.rules if rule.name in names), None)
 
     noindex = _Says("noindex", "none")
-    """Not to be kept or shown."""
+    """Don't keep or show the page."""
     nofollow = _Says("nofollow", "none")
-    """Links of this page are not to be followed."""
+    """Don't follow its links."""
     noarchive = _Says("noarchive", "nocache")
-    """No cached copy."""
+    """Show no cached copy."""
     nosnippet = _Says("nosnippet")
-    """No text shown."""
+    """Show no text of it."""
     noimageindex = _Says("noimageindex")
-    """Images of this page are not to be indexed."""
+    """Don't index its images."""
     notranslate = _Says("notranslate")
-    """Not to be translated."""
+    """Don't translate it."""
     indexifembedded = _Says("indexifembedded")
-    """With :attr:`noindex`: may be used where it is embedded in another page."""
+    """With :attr:`noindex`: may be used embedded in another page."""
     noai = _Says("noai")
-    """No training on the page (REP.md section 10)."""
+    """Don't train on the page."""
     noimageai = _Says("noimageai")
-    """No training on the page's images (REP.md section 10)."""
+    """Don't train on its images."""
 
     @property
     def max_snippet(self) -> int | None:
@@ -151,15 +143,13 @@ class PageRules:
 
     @property
     def unavailable_after(self) -> datetime | None:
-        """The page counts as noindex from then on. Has a time zone."""
+        """When the page becomes noindex, with a time zone."""
         dates = [rule.value for rule in self.rules if isinstance(rule.value, datetime)]
         return min(dates, default=None)
 
     def expired(self, now: datetime | float) -> bool:
-        """Return whether :attr:`unavailable_after` has passed.
-
-        :param now: seconds since the epoch, or a date (without a time zone: UTC)
-        """
+        """Return whether :attr:`unavailable_after` is before *now*: seconds since the epoch, or a date
+        (default time zone: UTC)."""
         date = self.unavailable_after
         if date is None:
             return False
@@ -169,7 +159,6 @@ class PageRules:
 
     def _least(self, name: str) -> int | None:
         values = [rule.value for rule in self.rules if rule.name == name]
-        # -1 is no limit.
         limits = [value for value in values if isinstance(value, int) and value >= 0]
         return min(limits, default=-1 if values else None)
 

@@ -1,5 +1,4 @@
-"""The start tags of a page that make HTML elements, as the HTML standard tokenizes it. Linear in the
-page, whatever is in it."""
+"""The start tags of a page that make HTML elements, by the HTML standard. Linear, for any bytes."""
 
 from __future__ import annotations
 
@@ -10,16 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_STEPS = 25_000
-"""Tags, comments and unusual attributes of a page that are looked at one by one."""
+"""Tags, comments and unusual attributes of a page that are examined one by one."""
 
 # Bytes of a page in which plain tags are skipped without counting as steps.
 _SKIPPED = 300_000
 
-# Templates and foreign elements nested in each other. Deeper ones open nothing.
+# Nested templates and foreign elements. Deeper ones are ignored.
 _MAX_DEPTH = 100
 
-# The rest of a tag as most are written: all "=" follow a name, and quotes an "=". Otherwise attributes
-# are read one by one. Without "<": so a search that began inside of something else ends there.
+# The rest of a tag in the usual form: each "=" follows a name, and each quote an "=". Other tags have
+# their attributes read one by one. Without "<", which ends a search that began within something else.
 PLAIN = (
     rb"(?:>|[ \t\n\f\r/](?:[^<>\"'=]{1,500}=(?<![ \t\n\f\r/]=)"
     rb"(?:\"[^\"<]*\"|'[^'<]*'|[^ \t\n\f\r\"'<>=]{0,500}[^ \t\n\f\r\"'<>=/](?=[ \t\n\f\r>]))){0,10}[^<>\"'=]{0,500}>)"
@@ -54,7 +53,7 @@ _FOREIGN = {
 # Names of tags that change what follows.
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"plaintext", b"script", b"template"})
 
-# Finds all that is no plain tag, tags with names like those in _MATTERS, and metas.
+# Anything but a plain tag, tags with names like those in _MATTERS, and metas.
 _NOT_PLAIN = re.compile(
     rb"<(?!/[^<>\"'=]*>|(?![iI][fF]|[mM][aAeE]|[nN][oO]|[pP][lL]|[sS][cCtTvV]|[tT][eEiI]|[xX][mM])"
     rb"[A-Za-z][^ \t\n\f\r/><]*" + PLAIN + rb")"
@@ -69,7 +68,7 @@ def start_tags(
     :param end: the last offset at which a tag may begin
     :param unscripted: include ``noscript``, ``template`` and foreign content
     """
-    scopes: list[bytes] = []  # templates, foreign elements, and HTML elements in these
+    scopes: list[bytes] = []  # open templates, foreign elements, and HTML elements in these
     matters = _MATTERS | wanted
     skipped = 0 if wanted - {b"meta"} else min(_SKIPPED, end)
     at = steps = 0
@@ -137,7 +136,7 @@ def start_tags(
 
 
 def _end_of_markup(body: bytes, start: int, *, comment: bool, foreign: bool) -> int:
-    """Return the offset behind a comment, or what counts as one; 0 if it has no end."""
+    """Return the offset after a comment, or what counts as one; 0 if it has no end."""
     if comment:
         if body.startswith((b">", b"->"), start + 4):
             return body.index(b">", start) + 1
@@ -150,10 +149,7 @@ def _end_of_markup(body: bytes, start: int, *, comment: bool, foreign: bool) -> 
 
 
 def _end_of_script(body: bytes, at: int) -> int:
-    """Return where the end tag of a script begins; 0 if there is none.
-
-    In a comment a script may hold another one with its end tag.
-    """
+    """Return where the end tag of a script begins; 0 for none. Within a comment, scripts may nest."""
     escaped = nested = False
     for _ in range(MAX_STEPS):
         match = _SCRIPT_PART.search(body, at)
@@ -178,9 +174,8 @@ def _end_of_script(body: bytes, at: int) -> int:
 def _attributes(
     body: bytes, at: int, limit: int
 ) -> tuple[dict[bytes, bytes], int, bool, int] | None:
-    """Read a tag from *at*: its attributes (names in lower case; of several the first), the offset
-    behind it, whether it ends with ``/>``, and how many steps that took. None if it has no end, or
-    more attributes than *limit*."""
+    """Return the attributes of a tag from *at* (names in lower case, first ones win), the offset after
+    it, whether it ends with ``/>``, and the steps taken; None without an end, or beyond *limit*."""
     values: dict[bytes, bytes] = {}
     for steps, match in enumerate(_ATTRIBUTE.finditer(body, at)):
         blank, end, name, double, single, unclosed, unquoted = match.groups()
