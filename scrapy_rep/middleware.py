@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
@@ -28,8 +28,7 @@ from scrapy_rep.origins.resolver import RulesReader
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.announcements import Announcer
 from scrapy_rep.reporting.recorder import Recorder
-from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode
-from scrapy_rep.seeding.middleware import with_seeding
+from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ class RepMiddleware:
         """The crawl."""
         self.origins = origins = Origins(context)
         """What is known of origins."""
+        self.parts: dict[type, Any] = {}
+        """What other middlewares of this package keep for the length of the crawl."""
         self._by_prefix = origins.table.by_prefix
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents

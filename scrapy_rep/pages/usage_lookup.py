@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -32,8 +31,6 @@ Chain = tuple[str, ...]
 # Bytes of what was read of files, and how many of them.
 _MAX_BYTES = 16_000_000
 _MAX_FILES = 10_000
-
-_lookups: WeakKeyDictionary[RepMiddleware, UsageLookup] = WeakKeyDictionary()
 
 
 class UsageLookup:
@@ -137,9 +134,11 @@ class UsageLookup:
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
     """Return the one of a crawl."""
-    if rep not in _lookups:
-        _lookups[rep] = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
-    return _lookups[rep]
+    found = rep.parts.get(UsageLookup)
+    if found is None:
+        found = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
+        rep.parts[UsageLookup] = found
+    return found
 
 
 def _date(seconds: float | None) -> datetime | None:

@@ -112,7 +112,7 @@ class UsageMiddleware:
                 raise UsageDisallowed(origin, *refused)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Return *response*. What is known of its use is at hand from now on."""
+        """Return *response*. :func:`scrapy_rep.usage` knows about it from now on."""
         if self._lookup is not None and self._rep is not None and _OURS.isdisjoint(request.meta):
             with self._isolated(_PART):
                 from scrapy_rep.pages.usage import usage_of
@@ -120,8 +120,9 @@ class UsageMiddleware:
                 chain = self._rep.agents.chain_sent(request)
                 await self._lookup.read(request, chain)
                 await self._lookup.fetch(request, chain)
+                usage = usage_of(response, request, self._lookup, chain)
                 if self._recorded:
-                    self._record(request, usage_of(response, request, self._lookup, chain))
+                    self._record(request, usage)
         return response
 
     def _record(self, request: Request, usage: Usage) -> None:
@@ -132,7 +133,7 @@ class UsageMiddleware:
                 self._crawler.stats.inc_value(f"rep/usage/{verdict}/{purpose}")
         found = [(purpose, usage.decisive(purpose)) for purpose in self._recorded]
         reason = "; ".join(f"{purpose}: {one}" for purpose, one in found if one is not None)
-        self._write(request, "usage", reason or None, usage=usage.as_dict(), dry_run=False)
+        self._write(request, "usage", reason or None, usage=usage, dry_run=False)
 
     def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
         """Return a purpose that has one of *actions* and to which *usage* says no, and where."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.protocol.usage import Usage
 
 logger = get_logger(__name__)
 
@@ -66,7 +67,7 @@ class AuditTrail:
         state: OriginState | None = None,
         decision: Decision | None = None,
         reason: str | None = None,
-        usage: dict[str, Any] | None = None,
+        usage: Usage | None = None,
         dry_run: bool,
     ) -> None:
         """Record a decision. docs/observing.md explains the fields.
@@ -99,7 +100,7 @@ class AuditTrail:
             "status": entry.status if entry is not None else None,
             "reason": reason,
             "dry_run": dry_run,
-            **({"usage": usage} if usage is not None else {}),
+            **({"usage": usage.as_dict()} if usage is not None else {}),
         }
         line = (json_line(record) + "\n").encode()
         self._lines.append(line)

@@ -1,8 +1,7 @@
 """The figures behind the summary and the report: what came of each origin, and which lines decided.
 
-They are buffered in memory, then moved to a temporary database that SQLite keeps on disk beyond some
-megabytes and deletes at the end. A million origins take no more memory than a thousand.
-"""
+They are buffered in memory, then moved to a temporary database, which SQLite keeps on disk beyond
+some megabytes: a million origins take no more memory than a thousand."""
 
 from __future__ import annotations
 

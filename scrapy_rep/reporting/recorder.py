@@ -219,7 +219,7 @@ class Recorder(ResolutionListener):
             self._starts.refused(request, error, dry_run=dry_run)
 
     def record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
-        """Write to the audit trail, with *more* for :meth:`AuditTrail.record`."""
+        """Write to the audit trail, see :meth:`AuditTrail.record`."""
         if self._trail is not None:
             with self._isolated(_TRAIL):
                 self._trail.record(request, origin, verdict, **{"dry_run": self.dry_run, **more})

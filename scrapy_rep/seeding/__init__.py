@@ -2,13 +2,12 @@
 
 Each module uses those above it alone:
 
-- ``discovery``: which sitemaps a robots.txt lists; in any crawl
-- ``sitemap_table``, ``spool_file``, ``patience``, ``spool``: what waits, in a SQLite file
-- ``spider_options``, ``context``: what the spider says; what the parts share
-- ``selection``, ``sitemap_log``: which entries are accepted; what became of a sitemap
+- ``discovery``: which sitemaps a robots.txt lists, in any crawl; what a seeded one adds to the middleware
+- ``spool_file``, ``patience``, ``spool``: what waits, in a SQLite file
+- ``spider_options``: the spider's attributes
+- ``selection``: which entries are accepted, and what the log says of it
 - ``requester``, ``outstanding``, ``feeder``: from the spool to the scheduler
 - ``proof``: which entries of other hosts are accepted
 - ``intake``: from responses to the spool
 - ``seeding``: puts the parts together
-- ``middleware``: the methods of the middleware that only a seeded crawl needs
 """

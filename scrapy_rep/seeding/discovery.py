@@ -1,12 +1,9 @@
-"""Sitemaps that robots.txt files list (REP.md section 9): found, announced and counted in any crawl.
-
-The middleware makes a :class:`Discovery`; the resolver tells it of each new robots.txt. That
-sitemaps seed the crawl is the work of `seeding.py`, which is imported only where they do.
-"""
+"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any
+crawl. Where they seed it, the middleware has the methods of :class:`SeedingMiddleware` too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep import signals
 from scrapy_rep.engine.encoding import resolve_sitemap
@@ -20,38 +17,39 @@ from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.engine.encoding import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.protocol import Origin, RobotsTxt
+    from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
-SPIDER_ATTRIBUTE = "rep_sitemaps"
+KindT = TypeVar("KindT", bound=type)
 
+SPIDER_ATTRIBUTE = "rep_sitemaps"
 SITEMAP = "_rep_sitemap"
-"""Meta key of requests for sitemaps: what another process needs to know of one that it gets from a
-shared scheduler."""
+"""Meta key of requests for sitemaps: what another process that shares the scheduler needs to know."""
 
 FED = "_rep_page"
-"""Meta key of pages that sitemaps list, while the scheduler has them."""
+"""Meta key of pages from sitemaps, while the scheduler has them."""
 
+# Per robots.txt: as many as Google lets a site submit. A file has room for 20,000.
 MAX_SITEMAPS = 500
-"""Of one robots.txt: as many as Google lets a site submit. A file has room for 20,000."""
-
-# How many wrong sitemap lines of one file are logged; the others are only counted.
+# Bad sitemap lines of one file that are logged; the rest are only counted.
 _WARNINGS = 3
 
 
 def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
     """Return which origins may seed the crawl: False, ``"start"`` or ``"all"``.
 
-    :raises SettingsError: if the spider's attribute is none of what it may be
+    :raises SettingsError: if the spider's attribute has another value
     """
     value = getattr(crawler.spider, SPIDER_ATTRIBUTE, None)
     try:
@@ -66,11 +64,8 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
 def listed_sitemaps(
     robots_url: str, values: Iterable[str]
 ) -> Iterator[tuple[str, SitemapURL | None]]:
-    """Yield the values of ``sitemap`` lines, and what each means; None for one that is no URL.
-    Strange ones take a millisecond each, so a caller can pause after any.
-
-    :param robots_url: where the robots.txt came from, for relative URLs
-    """
+    """Yield the values of ``sitemap`` lines, each with its URL, or None if it has none. Strange
+    values take a millisecond each, so callers can pause after any."""
     for value in list(dict.fromkeys(values))[:MAX_SITEMAPS]:
         try:
             yield value, resolve_sitemap(value, robots_url)
@@ -79,7 +74,7 @@ def listed_sitemaps(
 
 
 class Discovery(ResolutionListener):
-    """Announces each sitemap once; a second time if very many others came between."""
+    """Announces each sitemap once; again only after very many others."""
 
     part = "search for sitemaps"
 
@@ -88,66 +83,66 @@ class Discovery(ResolutionListener):
         self._seen = Recent()
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Take the sitemaps that a new robots.txt lists."""
-        robots = resolution.robots
-        if robots is None:
-            return
-        steps = self._announce(resolution.state.origin, resolution.robots_url, robots)
-        while not work(steps):
-            await pause()
+        """Announce the sitemaps that a new robots.txt lists."""
+        if resolution.robots is not None:
+            steps = self._announce(resolution, dict.fromkeys(resolution.robots.sitemaps))
+            while not work(steps):
+                await pause()
 
-    def _announce(self, origin: Origin, robots_url: str, robots: RobotsTxt) -> Iterator[None]:
-        for one in self.listed(origin, robots_url, robots, warn=True):
+    def _announce(self, resolution: Resolution, values: Collection[str]) -> Iterator[None]:
+        origin, few = resolution.state.origin, Few(_WARNINGS)
+        for value, found in listed_sitemaps(resolution.robots_url, values):
+            if (found is None or found.relative) and few.one_more():
+                wrong = "an invalid" if found is None else "a relative"
+                self._warn(origin, f"lists a sitemap with {wrong} URL: %(what)s", value[:200])
             yield
-            if one is not None and self.count(url := one[0]):
+            if found is not None and self.count(found.url):
                 self._context.crawler.signals.send_catch_log(
                     signals.sitemap_discovered,
                     origin=origin,
-                    url=url,
+                    url=found.url,
                     **self._context.extra,
                 )
+        if few.left_out:
+            self._warn(origin, "has %(what)s like these", counted(few.left_out, "more line"))
+        if len(values) > MAX_SITEMAPS:
+            message = f"lists %(what)d sitemaps; those after the first {MAX_SITEMAPS} are ignored"
+            self._warn(origin, message, len(values))
+
+    def _warn(self, origin: Origin, message: str, what: object) -> None:
+        values = {"origin": origin, "what": what}
+        logger.warning("robots.txt of %(origin)s " + message, values, extra=self._context.extra)
 
     def count(self, url: str) -> bool:
-        """Count a sitemap. Return False if it was counted before."""
+        """Count a sitemap. Return whether it is new."""
         is_new = self._seen.add(url)
         if is_new:
             self._context.stats.inc_value("rep/sitemaps/found")
         return is_new
 
-    def listed(
-        self, origin: Origin, robots_url: str, robots: RobotsTxt, *, warn: bool
-    ) -> Iterator[tuple[str, str] | None]:
-        """Yield the sitemaps that a robots.txt lists, each once: its URL and the origin that it is
-        fetched from; None for one that repeats, or is no URL.
 
-        :param warn: whether to log what is wrong with them
-        """
-        count = len(set(robots.sitemaps))
-        if count > MAX_SITEMAPS and warn:
-            logger.warning(
-                "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first "
-                "%(limit)d are ignored",
-                {"origin": origin, "count": count, "limit": MAX_SITEMAPS},
-                extra=self._context.extra,
-            )
-        seen = set()
-        few = Few(_WARNINGS)
-        for value, found in listed_sitemaps(robots_url, robots.sitemaps):
-            wrong = "that is no URL" if found is None else "by a relative URL"
-            if (found is None or found.relative) and warn and few.one_more():
-                logger.warning(
-                    f"robots.txt of %(origin)s lists a sitemap {wrong}: %(value)s",
-                    {"origin": origin, "value": value[:200]},
-                    extra=self._context.extra,
-                )
-            if found is None or found.url in seen:
-                yield None
-            else:
-                seen.add(found.url)
-                yield found.url, str(found.origin)
-        if few.left_out:
-            logger.warning(
-                "robots.txt of %(origin)s: %(lines)s with such sitemaps",
-                {"origin": origin, "lines": counted(few.left_out, "more line")},
-                extra=self._context.extra,
-            )
+class SeedingMiddleware:
+    """What only crawls seeded from sitemaps need: each method of a middleware costs every request. It
+    takes the responses for sitemaps, and leaves the others to a user's own class."""
+
+    _seeding: Any  # a SitemapSeeding
+
+    def process_response(self, request: Request, response: Response) -> Any:
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`."""
+        if SITEMAP in request.meta:
+            return self._seeding.intake.read(request, response)
+        theirs = getattr(super(), "process_response", None)
+        return response if theirs is None else theirs(request, response)
+
+    def process_exception(self, request: Request, exception: Exception) -> Any:
+        """Note a failure, see :meth:`~scrapy_rep.seeding.intake.Intake.failed`."""
+        if SITEMAP in request.meta:
+            return self._seeding.intake.failed(request, exception)
+        theirs = getattr(super(), "process_exception", None)
+        return None if theirs is None else theirs(request, exception)
+
+
+def with_seeding(kind: KindT) -> KindT:
+    """Return a subclass of *kind*, a middleware class, that reads sitemaps."""
+    made: KindT = type(kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__})  # type: ignore[assignment]
+    return made

@@ -1,7 +1,5 @@
-"""Requests for pages, from the spool to the scheduler: as fast as it drains, site by site in turns.
-
-`seeding.py` makes the :class:`Feeder`, and everything that puts something into the spool wakes it.
-"""
+"""Moves pages from the spool to the scheduler, as fast as it drains, sites in turn. What adds to
+the spool into the spool wakes the :class:`Feeder`."""
 
 from __future__ import annotations
 
@@ -23,46 +21,41 @@ from scrapy_rep.seeding.selection import Reason
 
 if TYPE_CHECKING:
     from scrapy_rep.holding.deferral import Deferral
-    from scrapy_rep.seeding.context import SeedingContext
-    from scrapy_rep.seeding.spool import Page
+    from scrapy_rep.seeding.spool import Page, SeedingContext
 
 logger = get_logger(__name__)
 
 PAGE_KEY = "rep_sitemap"
 
-# Pages that are taken from the spool at a time.
+# Pages taken from the spool at a time.
 _BATCH = 50
-# The most pages that the scheduler has: of one site that is alone, of each site at least, of all.
+# Limits of the pages in the scheduler: of a lone site, of each site at least, of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
-# Seconds until another look whether the scheduler has room.
-_LOOK = 0.05
-# When the scheduler raises: seconds until the next attempt.
-_RETRY_SECONDS = 1.0
+# Seconds until the next look for room in the scheduler, and the next attempt if it has raised.
+_LOOK, _RETRY_SECONDS = 0.05, 1.0
 
 
 class Feeder:
     """Hands pages to the scheduler, and has sitemaps requested."""
 
     def __init__(self, context: SeedingContext, deferral: Deferral) -> None:
-        self._context = context
-        self._signals = context.crawl.crawler.signals
-        self._engine = context.crawl.engine
-        self._deferral = deferral
+        self._crawl = context.crawl
+        self._options = context.options
         self._spool = context.spool
+        self._engine = context.crawl.engine
+        self._signals = context.crawl.crawler.signals
+        self._deferral = deferral
         self.sitemaps = SitemapRequester(context, self.wake)
-        """Requests sitemaps."""
         self.outstanding = Outstanding(self.wake)
-        """The pages that the scheduler has."""
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
-        self._running = False
-        self._woken = False
+        self._running = self._woken = False
         self._failing_since: float | None = None
         self._stopped = False
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing more is handed over in this run."""
+        """Whether seeding has ended for this run."""
         return self._stopped or self._spool.patience.over
 
     def __bool__(self) -> bool:
@@ -76,16 +69,18 @@ class Feeder:
 
     def close(self) -> None:
         """End an orderly run."""
+        self.stop()
         self.outstanding.close()
+        patience = self._spool.patience
         try:
             self._forget()
         except sqlite3.Error as error:
-            patience = self._spool.patience
             if self._spool.durable and not patience.over:
-                patience.trouble.begins(error, "the next run requests some pages once more")
+                patience.trouble.begins(error, "the next run will request some pages again")
+        self.gauge()
 
     def wake(self) -> None:
-        """There may be something new in the spool."""
+        """There may be news in the spool."""
         self._woken = True
         if not self._running and not self.stopped:
             self._running = True
@@ -103,39 +98,38 @@ class Feeder:
         except sqlite3.Error as error:
             pause = self._spool.patience.failed("feeder", error)
         except Exception as error:  # noqa: BLE001
-            # A scheduler whose server is gone, whose disk is full, another extension's handler.
-            pause = self._failed(error)
+            pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
         self.gauge()
         if pause is None and self._woken and not self.stopped:
             pause = 0
-        # One chain of steps, whatever wakes it: the event loop has its turn after each.
+        # A single chain of steps, however often it is woken. The event loop has its turn after each.
         self._running = pause is not None
         if pause is not None:
             call_later(pause, self._go_on)
 
     def _failed(self, error: Exception) -> float | None:
-        """Return after how many seconds to try again; None: not at all."""
-        now, extra = time.monotonic(), self._context.crawl.extra
+        """Return the seconds until the next attempt; None: give up."""
+        now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
             logger.error(
-                "What sitemaps list can't be requested now, it is tried again: %(error)s",
+                "Can't schedule pages from sitemaps, retrying: %(error)s",
                 {"error": text_of(error)},
-                extra=extra,
+                extra=self._crawl.extra,
                 exc_info=not isinstance(error, OSError),
             )
-        if now - self._failing_since < self._context.crawl.settings.defer_max_wait:
+        if now - self._failing_since < self._crawl.settings.defer_max_wait:
             return _RETRY_SECONDS
         self.stop()
         logger.error(
-            "Not requested in this run: %(pages)s that sitemaps list, see the error above",
+            "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above",
             {"pages": counted(self._spool.waiting, "page")},
-            extra=extra,
+            extra=self._crawl.extra,
         )
         return None
 
     def _some(self) -> float | None:
-        """Hand some over. Return after how many seconds to go on; None: when woken."""
+        """Hand some over. Return the seconds until the next step; None: wait to be woken."""
         if self._engine.paused:
             return _LOOK
         until = time.perf_counter() + SLICE_SECONDS
@@ -146,16 +140,11 @@ class Feeder:
             site = self._spool.next_site()
             if site is None:
                 return 0 if more else None
-            if (
-                self.outstanding.total >= _ALL
-                or blocked > self._spool.sites
-                or self._deferral.held.full
-            ):
+            full = self.outstanding.total >= _ALL or self._deferral.held.full
+            if full or blocked > self._spool.sites:
                 return _LOOK
             blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
         return 0
-
-    # Pages
 
     def _room(self, site: int) -> int:
         """How many pages of *site* may go to the scheduler now."""
@@ -176,7 +165,7 @@ class Feeder:
         handed = 0
         again = bool(pages and pages[0].again)
         if again:
-            # After the handler of OffsiteMiddleware, which has to see them as they are.
+            # Called after the handler of OffsiteMiddleware, which must see them unchanged.
             self._signals.connect(self._let_pass, scrapy_signals.request_scheduled)
         try:
             for page in pages:
@@ -185,22 +174,20 @@ class Feeder:
         finally:
             if again:
                 self._signals.disconnect(self._let_pass, scrapy_signals.request_scheduled)
-            # A scheduler may raise, one whose server is gone.
             self._spool.put_back(site, pages[handed:])
             self._forget()
         return handed
 
     def _send(self, page: Page, site: int) -> None:
-        """Hand a page to the scheduler."""
         request = self._request(page)
         if request is None:
             # The spider's rules, or Scrapy's, have changed since the last run.
-            self._context.crawl.stats.inc_value(Reason.NO_RULE.value)
+            self._crawl.stats.inc_value(Reason.NO_RULE.value)
             self.outstanding.gone.append(page.id)
             return
         if self._engine.scheduler_is_foreign:
             self._engine.crawl(request)
-            self.outstanding.gone.append(page.id)  # it is the scheduler's from here on
+            self.outstanding.gone.append(page.id)  # the scheduler keeps it
         else:
             self.outstanding.add(request, page.id, site)
             try:
@@ -208,38 +195,32 @@ class Feeder:
             except Exception:
                 self.outstanding.take_back(page.id)
                 raise
-        self._context.crawl.stats.inc_value("rep/sitemaps/emitted")
+        self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def _let_pass(self, request: Request, **_: object) -> None:
-        """It passed the dupe filter in the run before."""
+        """It passed the dupe filter in an earlier run."""
         if FED in request.meta:
             request.dont_filter = True
 
     def _request(self, page: Page) -> Request | None:
-        wanted, callback = self._context.options.callback_for(page.url)
-        if not wanted:
-            return None
+        wanted, callback = self._options.callback_for(page.url)
         meta = {"sitemap": page.sitemap, "lastmod": page.lastmod, "alternate": page.alternate}
+        priority = self._crawl.settings.sitemap_page_priority
         try:
-            return Request(
-                page.url,
-                callback=callback,
-                priority=self._context.crawl.settings.sitemap_page_priority,
-                meta={PAGE_KEY: meta},
-            )
+            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: meta})
         except ValueError:
             return None
+        return request if wanted else None
 
     def _forget(self) -> None:
-        """Delete the rows of pages that were dealt with."""
-        gone = self.outstanding.gone[:]
-        if gone:
+        """Delete the rows of pages that are done."""
+        if gone := self.outstanding.gone[:]:
             self._spool.forget(gone)
-            del self.outstanding.gone[: len(gone)]  # others may have been added meanwhile
+            del self.outstanding.gone[: len(gone)]  # there may be more by now
 
     def flush(self) -> bool:
-        """Hand some over, whatever the scheduler has already, and sitemaps too: it outlives the
-        process. Return whether that was the last."""
+        """Hand over some sitemaps and pages, without a limit: the scheduler outlives the process.
+        Return whether those were the last."""
         more = self.sitemaps.some(everything=True)
         until = time.perf_counter() + SLICE_SECONDS
         while time.perf_counter() < until:
@@ -250,7 +231,6 @@ class Feeder:
         return False
 
     def gauge(self) -> None:
-        """Tell how many pages wait."""
-        self._context.crawl.stats.set_value(
-            "rep/sitemaps/waiting", self._spool.waiting + self._spool.unproven
-        )
+        """Update the stat of waiting pages."""
+        waiting = self._spool.waiting + self._spool.unproven
+        self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)

@@ -1,15 +1,10 @@
-"""What becomes of responses for sitemaps: they are read in the middleware's ``process_response``, so
-that a request is in progress until all of its sitemap is in the spool (docs/DESIGN.md).
-
-`middleware.py` calls :meth:`Intake.read` and :meth:`Intake.failed`, `seeding.py` everything else.
-"""
+"""Reads responses for sitemaps, in the middleware's ``process_response``: so a request is in progress
+until its whole sitemap is in the spool (docs/DESIGN.md)."""
 
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
@@ -18,7 +13,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import SLICE_SECONDS, pause
+from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed
@@ -29,19 +24,18 @@ from scrapy_rep.seeding.discovery import SITEMAP
 from scrapy_rep.seeding.feeder import PAGE_KEY
 from scrapy_rep.seeding.patience import RETRY_SECONDS
 from scrapy_rep.seeding.requester import MAXSIZE, SITEMAP_KEY
-from scrapy_rep.seeding.selection import Reason, Selection, host_of
-from scrapy_rep.seeding.sitemap_table import ASKED, MAX_HOSTS
+from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
+from scrapy_rep.seeding.spool_file import ASKED, MAX_HOSTS
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_rep.seeding.context import SeedingContext
     from scrapy_rep.seeding.discovery import Discovery
     from scrapy_rep.seeding.feeder import Feeder
     from scrapy_rep.seeding.proof import Proofs
-    from scrapy_rep.seeding.sitemap_log import SitemapLog
-    from scrapy_rep.seeding.sitemap_table import SitemapRow
+    from scrapy_rep.seeding.spool import SeedingContext
+    from scrapy_rep.seeding.spool_file import SitemapRow
 
 logger = get_logger(__name__)
 
@@ -50,43 +44,39 @@ class Intake:
     """Reads sitemaps into the spool, one at a time."""
 
     def __init__(
-        self,
-        context: SeedingContext,
-        feeder: Feeder,
-        proofs: Proofs,
-        log: SitemapLog,
-        discovery: Discovery,
+        self, context: SeedingContext, feeder: Feeder, proofs: Proofs, discovery: Discovery
     ) -> None:
         self._context = context
+        self._crawl = context.crawl
         self._engine = context.crawl.engine
         self._spool = context.spool
         self._feeder = feeder
         self._proofs = proofs
-        self._log = log
+        self.log = SitemapLog(context.crawl)
         self._discovery = discovery
         self._targets = Targets(context.crawl.crawler, context.crawl.settings.private_hosts)
         self._lock = DeferredLock()
 
     async def check(self, request: Request) -> None:
-        """Check a request for a sitemap, or for a page of one, before it is downloaded.
+        """Check a request for a sitemap, or for a page from one, before it is downloaded.
 
-        :raises IgnoreRequest: if it is not needed any more, or no site may make us send it
+        :raises IgnoreRequest: if it is no longer needed, or sites may not make us send it
         """
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
             if await self._targets.refuses(origin_of(request), by):
-                self._context.crawl.stats.inc_value(Reason.PRIVATE.value)
-                raise IgnoreRequest(f"a sitemap lists it, and it is {Reason.PRIVATE.text}")
+                self._crawl.stats.inc_value(Reason.PRIVATE.value)
+                raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.text}")
             return
         origin, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
         other = origin.host != by.host
         try:
             if self._of(request) is None:
-                raise IgnoreRequest("this sitemap was read before")
+                raise IgnoreRequest("this sitemap was already read")
             if other and not self._spool.sitemaps.may_name(str(by), host_of(origin)):
-                raise IgnoreRequest(f"{by} has named {MAX_HOSTS} other hosts already")
+                raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
         except sqlite3.Error:
-            pass  # it will be seen when it has come
+            pass  # checked again once it is here
         if other and await self._targets.refuses(origin, by):
             raise IgnoreRequest(
                 f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
@@ -94,32 +84,22 @@ class Intake:
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     def _of(self, request: Request) -> SitemapRow | None:
-        """The sitemap that *request* is for; None if it is done with.
-
-        :raises sqlite3.Error: if that can't be told now
-        """
+        """Return the sitemap of *request*; None if it is done. Raises ``sqlite3.Error``."""
         about = request.meta[SITEMAP]
         url, sitemaps = about["url"], self._spool.sitemaps
         found = sitemaps.get(url)
         if found is None:
-            # Another process found it, or our file lost it. If neither, adding it does no harm.
+            # Another process found it, or our file lost it. If it is done, adding it does no harm.
             host, origin = str(Origin.from_url(url)), request.meta[SITEMAP_KEY]
             chain, guessed = tuple(about["chain"]), about["guessed"]
             sitemaps.add(url, host, origin, chain, guessed=guessed, state=ASKED)
             found = sitemaps.get(url)
         return found
 
-    def _known(self, request: Request) -> SitemapRow | None:
-        """As :meth:`_of`.
-
-        :raises sqlite3.Error: if that can't be told now. The log has a line then
-        """
-        return self._spool.patience.attempt("looking", partial(self._of, request))
-
     def dropped(self, request: Request) -> None:
-        """Another request for the same URL came first, and the dupe filter has dropped this."""
+        """The dupe filter has dropped this: another request for the same URL came first."""
         try:
-            sitemap = self._known(request)
+            sitemap = self._spool.patience.attempt("looking", self._of, request)
         except sqlite3.Error:
             if not self._feeder.stopped:
                 call_later(RETRY_SECONDS, self.dropped, request)
@@ -127,22 +107,20 @@ class Intake:
         if sitemap is None:
             return
         if self._engine.scheduler_is_foreign:
-            # Another process has asked for it. It may come here all the same.
-            self._context.crawl.stats.inc_value(Reason.KNOWN.value)
+            # Another process has asked for it. It may still come here.
+            self._crawl.stats.inc_value(Reason.KNOWN.value)
         elif not request.dont_filter:
-            # One of the spider's own, or ours in an earlier run: neither has read it for us.
+            # The first was the spider's own, or from an earlier run: neither was read here.
             call_later(0, lambda: self._feeder.sitemaps.request(sitemap, dont_filter=True))
 
-    # What the middleware hands on
-
     def failed(self, request: Request, exception: Exception) -> None:
-        """Take note of a sitemap that can't be fetched.
+        """Note that a sitemap can't be fetched.
 
-        :raises IgnoreRequest: in place of other exceptions: Scrapy need not log them
+        :raises IgnoreRequest: in place of other exceptions, which Scrapy would log
         """
         sitemap = None
-        with suppress(sqlite3.Error):  # it is for the next run then
-            sitemap = self._known(request)
+        with suppress(sqlite3.Error):  # the next run asks for it again
+            sitemap = self._spool.patience.attempt("looking", self._of, request)
         if sitemap is not None:
             name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
             self._end(sitemap, f"{name}{exception}", exception)
@@ -153,43 +131,42 @@ class Intake:
         """Be done with a sitemap that can't be read."""
         if not self._feeder.stopped:
             with suppress(sqlite3.Error):  # the next run asks for it again
-                self._spool.patience.attempt("ending", partial(self._spool.sitemaps.done, sitemap))
+                self._spool.patience.attempt("ending", self._spool.sitemaps.done, sitemap)
         self._feeder.sitemaps.came(sitemap.url)
         expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
-        self._log.failed(sitemap, why, expected=expected)
+        self.log.failed(sitemap, why, expected=expected)
 
     def lost(self, urls: list[str]) -> None:
-        """Nothing is on its way any more, so these never come: another component has dropped them."""
+        """Nothing is on its way any more: another component has dropped these."""
         for url in urls:
             try:
                 sitemap = self._spool.sitemaps.get(url)
             except sqlite3.Error:
-                return  # they are still lost when it is looked again
+                return  # there will be another look
+            self._feeder.sitemaps.came(url)
             if sitemap is not None:
-                self._end(sitemap, "its request was dropped on the way")
-            else:
-                self._feeder.sitemaps.came(url)
+                self._end(sitemap, "another component dropped its request")
 
     async def read(self, request: Request, response: Response) -> Response:
-        """Read the sitemap that *request* was for into the spool.
+        """Read the sitemap of *request* into the spool.
 
-        :raises IgnoreRequest: in any case: that is the end of *response*
+        :raises IgnoreRequest: always: nobody else gets *response*
         """
         await maybe_deferred_to_future(self._lock.acquire())
         try:
             if not self._feeder.stopped:
-                sitemap = await self._spool.patience.retry("reading", partial(self._of, request))
+                sitemap = await self._spool.patience.retry("reading", self._of, request)
                 if sitemap is not None:
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
-            if not isinstance(error, sqlite3.Error):  # of these the log has a line already
+            if not isinstance(error, sqlite3.Error):  # those are logged already
                 logger.error(
-                    "Sitemap %(url)s was not read to its end: %(error)s",
+                    "Sitemap %(url)s was not read completely: %(error)s",
                     {"url": request.url, "error": text_of(error)},
-                    extra=self._context.crawl.extra,
+                    extra=self._crawl.extra,
                 )
-            self._context.crawl.stats.inc_value("rep/sitemaps/failed")
+            self._crawl.stats.inc_value("rep/sitemaps/failed")
             self._feeder.sitemaps.came(request.meta[SITEMAP]["url"])
         finally:
             self._engine.drop_body(response)
@@ -200,29 +177,28 @@ class Intake:
         if not 200 <= response.status < 300:
             self._end(sitemap, f"HTTP status {response.status}")
             return
-        settings, spool = self._context.crawl.settings, self._spool
+        settings, spool, retry = self._crawl.settings, self._spool, self._spool.patience.retry
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
         verdict, found = self._proofs.verdict, self._found
-        selection = await spool.patience.retry(
-            "reading", partial(Selection, self._context, sitemap, reader, verdict, found)
+        selection = await retry(
+            "reading", Selection, self._context, sitemap, reader, verdict, found
         )
-        until = time.perf_counter() + SLICE_SECONDS
+        slices = Slices()
         for entries in reader.read([response.body]):
             selection.add(entries)
-            await spool.patience.retry("reading", selection.write)
-            if time.perf_counter() > until:
+            await retry("reading", selection.write)
+            if slices.over:
                 self._feeder.wake()
                 await pause()
                 if self._feeder.stopped and not spool.durable:
-                    return  # the crawl is ending, and with it what is in the spool
-                until = time.perf_counter() + SLICE_SECONDS
+                    return  # the spool ends with the crawl
         if reader.kind is None:
-            self._end(sitemap, reader.problem or "it is no sitemap")
+            self._end(sitemap, reader.problem or "it is not a sitemap")
             return
-        await spool.patience.retry("reading", partial(spool.sitemaps.done, sitemap))
-        self._log.read(sitemap, reader, selection)
+        await retry("reading", spool.sitemaps.done, sitemap)
+        self.log.read(sitemap, reader, selection)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()
 

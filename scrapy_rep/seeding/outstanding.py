@@ -1,8 +1,5 @@
 """The pages that the scheduler has, and their rows in the spool until the crawl is done with them.
-
-A page's request carries a mark in its meta from :meth:`Outstanding.add`, where `feeder.py` hands it
-over, to :meth:`Outstanding.arrive`, where the middleware sees it next.
-"""
+Their requests carry a mark in their meta from :meth:`Outstanding.add` to :meth:`Outstanding.arrive`."""
 
 from __future__ import annotations
 
@@ -17,12 +14,11 @@ from scrapy_rep.seeding.discovery import FED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# As many rows are deleted at a time.
-_ROWS = 20
+_ROWS = 20  # deleted at a time
 
 
 class _Sent(ref["Request"]):
-    """Reports when a page's request is freed, which is after its callback."""
+    """Reports when a page's request is freed: after its callback."""
 
     __slots__ = ("arrived", "row", "site")
 
@@ -35,21 +31,18 @@ class Outstanding:
     """Pages on their way."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """:param wake: called when the scheduler has room, or there are rows to be deleted"""
+        """:param wake: called when the scheduler has room, or there are rows to delete"""
         self._wake = wake
-        self.total = 0
-        """How many pages the scheduler has."""
-        self.by_site: Counter[int] = Counter()
-        """Of these, how many each site has."""
-        self.gone: list[int] = []
-        """Rows of pages that the crawl is done with, to be deleted."""
+        self.total = 0  # how many pages the scheduler has
+        self.by_site: Counter[int] = Counter()  # how many of them each site has
+        self.gone: list[int] = []  # rows to delete: of pages that the crawl is done with
         self.stopped = False
-        """Whether the crawl ends. What is dropped from now on is for the next run."""
+        """Whether the crawl is closing: pages dropped from now on are for the next run."""
         self._sent: dict[int, _Sent] = {}
         self._arrived: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
 
     def add(self, request: Request, row: int, site: int) -> None:
-        """*request*, for the page of *row*, is about to be handed to the scheduler."""
+        """*request*, for the page of *row*, is about to go to the scheduler."""
         request.meta[FED] = row
         sent = _Sent(request, self._released)
         sent.row, sent.site, sent.arrived = row, site, False
@@ -59,20 +52,18 @@ class Outstanding:
 
     def take_back(self, row: int) -> None:
         """The scheduler raised."""
-        sent = self._sent.pop(row, None)
-        if sent is not None and not sent.arrived:
-            self._leave(sent)
+        self._leave(self._sent.pop(row, None))
 
     def arrive(self, request: Request) -> None:
-        """Take a page from the scheduler: from here on it is a request like any other."""
+        """A page comes from the scheduler: from here on its request is like any other."""
         sent = self._sent.get(request.meta.pop(FED))
         request.dont_filter = False
         if sent is not None and not sent.arrived:
             self._arrived[request] = sent
             self._leave(sent)
 
-    def held(self, request: Request) -> None:
-        """A page is held, on disk if there is a JOBDIR: it has another keeper from here on."""
+    def held(self, request: Request, **_: object) -> None:
+        """The hold has the page now, on disk if there is a JOBDIR."""
         sent = self._arrived.pop(request, None)
         if sent is not None and self._sent.pop(sent.row, None) is not None:
             self.gone.append(sent.row)
@@ -81,12 +72,10 @@ class Outstanding:
 
     def dropped(self, request: Request) -> None:
         """The dupe filter has dropped a page."""
-        sent = self._sent.get(request.meta[FED])
-        if sent is not None and not sent.arrived:
-            self._leave(sent)
+        self._leave(self._sent.get(request.meta[FED]))
 
     def close(self) -> None:
-        """End an orderly run: what has arrived was dealt with, the rest is for the next run."""
+        """End an orderly run: arrived pages are done, the rest is for the next run."""
         self.gone += [row for row, sent in self._sent.items() if sent.arrived]
 
     def _released(self, sent: ref[Request]) -> None:
@@ -95,11 +84,12 @@ class Outstanding:
             return
         del self._sent[sent.row]
         self.gone.append(sent.row)
-        if not sent.arrived:
-            self._leave(sent)  # a filter has dropped it
+        self._leave(sent)  # a filter may have dropped it
 
-    def _leave(self, sent: _Sent) -> None:
-        """A page is not in the scheduler any more."""
+    def _leave(self, sent: _Sent | None) -> None:
+        """A page has left the scheduler."""
+        if sent is None or sent.arrived:
+            return
         sent.arrived = True
         self.total -= 1
         self.by_site[sent.site] -= 1

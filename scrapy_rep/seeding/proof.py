@@ -1,6 +1,5 @@
-"""Whether a host lists a sitemap itself, so that URLs of that host in it count (REP.md section 9,
-"Location scope"). Entries of hosts whose robots.txt is not known wait in the spool, and
-:class:`Proofs` has it fetched. `intake.py` asks for verdicts."""
+"""Whether a host lists a sitemap itself, so that its URLs in it count (REP.md section 9, "Location
+scope"). Entries of hosts whose robots.txt is unknown wait in the spool until :class:`Proofs` has it."""
 
 from __future__ import annotations
 
@@ -8,8 +7,7 @@ import sqlite3
 import time
 from collections import deque
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
@@ -27,19 +25,19 @@ if TYPE_CHECKING:
 
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.seeding.context import SeedingContext
     from scrapy_rep.seeding.feeder import Feeder
     from scrapy_rep.seeding.selection import Verdict
+    from scrapy_rep.seeding.spool import SeedingContext
 
 logger = get_logger(__name__)
 
-# The most robots.txt files that are asked for at a time for this alone.
+# Robots.txt files fetched at a time for this alone.
 _AT_A_TIME = 16
-# Seconds until another look at an origin that can't be reached.
+# Seconds until the next look at an unreachable origin.
 _LOOK, _LONGEST_LOOK = 0.05, 0.5
 # Entries that are judged before the event loop has its turn.
 _SLICE = 200
-# Listings that are kept, of the origins that entries were seen of last.
+# Listings that are kept.
 _KEPT = 100
 
 
@@ -57,7 +55,7 @@ class Listing:
             yield
 
     def complete(self) -> bool:
-        """Work on it, for one slice of time. Return whether it is complete."""
+        """Work on it for one slice of time. Return whether it is complete."""
         return work(self._steps)
 
     def has_any(self, urls: Iterable[str]) -> bool:
@@ -66,48 +64,39 @@ class Listing:
 
 
 class Listings:
-    """Makes listings, and keeps some."""
+    """Keeps the listings that were used last."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[tuple[str, str | None], Listing]] = {}
+        self._kept: dict[tuple[str, str | None], Listing] = {}
 
     def of(self, state: OriginState) -> Listing:
         """Return the listing of an origin's robots.txt."""
-        kept = self._kept.pop(state.name, None)
         url = state.entry.url or state.origin.robots_url
         file = url, state.entry.sha256  # not the entry, which holds the body
-        if kept is None or kept[0] != file:
-            values = state.robots.sitemaps if state.robots is not None else ()
-            kept = file, Listing(url, values)
-        self._kept[state.name] = kept  # the last one again
+        listing = self._kept.pop(file, None)
+        if listing is None:
+            listing = Listing(url, state.robots.sitemaps if state.robots is not None else ())
+        self._kept[file] = listing
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
-        return kept[1]
-
-
-class _Pending(NamedTuple):
-    """An origin whose entries wait."""
-
-    origin: Origin
-    by: Origin
-    """The one whose sitemaps have named it."""
-    deadline: float
+        return listing
 
 
 class Proofs:
     """Knows which origin lists which sitemaps, or finds out."""
 
     def __init__(self, context: SeedingContext, origins: Origins, feeder: Feeder) -> None:
-        self._context = context
+        self._crawl = context.crawl
         self._spool = context.spool
         self._cache = origins.cache
         self._flights = origins.flights
         self._policy = origins.policy
         self._feeder = feeder
         self._listings = Listings()
-        self._targets = Targets(context.crawl.crawler, context.crawl.settings.private_hosts)
-        self._pending: set[Origin] = set()
-        self._queue: deque[_Pending] = deque()
+        self._targets = Targets(self._crawl.crawler, self._crawl.settings.private_hosts)
+        self._pending: dict[Origin, tuple[Origin, float]] = {}
+        """Origins whose entries wait: whose sitemaps named them, and their deadline."""
+        self._queue: deque[Origin] = deque()
         self._active = 0
 
     def __bool__(self) -> bool:
@@ -115,18 +104,14 @@ class Proofs:
         return bool(self._pending)
 
     def recover(self, origins: list[tuple[str, str]]) -> None:
-        """Go on with what an earlier run left of these, each with one that has led to it."""
+        """Go on with the origins that an earlier run left, each with one that named it."""
         for origin, by in origins:
-            with suppress(ValueError):  # it is none
+            with suppress(ValueError):
                 self._wait_for(Origin.from_url(origin), by)
 
     def verdict(self, origin: Origin, by: str, chain: tuple[str, ...]) -> Verdict:
-        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*: True, or the reason why
-        its entries are not accepted; None if that is not known yet: they have to wait then.
-
-        :param by: the origin that has led to these sitemaps
-        :raises sqlite3.Error: if that can't be told now
-        """
+        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*, to which *by* has led: True,
+        or why its entries are rejected; None if that is not known yet. Raises ``sqlite3.Error``."""
         state = self._cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
@@ -137,19 +122,19 @@ class Proofs:
         return None
 
     def stop(self) -> None:
-        """The crawl ends: what waits is for the next run."""
+        """The crawl is closing: what waits is for the next run."""
         self._pending.clear()
         self._queue.clear()
 
     def _wait_for(self, origin: Origin, by: str) -> None:
         if origin not in self._pending:
-            self._pending.add(origin)
-            deadline = time.monotonic() + self._context.crawl.settings.defer_max_wait
-            self._put(_Pending(origin, Origin.from_text(by), deadline))
+            deadline = time.monotonic() + self._crawl.settings.defer_max_wait
+            self._pending[origin] = Origin.from_text(by), deadline
+            self._put(origin)
 
-    def _put(self, pending: _Pending) -> None:
-        if pending.origin in self._pending:
-            self._queue.append(pending)
+    def _put(self, origin: Origin) -> None:
+        if origin in self._pending:
+            self._queue.append(origin)
             self._begin()
 
     def _begin(self) -> None:
@@ -157,29 +142,29 @@ class Proofs:
             self._active += 1
             deferred_from_coro(self._look(self._queue.popleft()))
 
-    async def _look(self, pending: _Pending) -> None:
+    async def _look(self, origin: Origin) -> None:
         """Find out what an origin lists and judge its entries, or look again later."""
         again = None
         try:
             await pause()  # until the entries are in the spool
-            again = await self._try(pending)
+            if origin in self._pending:
+                again = await self._try(origin, *self._pending[origin])
         except sqlite3.Error:
             self.stop()
         finally:
             self._active -= 1
             if again is None:
-                self._pending.discard(pending.origin)
+                self._pending.pop(origin, None)
             else:
-                call_later(again, self._put, pending)
+                call_later(again, self._put, origin)
             self._begin()
 
-    async def _try(self, pending: _Pending) -> float | None:
-        """Return after how many seconds to try again; None: not at all."""
-        origin, reason = pending.origin, Reason.UNPROVEN
-        state = self._cache.get(origin)
-        left = pending.deadline - time.monotonic()
+    async def _try(self, origin: Origin, by: Origin, deadline: float) -> float | None:
+        """Return the seconds until the next attempt; None: none is needed."""
+        state, reason = self._cache.get(origin), Reason.UNPROVEN
+        left = deadline - time.monotonic()
         if state is None and left > 0:
-            if await self._targets.refuses(origin, pending.by):
+            if await self._targets.refuses(origin, by):
                 reason = Reason.PRIVATE
             elif origin in self._pending:
                 try:
@@ -189,24 +174,23 @@ class Proofs:
                 except Exception:  # noqa: BLE001
                     return _LONGEST_LOOK  # a misconfiguration, say, which is logged elsewhere
         if state is not None and state.unreachable:
-            if self._policy.is_worth_waiting(state) and time.monotonic() < pending.deadline:
-                seconds = state.usable_until - self._context.crawl.clock()
+            if self._policy.is_worth_waiting(state) and time.monotonic() < deadline:
+                seconds = state.usable_until - self._crawl.clock()
                 return min(max(seconds, _LOOK), _LONGEST_LOOK)
             state = None
         await self._settle(origin, state, reason if state is None else Reason.CROSS_HOST)
         return None
 
     async def _settle(self, origin: Origin, state: OriginState | None, reason: Reason) -> None:
-        """Judge the entries of an origin.
-
-        :param state: what is known of it; None if it has no robots.txt to go by
-        :param reason: why those are rejected that are not accepted
-        """
+        """Judge the entries of an origin by its robots.txt, if there is one. *reason* tells why those
+        not listed are rejected."""
         listing = self._listings.of(state) if state is not None else None
         while listing is not None and not listing.complete():
             await pause()
-        judge = partial(self._judge, str(origin), listing, reason)
-        while origin in self._pending and await self._spool.patience.retry("proofs", judge):
+        retry = self._spool.patience.retry
+        while origin in self._pending and await retry(
+            "proofs", self._judge, str(origin), listing, reason
+        ):
             self._feeder.wake()
             await pause()
         if state is None:
@@ -216,24 +200,22 @@ class Proofs:
     def _judge(self, origin: str, listing: Listing | None, reason: Reason) -> bool:
         """Judge some. Return False if there are none."""
         rows = self._spool.unproven_of(origin, _SLICE)
-        verdicts: dict[int, bool] = {}
-        for sitemap in {row[1] for _, row in rows}:
-            chain = self._spool.sitemaps.chain_of(sitemap)
-            verdicts[sitemap] = listing is not None and listing.has_any(chain)
-        accepted = [row for _, row in rows if verdicts[row[1]]]
+        if not rows:
+            return False
+        listed = {
+            sitemap
+            for sitemap in {row[1] for _, row in rows}
+            if listing and listing.has_any(self._spool.sitemaps.chain_of(sitemap))
+        }
+        accepted = [row for _, row in rows if row[1] in listed]
         self._spool.settle([number for number, _ in rows], accepted)
         rejected = len(rows) - len(accepted)
         if rejected:
-            self._context.crawl.stats.inc_value(reason.value, rejected)
-        if rows:
-            logger.debug(
-                "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d not%(why)s",
-                {
-                    "origin": origin,
-                    "accepted": len(accepted),
-                    "rejected": rejected,
-                    "why": f": {reason.text}" if rejected else "",
-                },
-                extra=self._context.crawl.extra,
-            )
-        return bool(rows)
+            self._crawl.stats.inc_value(reason.value, rejected)
+        why = f": {reason.text}" if rejected else ""
+        logger.debug(
+            "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d rejected%(why)s",
+            {"origin": origin, "accepted": len(accepted), "rejected": rejected, "why": why},
+            extra=self._crawl.extra,
+        )
+        return True

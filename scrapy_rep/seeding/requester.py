@@ -1,10 +1,6 @@
-"""Requests for sitemaps, from the spool to the scheduler: only some at a time, since their bodies are
-in memory. The :class:`~scrapy_rep.seeding.feeder.Feeder` calls it.
-
-No more of a sitemap is received than counts, and gzip stays as it is, to be unpacked piece by piece
-(`protocol/sitemaps/gunzip.py`). Other encodings, which nobody asked for, are unpacked by Scrapy's
-HttpCompressionMiddleware, in one go: up to a limit.
-"""
+"""Requests for sitemaps, from the spool to the scheduler: a few at a time, since their bodies are in
+memory. A transfer is cut at the size limit. `protocol/sitemaps/gunzip.py` unpacks gzip piece by piece,
+Scrapy's HttpCompressionMiddleware other encodings in one go, up to a limit."""
 
 from __future__ import annotations
 
@@ -27,26 +23,21 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.seeding.context import SeedingContext
-    from scrapy_rep.seeding.sitemap_table import SitemapRow
+    from scrapy_rep.seeding.spool import SeedingContext
+    from scrapy_rep.seeding.spool_file import SitemapRow
 
 SITEMAP_KEY = "rep_sitemap_of"
 
-# The most sitemaps that are outstanding: of one host, of all.
+# Limits of outstanding sitemaps: of one host, of all.
 _OF_HOST, _ALL = 2, 32
-# When the crawl ends, and the scheduler is to have all: of each host in one step.
+# Of each host in one step, when the crawl closes and the scheduler gets everything.
 _AT_ONCE = 50
-# No more sitemaps are read while as many pages wait.
+# While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
 
-ACCEPT_ENCODING = "gzip"
-"""All that can be unpacked here. HttpCompressionMiddleware would unpack a file in one go."""
-
 MAXSIZE = "download_maxsize"
-"""Scrapy's meta key, by which HttpCompressionMiddleware is told how much it may unpack. It holds
-for one response alone: :meth:`~scrapy_rep.seeding.intake.Intake.check` takes it off a request that is sent again."""
-
-_GZIP = ("gzip", "x-gzip")
+"""Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. For one response alone:
+:meth:`~scrapy_rep.seeding.intake.Intake.check` removes it from retries."""
 
 
 class Transfers:
@@ -54,31 +45,24 @@ class Transfers:
 
     def __init__(self, context: CrawlContext) -> None:
         crawler = context.crawler
-        self._listener = Listener(
-            crawler,
-            {
-                signals.bytes_received: self._bytes_received,
-                signals.response_downloaded: self._response_downloaded,
-            },
-        )
+        handlers: dict[object, Callable[..., Any]] = {
+            signals.bytes_received: self._bytes_received,
+            signals.response_downloaded: self._response_downloaded,
+        }
+        self._listener = Listener(crawler, handlers)
         self._max_bytes = context.settings.sitemap_max_bytes
         maxsize = crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
         self._other_encodings_max = min(maxsize, OTHER_ENCODINGS_MAX)
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     def watch(self, on: bool) -> None:
-        """Begin or end. A handler of ``bytes_received`` is called for every piece of every page."""
-        if on:
-            self._listener.begin()
-        else:
-            self._listener.end()
+        """Begin or end: a ``bytes_received`` handler is called for every piece of every page."""
+        (self._listener.begin if on else self._listener.end)()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         if SITEMAP not in request.meta:
             return
-        received = self._received.get(request, 0) + len(data)
-        self._received[request] = received
-        # Counted as received: unpacking never makes them fewer.
+        self._received[request] = received = self._received.get(request, 0) + len(data)
         if received > self._max_bytes:
             raise StopDownload(fail=False)
 
@@ -89,8 +73,8 @@ class Transfers:
         try:
             encodings = headers.encodings(response.headers)
         except headers.NotCredible:
-            encodings = []  # read as it came, it is no sitemap
-        if len(encodings) == 1 and encodings[0] not in _GZIP:
+            encodings = []  # what can't be decoded is no sitemap
+        if len(encodings) == 1 and encodings[0] not in ("gzip", "x-gzip"):
             request.meta[MAXSIZE] = self._other_encodings_max
         else:
             response.headers.pop("Content-Encoding", None)
@@ -107,23 +91,21 @@ class SitemapRequester:
         self._wake = wake
         self._transfers = Transfers(context.crawl)
         self._waiting = False
-        self._host = ""  # whose turn was the last
-        self._outstanding: dict[str, str] = {}
-        """URLs and their hosts."""
+        self._host = ""  # had the last turn
+        self._outstanding: dict[str, str] = {}  # URL: host
         self._shared = False
 
     def __bool__(self) -> bool:
-        """Whether any sitemaps are to be requested, or to come."""
+        """Whether any sitemaps wait or are outstanding."""
         return self._waiting or bool(self._outstanding)
 
     def open(self) -> None:
         """Begin."""
-        # Of a scheduler that others use too, anything may come at any time.
-        self._shared = self._engine.scheduler_is_foreign
+        self._shared = self._engine.scheduler_is_foreign  # and may hand us anything at any time
         self._transfers.watch(self._shared)
 
     def stop(self) -> None:
-        """The crawl ends."""
+        """The crawl is closing."""
         self._transfers.watch(False)
 
     def added(self) -> None:
@@ -132,13 +114,11 @@ class SitemapRequester:
         self._wake()
 
     def some(self, *, everything: bool = False) -> bool:
-        """Request those whose turn it is. Return whether to go on with the next at once.
-
-        :param everything: whether to request more than are wanted at a time
-        """
+        """Request those whose turn it is; with *everything*, ignore the limits. Return whether to go
+        on at once."""
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
-        # What another process may read does not count as outstanding: only time ends the step.
+        # What another process may read is not outstanding here: only time ends the step.
         unlimited = everything or self._shared
         most = _AT_ONCE if everything else _OF_HOST
         requested = Counter(() if everything else self._outstanding.values())
@@ -149,9 +129,7 @@ class SitemapRequester:
                 left = True
                 break
             self._host = host
-            while (
-                requested[host] < most and (sitemap := self._spool.sitemaps.next(host)) is not None
-            ):
+            while requested[host] < most and (sitemap := self._spool.sitemaps.next(host)):
                 requested[host] += 1
                 self._hand_over(sitemap)
             left = left or requested[host] >= most
@@ -162,44 +140,36 @@ class SitemapRequester:
         return left and unlimited
 
     def _hand_over(self, sitemap: SitemapRow) -> None:
-        if not self._shared:  # else another process may have it, and it need not come here
+        if not self._shared:  # else it may go to another process
             self._outstanding[sitemap.url] = sitemap.host
         try:
             self.request(sitemap)
-        except Exception:
-            # The scheduler's server is gone, say: it will be tried again.
+        except Exception:  # the feeder retries
             self._outstanding.pop(sitemap.url, None)
             self._spool.sitemaps.put_back(sitemap)
             raise
 
     def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
         """Hand the request for *sitemap* to the scheduler."""
+        about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         request = Request(
             sitemap.url,
             priority=self._settings.sitemap_priority,
             dont_filter=dont_filter,
-            headers={"Accept-Encoding": ACCEPT_ENCODING},
-            meta={
-                SITEMAP_KEY: sitemap.origin,
-                SITEMAP: {
-                    "url": sitemap.url,
-                    "chain": list(sitemap.chain),
-                    "guessed": sitemap.guessed,
-                },
-                # A sitemap may be on any host; allowed_domains is about pages.
-                "allow_offsite": True,
-            },
+            headers={"Accept-Encoding": "gzip"},  # what gunzip.py unpacks
+            # A sitemap may be on any host: allowed_domains is about pages.
+            meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
         )
         self._transfers.watch(True)
         self._engine.crawl(request)
 
     @property
     def outstanding(self) -> list[str]:
-        """The sitemaps that were requested and have not come."""
+        """The sitemaps that were requested and have not arrived."""
         return list(self._outstanding)
 
     def came(self, url: str) -> None:
-        """Take note that a sitemap was read, or will not be."""
+        """A sitemap was read, or will not be."""
         self._outstanding.pop(url, None)
         self._transfers.watch(self._shared or bool(self._outstanding))
         self._wake()

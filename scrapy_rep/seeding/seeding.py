@@ -1,15 +1,11 @@
-"""Sitemaps that robots.txt files list seed the crawl (REP.md section 9).
-
-The middleware makes a :class:`SitemapSeeding` if they do. Here the parts of this folder meet: what is
-discovered goes into the spool (`spool.py`), is requested (`requester.py`) and read (`intake.py`), and
-the pages go from the spool to the scheduler (`feeder.py`), those of other hosts once it is known that
-they may (`proof.py`).
-"""
+"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9). Here the parts of
+this folder meet: sitemaps go into the spool (`spool.py`), are requested (`requester.py`) and read
+(`intake.py`); their pages go from the spool to the scheduler (`feeder.py`), those of other hosts once
+these are known to list the sitemap (`proof.py`)."""
 
 from __future__ import annotations
 
 import sqlite3
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -30,17 +26,15 @@ from scrapy_rep.engine.words import counted
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.seeding.context import SeedingContext
-from scrapy_rep.seeding.discovery import FED, SITEMAP
+from scrapy_rep.seeding.discovery import FED, SITEMAP, listed_sitemaps
 from scrapy_rep.seeding.feeder import Feeder
 from scrapy_rep.seeding.intake import Intake
 from scrapy_rep.seeding.proof import Proofs
-from scrapy_rep.seeding.sitemap_log import SitemapLog
 from scrapy_rep.seeding.spider_options import SpiderOptions
-from scrapy_rep.seeding.spool import Spool
+from scrapy_rep.seeding.spool import SeedingContext, Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Coroutine
 
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.context import CrawlContext
@@ -51,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Prefixes of URLs that are remembered as met.
+# URL prefixes that are remembered as met.
 _PREFIXES = 20_000
 
 
@@ -71,40 +65,35 @@ class SitemapSeeding(ResolutionListener):
         """:param mode: which origins may seed, ``"start"`` or ``"all"``
         :raises SettingsError: if one of the spider's attributes is wrong
         """
-        crawler, settings = context.crawler, context.settings
+        crawler, self._settings = context.crawler, context.settings
         self._context = context
-        self._settings = settings
         self._cache = origins.cache
         self._deferral = deferral
         self._discovery = discovery
         self._start_only = mode == "start"
-        # If an origin is forgotten and met again, the spool has its sitemaps already.
+        # An origin that is forgotten and met again does no harm: the spool has its sitemaps.
         self._met = Recent()
-        self.met_prefixes: set[str] = set()
-        """How URLs begin whose origins were met: nothing more is to be done about these."""
-        self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
+        self.met_prefixes: set[str] = set()  # prefixes of URLs whose origins were met: a fast path
+        patience = self._settings.defer_max_wait
+        self._spool = Spool(job_dir(crawler.settings), patience, crawler.spider)
         self._upkeep = Upkeep(self._look)
-        self._adding = 0
-        """The number of robots.txt files whose sitemaps are being written into the spool."""
+        self._adding = 0  # how many robots.txt files have sitemaps on their way into the spool
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
-        self._log = SitemapLog(context)
         self._feeder = Feeder(parts, deferral)
         self._proofs = Proofs(parts, origins, self._feeder)
-        self.intake = Intake(parts, self._feeder, self._proofs, self._log, discovery)
-        """What becomes of requests for sitemaps."""
+        self.intake = Intake(parts, self._feeder, self._proofs, discovery)
+        """Reads sitemaps."""
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._request_deferred, signals.request_deferred)
-
-    # What robots.txt files list
+        connect(self._feeder.outstanding.held, signals.request_deferred)
 
     def look_at(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Take note of a request that is about to be sent. Return a check to be awaited first, if a
-        site's sitemaps have led to it: may they lead there?"""
+        """Note a request that is about to be sent. Return a check to await first: whether sitemaps
+        may lead there."""
         usual = USUAL.match(request.url)
         prefix = usual[1] + "/" if usual else None
         if prefix not in self.met_prefixes:
@@ -118,17 +107,14 @@ class SitemapSeeding(ResolutionListener):
     async def meet_again(
         self, request: Request, decided: Coroutine[Any, Any, Request | None]
     ) -> Request | None:
-        """Await what is decided about *request*: its origin may be forgotten meanwhile."""
+        """Await the decision on *request*: its origin may be forgotten meanwhile."""
         try:
             return await decided
         finally:
             self._meet(request, None)
 
     def _meet(self, request: Request, prefix: str | None) -> None:
-        """The crawl asks for a page: its origin may seed, if it is one of those that may.
-
-        :param prefix: how its URL begins, if that is worth remembering
-        """
+        """The crawl asks for a page, so its origin may seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._start_only and not request.meta.get("is_start_request"):
@@ -148,51 +134,47 @@ class SitemapSeeding(ResolutionListener):
             self._seed(origin, state.entry.url or origin.robots_url, state.robots)
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Take the sitemaps that a new robots.txt lists, or the guess where there is none."""
+        """Add the sitemaps that a new robots.txt lists, or a guess if there are none."""
         origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
         if there and origin in self._met:
             self._seed(origin, resolution.robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
-        """Have what *origin* lists read."""
         self._adding += 1
-        listed = self._discovery.listed(origin, robots_url, robots, warn=False) if robots else ()
-        deferred_from_coro(self._add(str(origin), listed))
+        deferred_from_coro(self._add(str(origin), robots_url, robots.sitemaps if robots else ()))
 
-    async def _add(self, origin: str, listed: Iterable[tuple[str, str] | None]) -> None:
-        """Write sitemaps into the spool, in slices; later, if that doesn't work now."""
-        add = partial(self._spool.patience.retry, "seeding")
-        any_listed = False
+    async def _add(self, origin: str, robots_url: str, values: tuple[str, ...]) -> None:
+        """Write sitemaps into the spool, in slices."""
+        retry = self._spool.patience.retry
+        seen = set()
         slices = Slices()
         try:
-            for one in listed:
-                if one is not None:
-                    any_listed = True
-                    await add(partial(self._add_one, origin, *one))
+            for _, found in listed_sitemaps(robots_url, values):
+                if found is not None and found.url not in seen:
+                    seen.add(found.url)
+                    await retry("seeding", self._add_one, origin, found.url, str(found.origin))
                 if slices.over:
                     await pause()
-            if not any_listed and self._settings.sitemap_guess:
+            if not seen and self._settings.sitemap_guess:
                 url = f"{origin}/sitemap.xml"
-                if await add(partial(self._add_one, origin, url, origin, guessed=True)):
+                if await retry("seeding", self._add_one, origin, url, origin, guessed=True):
                     self._discovery.count(url)
         except sqlite3.Error:
-            pass  # patience is over, and the log has a line
+            pass  # patience is over, which is logged
         finally:
             self._adding -= 1
 
     def _add_one(self, origin: str, url: str, host: str, *, guessed: bool = False) -> bool:
-        """Take a sitemap, if *origin* may have one more. Return whether it is new."""
+        """Add a sitemap, if *origin* may have one more. Return whether it is new."""
         sitemaps = self._spool.sitemaps
         if sitemaps.counts(origin)[0] >= self._settings.sitemap_max_files:
-            self._log.too_many(url, origin)
+            self.intake.log.too_many(url, origin)
             return False
         if not sitemaps.add(url, host, origin, (), guessed=guessed):
             return False
         self._feeder.sitemaps.added()
         return True
-
-    # Requests on their way
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         """The dupe filter has dropped a request of ours."""
@@ -201,38 +183,30 @@ class SitemapSeeding(ResolutionListener):
         elif SITEMAP in request.meta and not self._feeder.stopped:
             self.intake.dropped(request)
 
-    def _request_deferred(self, request: Request, **_: Any) -> None:
-        self._feeder.outstanding.held(request)
-
-    # The crawl's beginning and end
-
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         self._feeder.sitemaps.open()
         return self._upkeep.begin()
 
     async def _look(self) -> None:
-        """Look after the spool: it can be used when that works."""
-        if not self._spool.opened and self._feeder.stopped:
+        """Open the spool, or look whether its file is still there."""
+        if self._feeder.stopped and not self._spool.opened:
             return
         opened = await self._spool.look()
         if opened is None:
             return
         self._feeder.sitemaps.added()
         self._proofs.recover(opened.unproven_origins)
-        left = self._spool.waiting + self._spool.unproven
-        if left:
-            logger.info(
-                "Left from an earlier run: %(pages)s that sitemaps list",
-                {"pages": counted(left, "page")},
-                extra=self._context.extra,
-            )
+        if left := self._spool.waiting + self._spool.unproven:
+            pages = {"pages": counted(left, "page")}
+            message = "An earlier run left %(pages)s from sitemaps"
+            logger.info(message, pages, extra=self._context.extra)
 
     def _spider_idle(self) -> None:
         if self._feeder.stopped:
             return
         asked = self._feeder.sitemaps.outstanding
-        if asked and asked == self._idle_with and not self._deferral.holding:
+        if asked == self._idle_with and not self._deferral.holding:
             self.intake.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
@@ -246,30 +220,23 @@ class SitemapSeeding(ResolutionListener):
         while self._adding and not self._feeder.stopped:
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:
-            await self._flush()
+            try:
+                while not self._feeder.flush():
+                    await pause()
+            except Exception:
+                message = "Can't hand pages from sitemaps to the scheduler"
+                logger.exception(message, extra=self._context.extra)
         self._feeder.stop()
         left = spool.waiting + spool.unproven + self._feeder.outstanding.total
         if left and not spool.durable:
             logger.info(
-                "Not requested: %(pages)s that sitemaps list; the crawl ends, and without JOBDIR "
-                "what waits ends with it",
+                "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep "
+                "them for the next run",
                 {"pages": counted(left, "page")},
                 extra=self._context.extra,
             )
 
-    async def _flush(self) -> None:
-        try:
-            while not self._feeder.flush():
-                await pause()
-        except Exception:
-            logger.exception(
-                "What sitemaps list can't be handed to the scheduler",
-                extra=self._context.extra,
-            )
-
     async def _spider_closed(self) -> None:
-        self._feeder.stop()
         self._feeder.close()
-        self._feeder.gauge()
         await self._upkeep.end()
         await run_in_thread(self._spool.close)

@@ -1,47 +1,52 @@
-"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9).
-
-`intake.py` makes a :class:`Selection` for each sitemap that it reads."""
+"""Which entries of a sitemap become requests, why the others do not (REP.md section 9), and what the
+log says of it."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 from collections import Counter, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from scrapy import signals as scrapy_signals
+
 from scrapy_rep.engine.encoding import encoded, resolve_sitemap
+from scrapy_rep.engine.log import Few, Sparse, get_logger
+from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.sitemaps.kinds import Kind
 from scrapy_rep.protocol.sitemaps.lastmod import latest
+from scrapy_rep.protocol.sitemaps.xml import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from typing_extensions import Self
 
-    from scrapy_rep.protocol.sitemaps.kinds import Entry
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol.sitemaps.reader import SitemapReader
-    from scrapy_rep.seeding.context import SeedingContext
-    from scrapy_rep.seeding.sitemap_table import SitemapRow
-    from scrapy_rep.seeding.spool import Row
+    from scrapy_rep.protocol.sitemaps.xml import Entry
+    from scrapy_rep.seeding.spool import Row, SeedingContext
+    from scrapy_rep.seeding.spool_file import SitemapRow
 
+logger = get_logger(__name__)
+
+# Characters. The protocol's limit is 2,048; no server takes more than this.
 MAX_URL = 8192
-"""Characters. The protocol's limit is 2,048; more than this no server takes."""
-
 # Prefixes whose verdict is remembered while one sitemap is read.
 _PREFIXES = 10_000
-
-# Longer hosts and ports are for the general way to refuse.
+# A fast path. Longer hosts and ports are left to Origin.
 _USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
+# Warnings per origin: an index may list 50,000 missing sitemaps. Beyond _ORIGINS, origins share.
+_WARNINGS, _ORIGINS = 5, 10_000
 
 
 class Reason(str, Enum):
-    """Why an entry is not accepted: the stat that counts it."""
+    """Why an entry is rejected: the stat that counts it, and a text."""
 
     text: str
-    """For people."""
 
     def __new__(cls, stat: str, text: str) -> Self:
         reason = str.__new__(cls, stat)
@@ -49,41 +54,39 @@ class Reason(str, Enum):
         reason.text = text
         return reason
 
-    INVALID = "rep/sitemaps/rejected/invalid", "no absolute http(s) URL"
+    INVALID = "rep/sitemaps/rejected/invalid", "not an absolute http(s) URL"
     BROKEN = "rep/sitemaps/rejected/broken", "damaged by broken XML"
-    FILTERED = "rep/sitemaps/rejected/filtered", "left out by sitemap_filter"
+    FILTERED = "rep/sitemaps/rejected/filtered", "dropped by sitemap_filter"
     FILTER_ERROR = "rep/sitemaps/rejected/filter_error", "sitemap_filter raised"
     OLD = "rep/sitemaps/rejected/old", "older than REP_SITEMAP_SINCE"
-    NO_RULE = "rep/sitemaps/rejected/no_rule", "no sitemap_rules for it"
+    NO_RULE = "rep/sitemaps/rejected/no_rule", "not in sitemap_rules"
     NOT_FOLLOWED = "rep/sitemaps/rejected/not_followed", "not in sitemap_follow"
-    CROSS_HOST = "rep/sitemaps/rejected/cross_host", "of a host that does not list the sitemap"
-    HOSTS = "rep/sitemaps/rejected/hosts", "of a host beyond the first 100 that one site may name"
-    PRIVATE = "rep/sitemaps/rejected/private", "of a host with a private address"
-    UNPROVEN = "rep/sitemaps/rejected/unproven", "of a host whose robots.txt can't be had"
-    KNOWN = "rep/sitemaps/rejected/known", "known already"
+    CROSS_HOST = "rep/sitemaps/rejected/cross_host", "on a host that does not list the sitemap"
+    HOSTS = "rep/sitemaps/rejected/hosts", "on a host beyond the first 100 that one site may name"
+    PRIVATE = "rep/sitemaps/rejected/private", "on a host with a private address"
+    UNPROVEN = "rep/sitemaps/rejected/unproven", "on a host whose robots.txt can't be fetched"
+    KNOWN = "rep/sitemaps/rejected/known", "already known"
     DEPTH = "rep/sitemaps/rejected/depth", "nested deeper than REP_SITEMAP_MAX_DEPTH"
     LIMIT = "rep/sitemaps/rejected/limit", "beyond a limit for this origin"
 
 
 Verdict = Reason | bool | None
-"""Of an entry of another host: True, it is accepted; a reason why not; None, not known yet."""
+"""On an entry: True, accepted; why it is rejected; None, not known yet."""
 
 
 def host_of(origin: Origin) -> str:
-    """What REP.md section 9 calls the host: http and https are the same, other ports are not."""
+    """Return the host in the sense of REP.md section 9: the same for http and https, not for other
+    ports."""
     default = origin.port == {"http": 80, "https": 443}.get(origin.scheme)
     return origin.host if default else f"{origin.host}:{origin.port}"
 
 
 def page_url(value: Any) -> tuple[str, str]:
-    """Return the URL that a `loc` means, and its prefix: scheme, host and port.
-
-    :raises ValueError: if it is no absolute http(s) URL
-    """
+    """Return the URL of a `loc`, and its prefix: scheme, host and port. Raises ValueError if it is
+    not an absolute http(s) URL."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
         raise ValueError
-    usual = _USUAL.fullmatch(value)
-    if usual:
+    if usual := _USUAL.fullmatch(value):
         return value, usual[1]
     url = encoded(value.strip()).partition("#")[0]
     origin = Origin.from_url(url)
@@ -103,10 +106,8 @@ class Selection:
         verdict: Callable[[Origin, str, tuple[str, ...]], Verdict],
         found: Callable[[SitemapRow, str, str], bool],
     ) -> None:
-        """:param verdict: whether entries of another origin are accepted, see
-            :meth:`~scrapy_rep.seeding.proof.Proofs.verdict`
-        :param found: called with the URL of a sitemap that an index lists, and its origin; returns
-            whether it is new
+        """:param verdict: on entries of another origin: ``Proofs.verdict``
+        :param found: takes the URL and the origin of a sitemap in an index; returns if it is new
         """
         self._sitemap = sitemap
         self._reader = reader
@@ -121,12 +122,11 @@ class Selection:
         self._pending: deque[Entry] = deque()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
-        self.unproven = 0
-        """Of those, how many wait for the robots.txt of their host."""
+        self.unproven = 0  # how many of them wait for the robots.txt of their host
         self.rejected: Counter[Reason] = Counter()
 
     def add(self, entries: list[Entry]) -> None:
-        """Take entries, to be written by :meth:`write`."""
+        """Filter entries, for :meth:`write`."""
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
         kept, failed = self._options.filtered(sound, log=not self.rejected[Reason.FILTER_ERROR])
@@ -137,17 +137,12 @@ class Selection:
         self._pending.extend(recent)
 
     def _is_old(self, entry: Entry) -> bool:
-        since = self._settings.sitemap_since
-        if since is None or not (lastmod := entry.get("lastmod")):
-            return False
-        changed = latest(str(lastmod))
-        return changed is not None and changed < since
+        since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
+        changed = latest(str(lastmod)) if since and lastmod else None
+        return changed is not None and since is not None and changed < since
 
     def write(self) -> None:
-        """Write what was added to the spool. May be called again after an error.
-
-        :raises sqlite3.Error: if that doesn't work
-        """
+        """Write what was added to the spool. After a ``sqlite3.Error`` call it again."""
         if self._reader.kind is Kind.INDEX:
             while self._pending:
                 self._add_sitemap(self._pending[0])
@@ -167,12 +162,10 @@ class Selection:
         self.unproven += len(unproven)
 
     def _rows(self, entry: Entry) -> Iterator[tuple[Row, Verdict]]:
-        """Yield the pages of an entry that are accepted: at once, or maybe (None)."""
-        alternate = entry.get("alternate")
-        urls = [entry.get("loc")]
-        if alternate and self._options.alternate_links:
-            urls += alternate
-        for value in urls:
+        """Yield the pages of an entry, except those rejected."""
+        alternate = entry.get("alternate") or []
+        more = alternate if self._options.alternate_links else []
+        for value in (entry.get("loc"), *more):
             try:
                 url, prefix = page_url(value)
                 site, verdict = self._by_prefix.get(prefix) or self._judge(prefix)
@@ -192,20 +185,19 @@ class Selection:
                 yield (site, self._sitemap.id, url, lastmod, others), verdict
 
     def _judge(self, prefix: str) -> tuple[int, Verdict]:
-        """Return the number of the site of URLs with this prefix, and whether they are accepted."""
+        """Return the site number of URLs with this prefix, and the verdict on them."""
         origin = Origin.from_url(prefix)
         verdict: Verdict = True
         if self._settings.sitemap_cross_host == "strict" and host_of(origin) != self._host:
             verdict = self._verdict(origin, self._sitemap.origin, self._chain)
         site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
-        # What is undecided may be decided before the sitemap is read to its end.
+        # Proof may come while the sitemap is being read.
         if verdict is not None and len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = site, verdict
         return site, verdict
 
     def _add_sitemap(self, entry: Entry) -> None:
         try:
-            # As a robots.txt that lists the same has it.
             url, origin, _ = resolve_sitemap(str(entry.get("loc")).strip())
         except ValueError:
             self.rejected[Reason.INVALID] += 1
@@ -222,3 +214,75 @@ class Selection:
         else:
             self._files += 1
             self.accepted += 1
+
+
+class SitemapLog:
+    """Tells what became of each sitemap: a line in the log, and the stats."""
+
+    def __init__(self, context: CrawlContext) -> None:
+        self._context = context
+        self._warnings: dict[str, Few] = {}
+        self._read = Sparse(logger, "sitemaps read")
+        self._unread = Sparse(logger, "sitemaps not read")
+        context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
+
+    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
+        """*sitemap* was read."""
+        inc_value = self._context.stats.inc_value
+        inc_value("rep/sitemaps/fetched")
+        inc_value("rep/sitemaps/urls", reader.count)
+        rejected = {reason: count for reason, count in selection.rejected.items() if count}
+        for reason, count in rejected.items():
+            inc_value(reason.value, count)
+        why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
+        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
+        assert reader.kind is not None
+        self._read.log(
+            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s",
+            {
+                "url": sitemap.url,
+                "kind": reader.kind.value,
+                "entries": counted(reader.count, "entry", "entries"),
+                "accepted": f"{selection.accepted:,}",
+                "unproven": waiting if selection.unproven else "",
+                "why": f"; rejected: {why}" if why else "",
+            },
+            self._context.spider,
+        )
+        if reader.problem:
+            message = "Sitemap %(url)s: %(why)s"
+            self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
+
+    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
+        """*sitemap* can't be read. That deserves no warning if it is *expected*."""
+        self._context.stats.inc_value("rep/sitemaps/failed")
+        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
+        if expected:
+            self._unread.log(message, values, self._context.spider)
+        else:
+            self._warn(sitemap.origin, message, **values)
+
+    def too_many(self, url: str, origin: str) -> None:
+        """*origin* has too many sitemaps to read this one."""
+        self._context.stats.inc_value(Reason.LIMIT.value)
+        message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
+        self._warn(origin, message, url=url, origin=origin)
+
+    def _warn(self, of: str, message: str, **values: Any) -> None:
+        if of not in self._warnings and len(self._warnings) >= _ORIGINS:
+            of = ""
+        few = self._warnings.setdefault(of, Few(_WARNINGS))
+        level = logging.WARNING if few.one_more() else logging.DEBUG
+        logger.log(level, message, values, extra=self._context.extra)
+
+    def _spider_closed(self) -> None:
+        left_out = [few.left_out for few in self._warnings.values() if few.left_out]
+        if left_out:
+            logger.warning(
+                "%(count)s with sitemaps of %(origins)s: logged at DEBUG level",
+                {
+                    "count": counted(sum(left_out), "more problem"),
+                    "origins": counted(len(left_out), "origin"),
+                },
+                extra=self._context.extra,
+            )

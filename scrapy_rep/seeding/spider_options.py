@@ -1,21 +1,21 @@
-"""What users of Scrapy's SitemapSpider know, on any spider: its attributes ``sitemap_rules``,
-``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``. Read once, by `seeding.py`;
-applied in `selection.py` and `feeder.py`. (``rep_sitemaps`` is read in `discovery.py`.)"""
+"""The attributes of Scrapy's SitemapSpider, on any spider: ``sitemap_rules``, ``sitemap_follow``,
+``sitemap_alternate_links`` and ``sitemap_filter``. (``rep_sitemaps`` is read in `discovery.py`.)"""
 
 from __future__ import annotations
 
 import re
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from scrapy import Spider
 
-    from scrapy_rep.protocol.sitemaps.kinds import Entry
+    from scrapy_rep.protocol.sitemaps.xml import Entry
 
 logger = get_logger(__name__)
 
@@ -26,7 +26,7 @@ class SpiderOptions:
     """What the spider says about sitemaps, checked."""
 
     def __init__(self, spider: Spider | None) -> None:
-        """:raises SettingsError: names the attribute and what would be right"""
+        """:raises SettingsError: if an attribute is wrong"""
         self._spider = spider
         self._rules: list[tuple[re.Pattern[str], Any]] | None = self._checked(
             "sitemap_rules",
@@ -40,7 +40,7 @@ class SpiderOptions:
         if self._filter is not None and not callable(self._filter):
             raise SettingsError("The spider's attribute sitemap_filter must be a method.")
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
-        """Whether alternate URLs of a page are pages too."""
+        """Whether alternate URLs of a page are requested too."""
 
     def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> T | None:
         value = getattr(self._spider, name, None)
@@ -58,8 +58,7 @@ class SpiderOptions:
         return callback
 
     def callback_for(self, url: str) -> tuple[bool, Any]:
-        """Return whether a page is wanted, and its callback; None for the spider's own
-        (``parse``, as a rule)."""
+        """Return whether a page is wanted, and its callback; None: the spider's default."""
         if self._rules is None:
             return True, None
         for regex, callback in self._rules:
@@ -68,38 +67,35 @@ class SpiderOptions:
         return False, None
 
     def follows(self, url: str) -> bool:
-        """Whether a sitemap that an index lists is wanted."""
+        """Whether a sitemap from an index is wanted."""
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
     def filtered(self, entries: list[Entry], *, log: bool) -> tuple[list[Entry], int]:
-        """Return what ``sitemap_filter`` leaves of *entries*, and how many it raised for.
-
-        :param log: whether to log what it raises
-        """
+        """Return what ``sitemap_filter`` leaves of *entries*, and how often it raised. *log* the first
+        exception."""
         if self._filter is None:
             return entries, 0
         kept: list[Entry] = []
         failed = 0
-        while entries:
-            taken: list[Entry] = []
+        rest = iter(entries)
+        while left := length_hint(rest):
             try:
-                for entry in self._filter(_noted(entries, taken)) or ():
+                for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
                         raise TypeError(f"it returned {entry!r}, which is no entry")
-                    # One by one: what comes before an exception is good.
-                    kept.append(entry)
+                    kept.append(entry)  # one by one: those before an exception count
                 break
             except Exception:
                 if log:
                     log = False
                     logger.exception(
-                        "sitemap_filter() raised an exception: the entry that it was at is left "
-                        "out. Others of this sitemap are not reported.",
+                        "sitemap_filter() raised an exception: its entry is skipped. Further "
+                        "exceptions for this sitemap are not logged.",
                         extra={"spider": self._spider},
                     )
-                failed += 1 if taken else len(entries)
-                # The generator is over. Those after that entry get another one.
-                entries = entries[len(taken) :] if taken else []
+                if length_hint(rest) == left:  # the filter has taken none
+                    return kept, failed + left
+                failed += 1
         return kept, failed
 
 
@@ -107,10 +103,3 @@ def _patterns(follow: Any) -> list[re.Pattern[str]]:
     if isinstance(follow, str):
         raise TypeError("it is a single string")
     return [re.compile(regex) for regex in follow]
-
-
-def _noted(entries: list[Entry], taken: list[Entry]) -> Iterator[Entry]:
-    """Yield *entries*, and note which were taken."""
-    for entry in entries:
-        taken.append(entry)
-        yield entry

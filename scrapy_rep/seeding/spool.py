@@ -1,9 +1,8 @@
 """What sitemaps list and the crawl has not requested yet, in a SQLite file: under JOBDIR if there
-is one, else in a temporary file that SQLite deletes by itself.
+is one, else in a temporary file, which SQLite deletes itself.
 
-A page's row is below its site's cursor once it went to the scheduler, and stays until the page was
-dealt with: what a stop or a kill leaves below the cursor is requested again. So nothing is lost,
-and what comes twice after a kill are the few whose rows were not deleted yet.
+Once a page went to the scheduler, its row is below its site's cursor, and stays there until the page
+is done. The next run requests it again: nothing is lost, and after a kill a few pages come twice.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +19,7 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import counted
 from scrapy_rep.seeding.patience import Patience
-from scrapy_rep.seeding.sitemap_table import SitemapTable, texts
-from scrapy_rep.seeding.spool_file import FILE_NAME, SpoolFile
+from scrapy_rep.seeding.spool_file import FILE_NAME, SitemapTable, SpoolFile, texts
 from scrapy_rep.storages.sqlite_file import open_or_set_aside, transaction
 
 if TYPE_CHECKING:
@@ -28,53 +27,55 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.seeding.spider_options import SpiderOptions
+
 logger = get_logger(__name__)
 
 Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod, alternate URLs (JSON)."""
 
-
-_LAST = 2**63 - 1  # the highest number that a row can have
+_LAST = 2**63 - 1  # the highest row number
 
 
 class Page(NamedTuple):
-    """A page that is to be requested."""
+    """A page to be requested."""
 
     id: int
     url: str
     lastmod: str | None
     alternate: list[str]
     sitemap: str
-    again: bool
-    """Whether it went to the scheduler before, in a run that ended before it was dealt with."""
+    again: bool  # whether it went to the scheduler before, in a run that ended before it was done
+
+
+@dataclass(slots=True)
+class _Site:
+    """A site with pages waiting."""
+
+    waiting: int = 0
+    sent: int = 0  # the last row that went to the scheduler before, and is taken again
+    position: int | None = None  # the last row taken in this run
 
 
 class Spool:
-    """Sitemaps and pages that wait. Raises ``sqlite3.Error`` if the disk does not take them, and as
-    long as the file is not open."""
+    """Sitemaps and pages that wait. Raises ``sqlite3.Error`` if the disk fails, and until the file
+    is open."""
 
     def __init__(self, directory: str | None, seconds: float, spider: Spider | None) -> None:
         """:param directory: JOBDIR; None: a temporary file
-        :param seconds: for how long its users are to try what fails
+        :param seconds: how long users retry what fails
         """
         self._path = Path(directory, FILE_NAME) if directory else None
         self._spider = spider
         self._file: SpoolFile | None = None
-        self._usable = False
+        self._usable = self.opened = False
         self.durable = directory is not None
         self.patience = Patience(self._path, seconds, spider)
         self.sitemaps = SitemapTable(lambda: self._db)
-        self._waiting: dict[int, int] = {}
-        self.waiting = 0
-        """How many pages are still to be requested."""
-        self._positions: dict[int, int] = {}
-        """The last row that was taken, of sites with pages waiting."""
-        self._sent: dict[int, int] = {}
-        """The last row that went to the scheduler before, and is taken again, of the same sites."""
-        self.unproven = 0
-        """How many entries wait for the robots.txt of another host."""
-
-    # The file
+        self._sites: dict[int, _Site] = {}
+        self.waiting = 0  # how many pages wait
+        self.unproven = 0  # how many entries wait for the robots.txt of another host
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -82,14 +83,8 @@ class Spool:
             raise sqlite3.OperationalError("it is not open")
         return self._file.db
 
-    @property
-    def opened(self) -> bool:
-        """Whether the file was opened."""
-        return self._file is not None
-
     async def look(self) -> SpoolFile | None:
-        """Open the file, if that has not worked so far, and return it then. If somebody has
-        deleted it, put another one with the same contents in its place."""
+        """Open the file if it isn't, and return it then. If it was deleted, write it again."""
         try:
             if self._file is None:
                 self._take_over(await run_in_thread(self._open))
@@ -105,14 +100,14 @@ class Spool:
         return None
 
     def _open(self) -> SpoolFile:
-        if self._path is None:
-            return SpoolFile(None)
-        return open_or_set_aside(self._path, SpoolFile, self._spider)
+        path = self._path
+        return open_or_set_aside(path, SpoolFile, self._spider) if path else SpoolFile(None)
 
     def _take_over(self, file: SpoolFile) -> None:
-        self._waiting, self._sent, self.unproven = file.waiting, file.sent, file.unproven
-        self.waiting = sum(file.waiting.values())
-        self._file, self._usable = file, True
+        for site, count in file.waiting.items():
+            self._sites[site] = _Site(count, file.sent.get(site, 0))
+        self.waiting, self.unproven = sum(file.waiting.values()), file.unproven
+        self._file, self._usable, self.opened = file, True, True
         if file.wrong:
             logger.warning(
                 "%(rows)s of %(path)s can't be read and were deleted",
@@ -121,7 +116,7 @@ class Spool:
             )
 
     async def _restore(self, file: SpoolFile) -> None:
-        self._usable = False  # what is written while it is being copied could be lost
+        self._usable = False  # the copy could miss what is written meanwhile
         try:
             self._file = await run_in_thread(file.restored)
             await run_in_thread(file.close)
@@ -136,36 +131,31 @@ class Spool:
         self.patience.took(time.perf_counter() - began)
 
     def close(self) -> None:
-        """Close the file. What is in it is for the next run, if it has a name."""
+        """Close the file. With a JOBDIR its contents are for the next run."""
         self._usable = False
         if self._file is not None:
             self._file.close()
-
-    # Pages
 
     def site(self, origin: str) -> int:
         """Return the number of a site."""
         self._db.execute("INSERT OR IGNORE INTO sites (origin, cursor) VALUES (?, 0)", (origin,))
         query = "SELECT id FROM sites WHERE origin = ?"
-        (number,) = self._db.execute(query, (origin,)).fetchone()
-        return int(number)
+        return int(self._db.execute(query, (origin,)).fetchone()[0])
 
     def origin_of(self, site: int) -> str:
-        """Return whose number this is."""
-        rows = self._db.execute("SELECT origin FROM sites WHERE id = ?", (site,)).fetchall()
-        return str(rows[0][0]) if rows else ""
+        """Return the origin with this number."""
+        row = self._db.execute("SELECT origin FROM sites WHERE id = ?", (site,)).fetchone()
+        return str(row[0]) if row else ""
 
     def add_pages(self, origin: str, pages: list[Row], unproven: list[Row]) -> None:
-        """Take the entries of a sitemap that *origin* has brought in."""
+        """Add the entries of a sitemap that *origin* has brought in."""
         if not (pages or unproven):
             return
         with self._writing():
             self._insert("pages", pages)
             self._insert("unproven", unproven)
-            self._db.execute(
-                "UPDATE origins SET urls = urls + ? WHERE origin = ?",
-                (len(pages) + len(unproven), origin),
-            )
+            query = "UPDATE origins SET urls = urls + ? WHERE origin = ?"
+            self._db.execute(query, (len(pages) + len(unproven), origin))
         self._count(pages)
         self.unproven += len(unproven)
 
@@ -175,80 +165,71 @@ class Spool:
         self._db.executemany(query, rows)
 
     def _count(self, rows: list[Row]) -> None:
-        waiting = self._waiting
         for row in rows:
-            waiting[row[0]] = waiting.get(row[0], 0) + 1
+            self._sites.setdefault(row[0], _Site()).waiting += 1
         self.waiting += len(rows)
 
     def next_site(self) -> int | None:
-        """Return a site that has pages waiting: all have turns."""
-        for site in self._waiting:
-            self._waiting[site] = self._waiting.pop(site)  # to the end
+        """Return a site that has pages waiting; sites take turns."""
+        for site in self._sites:
+            self._sites[site] = self._sites.pop(site)  # to the end
             return site
         return None
 
     @property
     def sites(self) -> int:
         """How many sites have pages waiting."""
-        return len(self._waiting)
+        return len(self._sites)
 
-    def take(self, site: int, limit: int) -> list[Page]:
-        """Return the next pages of *site*. From now on they count as in the scheduler."""
-        sent, position = self._sent.get(site, 0), self._positions.get(site)
-        if position is None:
+    def take(self, number: int, limit: int) -> list[Page]:
+        """Return the next pages of a site, which count as in the scheduler from now on."""
+        site = self._sites[number]
+        if site.position is None:
             query = "SELECT cursor FROM sites WHERE id = ?"
-            position = 0 if sent else self._db.execute(query, (site,)).fetchone()[0]
-        again = position < sent
+            site.position = 0 if site.sent else self._db.execute(query, (number,)).fetchone()[0]
+        again = site.position < site.sent
         rows = self._db.execute(
             "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
             "WHERE site = ? AND pages.id > ? AND pages.id <= ? ORDER BY pages.id LIMIT ?",
-            (site, position, sent if again else _LAST, limit),
+            (number, site.position, site.sent if again else _LAST, limit),
         ).fetchall()
         if rows and not again:
-            self._move(site, rows[-1][0])
-        self._positions[site] = rows[-1][0] if rows else sent
+            self._move(number, rows[-1][0])
+        site.position = rows[-1][0] if rows else site.sent
         if not rows and again:
-            return self.take(site, limit)
-        # Without any, somebody has meddled with the file.
-        self._less(site, len(rows) or self._waiting[site])
-        return [
-            Page(number, url, lastmod, texts(alternate), sitemap, again)
-            for number, url, lastmod, alternate, sitemap in rows
-        ]
-
-    def _less(self, site: int, count: int) -> None:
+            return self.take(number, limit)
+        count = len(rows) or site.waiting  # no rows: somebody has tampered with the file
         self.waiting -= count
-        self._waiting[site] -= count
-        if self._waiting[site] <= 0:
-            del self._waiting[site]
-            self._positions.pop(site, None)
-            self._sent.pop(site, None)
+        site.waiting -= count
+        if site.waiting <= 0:
+            del self._sites[number]
+        return [
+            Page(row, url, lastmod, texts(alternate), sitemap, again)
+            for row, url, lastmod, alternate, sitemap in rows
+        ]
 
     def _move(self, site: int, cursor: int) -> None:
         self._db.execute("UPDATE sites SET cursor = ? WHERE id = ?", (cursor, site))
 
-    def put_back(self, site: int, pages: list[Page]) -> None:
-        """Take back *pages*, the last of those taken. The scheduler failed on the first of them."""
+    def put_back(self, number: int, pages: list[Page]) -> None:
+        """Take back *pages*, the last of those taken: the scheduler failed on the first of them."""
         if not pages:
             return
-        first = pages[0]
-        self._positions[site] = first.id - 1
-        # The first may have gone as far as the dupe filter, which would drop it next time.
-        sent = pages[-1].id if first.again else first.id
-        self._sent[site] = max(sent, self._sent.get(site, 0))
+        first, site = pages[0], self._sites.setdefault(number, _Site())
+        site.position = first.id - 1
+        # The first may have reached the dupe filter, which would drop it next time.
+        site.sent = max(site.sent, pages[-1].id if first.again else first.id)
         if not first.again:
-            with suppress(sqlite3.Error):  # else the next run takes them for some that were taken
-                self._move(site, first.id)
-        self._waiting[site] = self._waiting.get(site, 0) + len(pages)
+            with suppress(sqlite3.Error):  # else the next run takes them for sent
+                self._move(number, first.id)
+        site.waiting += len(pages)
         self.waiting += len(pages)
 
     def forget(self, pages: Iterable[int]) -> None:
         """Be done with these pages."""
         with self._writing():
             self._db.executemany("DELETE FROM pages WHERE id = ?", [(page,) for page in pages])
-
-    # Entries that wait for proof
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
         """The first entries of *origin* that wait, with their numbers."""
@@ -266,3 +247,12 @@ class Spool:
             self._db.executemany("DELETE FROM unproven WHERE id = ?", [(one,) for one in numbers])
         self._count(accepted)
         self.unproven -= len(numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class SeedingContext:
+    """What the parts of seeding share."""
+
+    crawl: CrawlContext
+    options: SpiderOptions
+    spool: Spool

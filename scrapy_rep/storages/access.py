@@ -1,5 +1,5 @@
-"""A storage as the crawl uses it: in threads, so that neither disk nor network blocks the event
-loop; in batches, so that its answers may take a while; and not at all for a while after it failed."""
+"""How a crawl uses a storage: in threads, so that it can't block the event loop; in batches, so that
+it may be slow; and, after it failed, not at all for a while."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ if TYPE_CHECKING:
 
 # Origins in one call.
 _AT_ONCE = 500
-# How often a lease is renewed before it ends: one renewal may come late.
+# Renewals before a lease would end: one may be late.
 _RENEWALS = 3
 
 
 class Claim(NamedTuple):
-    """What a storage says when a robots.txt is to be asked for."""
+    """A storage's answer to a process that may have to fetch a robots.txt."""
 
     entry: Entry | None
-    """What is kept of the origin."""
     granted: bool
-    """Whether it may be asked for: no other process does."""
+    """Whether to fetch it: no other process does."""
 
 
 class _Asked:
-    """A claim that waits for its answer."""
+    """A claim waiting for its answer."""
 
     __slots__ = ("done", "is_enough", "origin", "wanted")
 
@@ -53,11 +52,10 @@ class _Asked:
 
 
 class StorageAccess:
-    """One storage, as one crawl uses it: one call at a time. What comes during a call goes into the
-    next one, together."""
+    """Calls a storage, one call at a time. What arrives during a call is batched into the next."""
 
     def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
-        """:param lease_seconds: how long others wait at most for a process that has died"""
+        """:param lease_seconds: how long others wait at most for a process that died"""
         self._storage = storage
         self._lease_seconds = lease_seconds
         self._owner = uuid4().hex
@@ -67,19 +65,19 @@ class StorageAccess:
         self._running = False
         self._retry: CallLaterResult | None = None
         self._renewal: CallLaterResult | None = None
-        # What is to be done
+        # Still to do
         self._asked: list[_Asked] = []
         self._renewed: list[str] = []
         self._unsaved = Unsaved()
         self._waits = False
-        """Whether saving has failed, and nothing is new since."""
+        """Whether saving failed, and nothing new has come since."""
         self._released: set[str] = set()
         self._purged: list[float] = []
         self._closed: Deferred[None] | None = None
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
-        fails there is no entry, and every process may ask.
+        fails there are no entries, and every process may fetch.
 
         :param is_enough: called in a thread
         """
@@ -95,8 +93,7 @@ class StorageAccess:
             raise
 
     def publish(self, entry: Entry) -> None:
-        """Save *entry* and then end the lease of its origin, soon; when the storage works again, if
-        it doesn't now."""
+        """Save *entry*, then end the lease of its origin: soon, or once the storage works again."""
         self._unsaved.add(entry)
         self._waits = False
         self.give_back(entry.origin)
@@ -108,12 +105,12 @@ class StorageAccess:
         self._go()
 
     def purge(self, before: float) -> None:
-        """Forget what was not updated since *before* (seconds since the epoch), soon."""
+        """Delete what wasn't updated since *before* (seconds since the epoch), soon."""
         self._purged.append(before)
         self._go()
 
     async def close(self) -> None:
-        """End all leases and close the storage, when everything else is done."""
+        """Finish everything else, end all leases and close the storage."""
         for timer in (self._renewal, self._retry):
             if timer is not None:
                 timer.cancel()
@@ -137,12 +134,11 @@ class StorageAccess:
 
     async def _work(self) -> None:
         while self._asked or self._renewed or self._released or self._purged or self._saves:
-            await self._answer()  # first: no claim waits for anything to be written
+            await self._answer()  # first: claims don't wait for writes
             await self._write()
         self._running = False
         if self._closed is not None:
-            outages, storage = self._outages, self._storage
-            await run_in_thread(outages.insist, CLOSE, None, storage.close)
+            await run_in_thread(self._outages.insist, CLOSE, None, self._storage.close)
             self._closed.callback(None)
 
     async def _answer(self) -> None:
@@ -151,7 +147,6 @@ class StorageAccess:
         renewed, self._renewed = self._renewed, []
         if not asked and not renewed:
             return
-        # What has not been saved yet is known all the same.
         unsaved = {one.origin: entry for one in asked if (entry := self._unsaved.get(one.origin))}
         claims = await run_in_thread(self._claim, asked, renewed, unsaved)
         self._leased |= {
@@ -166,14 +161,14 @@ class StorageAccess:
                 self.give_back(one.origin)
 
     def _renew(self) -> None:
-        # A redirect takes its own time.
+        # A fetch with redirects may outlast its lease.
         self._renewal = None
         self._renewed = list(self._leased)
         self._go()
 
     async def _write(self) -> None:
         entries = self._unsaved.first(_AT_ONCE) if self._saves else []
-        released = list(self._released - self._leased)  # others have been claimed anew
+        released = list(self._released - self._leased)  # not those claimed again
         self._released.clear()
         purged, self._purged = self._purged, []
         if not (entries or released or purged):
@@ -202,24 +197,25 @@ class StorageAccess:
         found = unsaved | self._load([one.origin for one in asked if one.origin not in unsaved])
         left = [one for one in asked if not one.settled_by(found.get(one.origin))]
         granted = self._lease(renewed, [one.origin for one in left])
-        # Another process's answer may have come between the two.
+        # Another process may have saved its answer between the two calls.
         found |= self._load([origin for origin in granted if origin not in unsaved])
         late = {one.origin for one in left if one.settled_by(found.get(one.origin))} & granted
-        if late:
-            release = self._storage.release_many
-            self._outages.attempt(RELEASE, None, release, list(late), self._owner)
+        self._release(list(late))
         granted -= late
         return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
 
     def _lease(self, renewed: list[str], origins: list[str]) -> set[str]:
-        """Return which *origins* may be asked for: all if there can't be leases."""
+        """Return which *origins* to fetch: all, if leasing fails."""
         if not (every := [*renewed, *origins]):
             return set()
-        lease = self._storage.lease_many
-        leased = self._outages.attempt(
-            LEASE, set(every), lease, every, self._owner, self._lease_seconds
-        )
+        arguments = (every, self._owner, self._lease_seconds)
+        leased = self._outages.attempt(LEASE, set(every), self._storage.lease_many, *arguments)
         return leased & set(origins)
+
+    def _release(self, origins: list[str]) -> None:
+        if origins:
+            release = self._storage.release_many
+            self._outages.attempt(RELEASE, None, release, origins, self._owner)
 
     def _load(self, origins: list[str]) -> dict[str, Entry]:
         return self._outages.attempt(LOAD, {}, self._load_checked, origins) if origins else {}
@@ -240,8 +236,8 @@ class StorageAccess:
             self._told_unreadable = True
             self._outages.log(
                 logging.WARNING,
-                f"What the robots.txt cache has of {origin} is ignored, since it is {error}. "
-                "Others like it are not reported.",
+                f"Ignoring the entry of {origin} in the robots.txt cache, which is {error}. "
+                "Further ones are not reported.",
             )
 
     def _save_and_release(
@@ -251,13 +247,11 @@ class StorageAccess:
         released: list[str],
         purged: list[float],
     ) -> bool:
-        """Return whether there is nothing left of *entries* to be saved."""
-        storage, attempt = self._storage, self._outages.attempt
+        """Return whether none of *entries* is left to save."""
         for before in purged:
-            attempt(SAVE, None, storage.purge, before)
+            self._outages.attempt(SAVE, None, self._storage.purge, before)
         done = not entries or save(entries)
-        if released:
-            attempt(RELEASE, None, storage.release_many, released, self._owner)
+        self._release(released)
         return done
 
     def _save(self, entries: list[Entry]) -> bool:
@@ -270,7 +264,7 @@ class StorageAccess:
             return True
         if len(entries) == 1 or not insist(SAVE, False, save, entries[:1]):
             return False
-        # The storage works. What it can't save by itself is lost, and fetched again.
+        # The storage works. An entry it can't save even alone is lost, and fetched again.
         for entry in entries[1:]:
             insist(SAVE, False, save, [entry])
         return True

@@ -1,10 +1,8 @@
-"""What is kept of an origin's robots.txt (REP.md sections 4 and 5), and its form outside this
-process.
+"""What is known of an origin's robots.txt (REP.md sections 4 and 5), and how it is stored.
 
-The form has two parts: a header (JSON) and the packed body (raw deflate, see :func:`squeeze`).
-:meth:`Entry.pack` puts both into one string of bytes. :data:`SCHEMA` goes up when an older version
-of this package could misread what a newer one writes; fields that are merely new may be added
-without that, since unknown ones are ignored.
+It is stored as a header (JSON) and a packed body (raw deflate, see :func:`squeeze`);
+:meth:`Entry.pack` joins both. Raise :data:`SCHEMA` if an older version of this package could misread
+what a newer one writes. Unknown fields are ignored, so new ones don't count.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 
 SCHEMA = 1
 
-# What the compression may refer to from the first byte on: most files are so short that this counts.
-# Part of the schema: must never change.
+# A preset dictionary, as most files are short. Part of the schema: it must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
@@ -33,24 +30,23 @@ _PRESET = (
     b"User-agent: *\nDisallow: /wp-admin/\nAllow: /\nDisallow: /"
 )
 
-
-# A body is cut to less. What was damaged may unpack to anything.
+# Bodies are cut to less, but a damaged one may unpack to anything.
 _MAX_BYTES = 2 * MAX_BYTES
 
 MAX_TIME = 253_402_300_799.0
-"""The last second of the year 9999: no date is beyond, and no log, database or chart takes more."""
+"""The last second of the year 9999, the last that ``datetime`` knows."""
 
 MAX_TEXT = 65_536
-"""In characters. A URL from the longest header line that HTTP clients accept is shorter."""
+"""In characters: longer than any URL from a header line that HTTP clients accept."""
 
-# More attempts than a century has time for, and small enough to count on from.
+# More attempts than fit into a century, and far from any overflow.
 _MAX_COUNT = 10**9
-# Characters of what is wrong with an entry that are told.
+# Characters of a bad value quoted in a message.
 _SHOWN = 80
 
 
 class UnreadableEntry(ValueError):
-    """An entry in a storage is broken, or of a newer form. It counts as absent."""
+    """A stored entry is broken, or of a newer schema. It counts as absent."""
 
 
 def squeeze(data: bytes) -> bytes:
@@ -75,14 +71,14 @@ def unsqueeze(data: bytes) -> bytes:
 class Entry:
     """Everything known of one origin's robots.txt. One entry serves all agents.
 
-    Times are seconds since the epoch. The first half speaks of the last answer that counted
-    (rules, or a missing file), the second of the unbroken row of failures since, if any.
+    Times are seconds since the epoch. The first half describes the last answer that counted (rules,
+    or a missing file), the second the failures in a row since then, if any.
     """
 
     origin: str
     """Canonical, as ``str()`` of an :class:`~scrapy_rep.protocol.Origin`."""
     updated_at: float = 0.0
-    """When robots.txt was last asked for, with success or without."""
+    """When robots.txt was last requested, successfully or not."""
 
     outcome: Outcome = Outcome.UNREACHABLE
     """Of the last answer that counted; ``UNREACHABLE`` if there never was one."""
@@ -91,63 +87,63 @@ class Entry:
     """Where the answer came from, after redirects."""
     hops: int = 0
     packed: bytes = b""
-    """The body as received, cut to size, compressed."""
+    """The body as received, truncated and compressed."""
     sha256: str | None = None
-    """Of the body, in hexadecimal; None where there are no rules."""
+    """Of the body, in hexadecimal; None if there are no rules."""
     fetched_at: float | None = None
     fresh_until: float = 0.0
 
     unreachable_since: float | None = None
-    """When the first failure of the row was; None while all is well."""
+    """When the first failure in the row happened; None if the last attempt succeeded."""
     unreachable_for: float = 0.0
     """How many seconds of the row count as unreachable: see
     :func:`~scrapy_rep.protocol.freshness.unreachable_seconds`."""
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of the last ones, in a row, were failures to resolve the host or to connect."""
+    """How many of the latest, in a row, were failures to resolve the host or to connect."""
     next_attempt_at: float = 0.0
     error: str | None = None
-    """What happened at the last failure."""
+    """The last failure, in words."""
 
     @property
     def body(self) -> bytes:
         """The body of the last answer that counted.
 
-        :raises UnreadableEntry: if it was damaged in the storage
+        :raises UnreadableEntry: if it is damaged
         """
         return unsqueeze(self.packed) if self.packed else b""
 
     def __call__(self) -> bytes:
-        """Return :attr:`body`: where a function is wanted that returns it, this one takes no memory."""
+        """Return :attr:`body`: the entry is its own callback, without a closure's memory."""
         return self.body
 
     @property
     def has_copy(self) -> bool:
-        """Whether there are rules to go on with while the origin is unreachable.
+        """Whether there are rules to use while the origin is unreachable.
 
-        A missing file is no copy: a site that had no robots.txt yesterday and answers 503 today has
-        trouble that a crawl would add to, so the polite reading is to wait.
+        A missing file is no copy: a site that had no robots.txt yesterday and answers 503 today is in
+        trouble, so it is polite to wait.
         """
         return self.outcome is Outcome.RULES
 
     def check(self, origin: str) -> Entry:
-        """Return the entry if it is whole and the one of *origin*.
+        """Return the entry.
 
-        :raises UnreadableEntry: if not
+        :raises UnreadableEntry: if it is damaged, or not that of *origin*
         """
         for item in fields(self):
             if item.name in _KINDS:
                 _check_value(item.name, getattr(self, item.name), item.default is None)
         if self.origin != origin:
-            raise UnreadableEntry(f"broken: it is of {self.origin[:_SHOWN]}")
+            raise UnreadableEntry(f"broken: it belongs to {self.origin[:_SHOWN]}")
         has_body = self.has_copy or self.packed
         if has_body and hashlib.sha256(self.body).hexdigest() != self.sha256:
-            raise UnreadableEntry("broken: its body is not the one that was kept")
+            raise UnreadableEntry("broken: its body does not match its hash")
         return self
 
     def header(self) -> str:
-        """Everything but the body, as JSON. What has its default value is left out."""
+        """Return all but the body as JSON, without default values."""
         values: dict[str, Any] = {"schema": SCHEMA}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -157,10 +153,9 @@ class Entry:
 
     @classmethod
     def from_parts(cls, header: str | bytes, packed: bytes | None = None) -> Entry:
-        """Read what :meth:`header` and :attr:`packed` were.
+        """Read an entry from its :meth:`header` and its :attr:`packed` body.
 
-        :param packed: None if there is none (any more)
-        :raises UnreadableEntry: if that can't be made out
+        :raises UnreadableEntry: if that fails
         """
         try:
             if len(header) > _MAX_BYTES:
@@ -168,9 +163,7 @@ class Entry:
             values = json.loads(header)
             schema = values["schema"]
             if schema > SCHEMA:
-                raise UnreadableEntry(
-                    f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}"
-                )
+                raise _newer(schema)
             known = {name: values[name] for name in _KINDS if name in values}
             known["outcome"] = Outcome(known.get("outcome", "unreachable"))
             for name, value in known.items():
@@ -184,7 +177,7 @@ class Entry:
             raise UnreadableEntry(f"broken: {str(error)[:_SHOWN]}") from None
 
     def pack(self) -> bytes:
-        """Return all of the entry as one string of bytes."""
+        """Return the whole entry as bytes."""
         header = squeeze(self.header().encode())
         return bytes([SCHEMA]) + len(header).to_bytes(4, "big") + header + self.packed
 
@@ -192,17 +185,21 @@ class Entry:
     def unpack(cls, data: bytes) -> Entry:
         """Read what :meth:`pack` returned.
 
-        :raises UnreadableEntry: if that can't be made out
+        :raises UnreadableEntry: if that fails
         """
         if not data:
             raise UnreadableEntry("broken: it is empty")
         if data[0] > SCHEMA:
-            raise UnreadableEntry(f"of the form {data[0]}; this version knows {SCHEMA}")
+            raise _newer(data[0])
         end = 5 + int.from_bytes(data[1:5], "big")
         return cls.from_parts(unsqueeze(data[5:end]), data[end:])
 
 
-# The type of a field, and the range of its value (of a text: of its length), by annotation.
+def _newer(schema: object) -> UnreadableEntry:
+    return UnreadableEntry(f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}")
+
+
+# By annotation: the type, and the range of the value (of a text: of its length).
 _RANGES: dict[str, tuple[Any, ...]] = {
     "Outcome": (Outcome,),
     "str": (str, 0, MAX_TEXT),
@@ -233,9 +230,9 @@ def _check_value(name: str, value: Any, optional: bool = False) -> None:
             what = "too long" if kind is str else "out of range"
             raise UnreadableEntry(f"broken: {name} is {what}")
     if name == "sha256" and not _SHA256.fullmatch(value):
-        raise UnreadableEntry("broken: sha256 is no hash")
+        raise UnreadableEntry("broken: sha256 is not a hash")
 
 
 def pack_body(body: bytes) -> tuple[bytes, str]:
-    """Return *body* as :attr:`Entry.packed` and :attr:`Entry.sha256` have it."""
+    """Return the :attr:`Entry.packed` and :attr:`Entry.sha256` of *body*."""
     return squeeze(body), hashlib.sha256(body).hexdigest()

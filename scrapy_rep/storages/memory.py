@@ -1,4 +1,4 @@
-"""Entries in memory, packed: a kilobyte each, most of them. They end with the process."""
+"""Entries in memory, packed: mostly a kilobyte each."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-
-# What an entry takes in addition to its bytes: its name, and its place.
+# Overhead of an entry: its key, and its slot.
 _BYTES = 250
 
 
 class MemoryStorage(Storage):
-    """A limited number of entries, and of bytes. The least recently used leave.
+    """A limited number of entries and bytes: the least recently used are evicted.
 
-    If bytes are short, those leave first that take more than their share: a hundred large files must
-    not drive ten thousand ordinary ones out. The latest one stays, however large it is.
+    Over the limit of bytes, entries larger than their share go first, so that a hundred large files
+    can't evict ten thousand ordinary ones. The latest entry stays, whatever its size.
     """
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
@@ -35,7 +34,7 @@ class MemoryStorage(Storage):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> MemoryStorage:
-        """As ``REP_CACHE_MAX_ORIGINS`` and ``REP_CACHE_MAX_BYTES`` say."""
+        """Use the limits ``REP_CACHE_MAX_ORIGINS`` and ``REP_CACHE_MAX_BYTES``."""
         settings = RepSettings.from_settings(crawler.settings)
         return cls(settings.cache_max_origins, settings.cache_max_bytes)
 
@@ -61,7 +60,7 @@ class MemoryStorage(Storage):
         self.shrink(self._max_origins, self._max_bytes)
 
     def shrink(self, max_origins: int, max_bytes: int) -> None:
-        """Forget entries until no more than these are left."""
+        """Evict entries down to these limits."""
         while (many := len(self._packed) > max_origins) or (
             self._bytes > max_bytes and len(self._packed) > 1
         ):
@@ -69,7 +68,7 @@ class MemoryStorage(Storage):
             self._pop(next(iter(self._large if large else self._packed)))
 
     def take(self, origin: str) -> Entry | None:
-        """Take the entry of *origin* out."""
+        """Remove and return the entry of *origin*."""
         packed = self._pop(origin)
         return None if packed is None else Entry.unpack(packed)
 

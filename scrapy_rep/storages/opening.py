@@ -1,4 +1,4 @@
-"""Makes the storage that ``REP_CACHE_STORAGE`` names."""
+"""Creates the storage that ``REP_CACHE_STORAGE`` names."""
 
 from __future__ import annotations
 
@@ -33,37 +33,36 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
     except (ImportError, NameError, ValueError) as error:
         hint = ""
         if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
-            hint = ' Perhaps "pip install scrapy-rep[redis]" was forgotten.'
+            hint = ' Try "pip install scrapy-rep[redis]".'
         raise SettingsError(f"{wrong}, which can't be imported: {error}.{hint}") from None
     if not (isinstance(made, type) and issubclass(made, Storage)):
-        raise SettingsError(f"{wrong}, but must be a subclass of scrapy_rep.storages.Storage.")
+        raise SettingsError(f"{wrong}, which is not a subclass of scrapy_rep.storages.Storage.")
     try:
         return build_from_crawler(made, crawler)
     except SettingsError:
         raise
     except Exception as error:
-        # Whatever a class of the user's raises.
+        # A user's class may raise anything.
         raise SettingsError(f"{wrong}: {text_of(error)}.") from error
 
 
 def open_storage(
     crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
 ) -> StorageAccess | None:
-    """Return the storage for a crawl; None for memory alone, which needs no access.
+    """Return the storage for a crawl; None for plain memory, which needs no access.
 
     :param clock: seconds since the epoch
-
     :raises SettingsError: if it can't be made
     """
     storage = make_storage(crawler, settings)
-    if type(storage) is MemoryStorage:  # not a user's class that is made of it
+    if type(storage) is MemoryStorage:  # not a user's subclass
         return None
     access = StorageAccess(crawler, storage, settings.download_timeout)
 
     def spider_opened() -> None:
         access.purge(clock() - settings.cache_expiry)
 
-    # Weak, as Scrapy's signals are, this one would be gone at once.
+    # A weak reference, Scrapy's default, would die at once.
     crawler.signals.connect(spider_opened, signals.spider_opened, weak=False)
     crawler.signals.connect(access.close, signals.spider_closed)
     return access

@@ -1,5 +1,4 @@
-"""Entries on a Redis server: processes on any number of machines share them. Needs the extra
-``redis``."""
+"""Entries on a Redis server, shared by any number of machines. Needs the extra ``redis``."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from redis.retry import Retry
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
+from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
 from scrapy_rep.storages.entry import unsqueeze
 
 if TYPE_CHECKING:
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-# A server that takes longer counts as gone, for a while.
+# A slower server counts as down for a while.
 _TIMEOUT_SECONDS = 2.0
-# Entries that are asked for at a time when all are.
+# Keys in one call when iterating over all entries.
 _AT_A_TIME = 500
 
-# Milliseconds. Returns a 1 for each lease that is the owner's now. One that has no end (a restored
-# dump loses it), or a later one than any lease has, counts as free; so does a value that is no lease.
+# Milliseconds. Returns a 1 for each lease the owner has now. A lease without an end (lost in a restored
+# dump), or with an impossibly late one, counts as free; so does a value of another type.
 _LEASE = """
 local leased = {}
 for at, key in ipairs(KEYS) do
@@ -49,17 +48,16 @@ end
 """
 
 
-class RedisStorage(Storage):
+class RedisStorage(BatchStorage):
     """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and ``PREFIX:body:SHA256``.
 
-    Bodies are apart from entries: many sites have the same, and a body that is no longer in use is
-    kept until it expires, so that a decision that rests on it can be checked.
+    Bodies have keys of their own: many sites share one, and an old one is kept until it expires so
+    that decisions based on it can be checked.
     """
 
     def __init__(self, url: str, prefix: str, expiry: float) -> None:
-        """:param expiry: seconds from its last change until an entry is forgotten
-
-        :raises ValueError: if *url* is none that the Redis client understands
+        """:param expiry: seconds after its last change that an entry is deleted
+        :raises ValueError: if the Redis client doesn't understand *url*
         """
         self._prefix = prefix
         self._expiry = max(1, int(expiry))
@@ -67,7 +65,7 @@ class RedisStorage(Storage):
             url,
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
-            # Once: a connection that was idle may have been closed.
+            # Once: an idle connection may have been closed.
             retry=Retry(NoBackoff(), 1),
         )
         self._lease = self._client.register_script(_LEASE)
@@ -75,9 +73,9 @@ class RedisStorage(Storage):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RedisStorage:
-        """On the server at ``REP_CACHE_REDIS_URL``, else at scrapy-redis's ``REDIS_URL``.
+        """Use the server at ``REP_CACHE_REDIS_URL``, else at scrapy-redis's ``REDIS_URL``.
 
-        :raises SettingsError: if neither is set, or it is no URL of a Redis server
+        :raises SettingsError: if neither is the URL of a Redis server
         """
         settings = RepSettings.from_settings(crawler.settings)
         url = settings.cache_redis_url or crawler.settings.get("REDIS_URL")
@@ -88,7 +86,7 @@ class RedisStorage(Storage):
         try:
             return cls(url, settings.cache_redis_prefix, settings.cache_expiry)
         except ValueError:
-            # It may hold a password, and the reason may quote it.
+            # Don't quote the reason: it may contain the password.
             raise SettingsError(
                 "REP_CACHE_REDIS_URL is not the URL of a Redis server, such as "
                 "redis://localhost:6379/0."
@@ -96,12 +94,6 @@ class RedisStorage(Storage):
 
     def _key(self, kind: str, name: str) -> str:
         return f"{self._prefix}:{kind}:{name}"
-
-    def load(self, origin: str) -> Entry | None:
-        entry = self.load_many([origin]).get(origin)
-        if isinstance(entry, UnreadableEntry):
-            raise entry
-        return entry
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         found: dict[str, Entry | UnreadableEntry] = {}
@@ -114,9 +106,9 @@ class RedisStorage(Storage):
                     found[origin] = Entry.from_parts(_checked(header))
             except UnreadableEntry as error:
                 found[origin] = error
-        whole = [(origin, entry) for origin, entry in found.items() if isinstance(entry, Entry)]
-        entries = self._with_bodies([entry for _, entry in whole])
-        for (origin, _), entry in zip(whole, entries, strict=True):
+        whole = {origin: entry for origin, entry in found.items() if isinstance(entry, Entry)}
+        entries = self._with_bodies(list(whole.values()))
+        for origin, entry in zip(whole, entries, strict=True):
             found[origin] = entry
             if entry.sha256 is not None and not entry.packed:
                 del found[origin]  # the server has evicted the body
@@ -124,18 +116,10 @@ class RedisStorage(Storage):
 
     def _with_bodies(self, entries: list[Entry]) -> list[Entry]:
         keys = [self._key("body", entry.sha256 or "") for entry in entries]
-        bodies = (
-            self._client.mget(keys)
-            if any(entry.sha256 for entry in entries)
-            else [None] * len(keys)
-        )
-        return [
-            replace(entry, packed=packed or b"")
-            for entry, packed in zip(entries, bodies, strict=True)
-        ]
-
-    def save(self, entry: Entry) -> None:
-        self.save_many([entry])
+        if not any(entry.sha256 for entry in entries):
+            return entries
+        bodies = zip(entries, self._client.mget(keys), strict=True)
+        return [replace(entry, packed=packed or b"") for entry, packed in bodies]
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -147,7 +131,7 @@ class RedisStorage(Storage):
 
     def drop(self, origin: str) -> bool:
         dropped, _ = (
-            # No transaction: a server without memory left refuses those that would make room.
+            # A server that is out of memory refuses transactions, even ones that free some.
             self._client.pipeline(transaction=False)
             .delete(self._key("entry", origin))
             .delete(self._key("lease", origin))
@@ -156,7 +140,7 @@ class RedisStorage(Storage):
         return bool(dropped)
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        # What the prefix holds is not meant as a pattern.
+        # The prefix is no pattern.
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
         keys: list[bytes] = []
         for key in self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME):
@@ -180,16 +164,10 @@ class RedisStorage(Storage):
         [packed] = self._client.mget([self._key("body", sha256)])  # None for what is no string, too
         return None if packed is None else unsqueeze(packed)
 
-    def lease(self, origin: str, owner: str, seconds: float) -> bool:
-        return bool(self.lease_many([origin], owner, seconds))
-
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]
         leased = self._lease(keys, [owner, max(1, int(seconds * 1000))])
         return {origin for origin, one in zip(origins, leased, strict=True) if one}
-
-    def release(self, origin: str, owner: str) -> None:
-        self.release_many([origin], owner)
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         self._release([self._key("lease", origin) for origin in origins], [owner])
@@ -199,12 +177,11 @@ class RedisStorage(Storage):
 
 
 def _checked(header: bytes | Exception) -> bytes:
-    """
-    :raises UnreadableEntry: if there is something else than a string
-    :raises redis.RedisError: if the server can't say
+    """:raises UnreadableEntry: if the value isn't a string
+    :raises redis.RedisError: if the server reported another error
     """
     if isinstance(header, redis.ResponseError) and str(header).startswith("WRONGTYPE"):
-        raise UnreadableEntry("broken: it is no string")
+        raise UnreadableEntry("broken: it is not a string")
     if isinstance(header, Exception):
         raise header
     return header

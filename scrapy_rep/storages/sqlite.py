@@ -1,5 +1,4 @@
-"""Entries in a SQLite file: they outlive the process, and several processes on one machine share
-them."""
+"""Entries in a SQLite file, shared by processes on one machine."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from scrapy.utils.project import data_path
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
+from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
 from scrapy_rep.storages.entry import unsqueeze
 from scrapy_rep.storages.sqlite_file import connect, set_aside, transaction
 
@@ -25,16 +24,16 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Marks the file as one of ours ("REPc"). A file with another mark is foreign.
+# Marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# Of the tables. Goes up when an older version of this package could damage newer tables.
+# Of the tables. Raise it when an older version of this package could damage newer tables.
 _VERSION = 1
 
 # Other processes hold the lock for milliseconds, unless one purges a large file.
 _LOCK_SECONDS = 5.0
 
-# Bodies are apart from entries: many sites have the same, and a body that is no longer in use is
-# kept for a while, so that a decision that rests on it can be checked.
+# Bodies have a table of their own: many sites share one, and an old one is kept for a while so that
+# decisions based on it can be checked.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
     origin TEXT PRIMARY KEY,
@@ -74,8 +73,8 @@ class Foreign(sqlite3.DatabaseError):
     """The file is a SQLite database, but not one of ours."""
 
 
-class SqliteStorage(Storage):
-    """Entries in a file. One that is broken, or not ours, is set aside and a new one begun."""
+class SqliteStorage(BatchStorage):
+    """Entries in a file. If that is broken, or not ours, it is set aside and a new one created."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -88,12 +87,6 @@ class SqliteStorage(Storage):
         path = RepSettings.from_settings(crawler.settings).cache_path
         return cls(Path(data_path(path)).absolute())
 
-    def load(self, origin: str) -> Entry | None:
-        entry = self.load_many([origin]).get(origin)
-        if isinstance(entry, UnreadableEntry):
-            raise entry
-        return entry
-
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         marks = ",".join("?" * len(origins))
         query = _SELECT.replace("header", "origin, header", 1) + f" WHERE origin IN ({marks})"
@@ -104,9 +97,6 @@ class SqliteStorage(Storage):
             except UnreadableEntry as error:
                 found[origin] = error
         return found
-
-    def save(self, entry: Entry) -> None:
-        self.save_many([entry])
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         statements: list[_Statement] = []
@@ -133,21 +123,16 @@ class SqliteStorage(Storage):
                 yield error
 
     def body(self, sha256: str) -> bytes | None:
-        row = self._row("SELECT packed FROM bodies WHERE sha256 = ?", sha256)
+        query = "SELECT packed FROM bodies WHERE sha256 = ?"
+        row = self._do(lambda db: db.execute(query, (sha256,)).fetchone())
         return None if row is None else unsqueeze(row[0])
-
-    def lease(self, origin: str, owner: str, seconds: float) -> bool:
-        return bool(self.lease_many([origin], owner, seconds))
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         now = time.time()
-        # The last: no lease is that long, so the clock was set back.
+        # No lease is as long as the last: the clock was set back.
         values = (owner, now + seconds, now, now + 10 * seconds)
         changed = self._write(*((_LEASE, (origin, *values)) for origin in origins))
         return {origin for origin, one in zip(origins, changed, strict=True) if one}
-
-    def release(self, origin: str, owner: str) -> None:
-        self.release_many([origin], owner)
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
@@ -156,7 +141,7 @@ class SqliteStorage(Storage):
     def purge(self, before: float) -> None:
         self._write(
             ("DELETE FROM entries WHERE updated_at < ?", (before,)),
-            # Saving an entry says that its body is in use.
+            # Saving an entry updates used_at of its body.
             ("DELETE FROM bodies WHERE used_at < ?", (before,)),
             ("DELETE FROM leases WHERE until < ?", (time.time(),)),
         )
@@ -166,11 +151,8 @@ class SqliteStorage(Storage):
             self._db.close()
             self._db = None
 
-    def _row(self, query: str, value: str) -> Any:
-        return self._do(lambda db: db.execute(query, (value,)).fetchone())
-
     def _write(self, *statements: _Statement) -> list[int]:
-        """Run *statements* as one transaction. Return how many rows each has changed."""
+        """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
             with transaction(db):
@@ -179,12 +161,12 @@ class SqliteStorage(Storage):
         return self._do(write)
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Run *action* on the file, on a new one if that is broken."""
+        """Run *action* on the file; if that is broken, on a new one."""
         if self._db is not None and not self._is_still_there():
-            # Else we would go on writing to a deleted file, without an error, until the process ends.
+            # Writing to a deleted file raises no error.
             logger.info(
-                "%(path)s was deleted or replaced: the robots.txt cache goes on with what is there "
-                "now, if need be with a new file",
+                "%(path)s was deleted or replaced: the robots.txt cache now uses the file at that "
+                "path, creating one if needed",
                 {"path": self._path},
             )
             self.close()
@@ -200,13 +182,17 @@ class SqliteStorage(Storage):
         return action(self._db)
 
     def _open(self, trouble: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """:param trouble: what was wrong with the file that was open until now"""
+        """:param trouble: what was wrong with the file open until now"""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One process opens at a time: a file must not be renamed while another is about to read it,
-        # and of several that find it broken one sets it aside.
+        # One process at a time: no file may be renamed while another process is opening it, and only
+        # one may set it aside.
         lock = sqlite3.connect(f"{self._path}.lock", timeout=_LOCK_SECONDS, isolation_level=None)
         try:
-            _take(lock, self._path)
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.DatabaseError as error:
+                # Whatever it is (a foreign file of that name, say), the cache itself isn't broken.
+                raise sqlite3.OperationalError(f"{self._path}.lock: {error}") from None
             if trouble is not None and self._is_still_there():
                 self._set_aside(trouble)
             try:
@@ -220,7 +206,7 @@ class SqliteStorage(Storage):
             lock.close()
 
     def _is_still_there(self) -> bool:
-        """Whether the open file is at its path: it may have been deleted, or set aside."""
+        """Whether the open file is still at its path."""
         try:
             return _identity(self._path) == self._identity
         except OSError:
@@ -238,7 +224,7 @@ class SqliteStorage(Storage):
         return db
 
     def _set_up(self, db: sqlite3.Connection) -> None:
-        # A new entry may be lost in a power cut: then it is fetched again.
+        # A power cut may lose new entries: they are fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
         mark, version, tables = (
             db.execute(query).fetchone()[0]
@@ -274,14 +260,6 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _take(lock: sqlite3.Connection, path: Path) -> None:
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.DatabaseError as error:
-        # Not the cache's fault, whatever it is: a foreign file of that name, say.
-        raise sqlite3.OperationalError(f"{path}.lock: {error}") from None
-
-
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
-    # Its subclasses speak of other things: a lock, a full disk, a folder without permission.
+    # Its subclasses mean something else: a lock, a full disk, a read-only folder.
     return type(error) in (sqlite3.DatabaseError, Foreign)

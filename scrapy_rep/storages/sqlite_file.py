@@ -1,5 +1,5 @@
-"""SQLite files. One that can't be read is set aside: never deleted, never in the way. One under JOBDIR
-that is deleted while it is open is put back."""
+"""SQLite files. An unreadable one is set aside, never deleted. One under JOBDIR that is deleted while
+open is restored."""
 
 from __future__ import annotations
 
@@ -23,32 +23,31 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Seconds to wait for a lock. Nothing else has a reason to lock such a file; if something does, it
-# must not block the event loop.
+# Seconds to wait for a lock. Nobody else should lock such a file, and nobody may block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
-# Pages that are copied at a time: the connection is used in between.
+# Pages copied at a time: the connection is used in between.
 _PAGES = 100
 
 
 def connect(path: Path | None, seconds: float = _THREAD_LOCK_SECONDS) -> sqlite3.Connection:
-    """Open the file at *path*, to be used in any thread.
+    """Open the file at *path*, for use in any thread.
 
-    :param path: None: a temporary file, which nothing else sees
+    :param path: None: a private temporary file
     :param seconds: to wait for a lock
     """
     db = sqlite3.connect(path or "", timeout=seconds, isolation_level=None, check_same_thread=False)
-    # Else one row that is no text fails all queries that meet it.
+    # Otherwise one row with invalid text fails every query that meets it.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
     return db
 
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Commit all that is done meanwhile, or nothing."""
+    """Commit everything done in the block, or nothing."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
-        db.execute("COMMIT")  # which may fail as well
+        db.execute("COMMIT")  # may fail, too
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
@@ -56,10 +55,10 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 class SqliteFile:
-    """A file that stays open. All of it raises ``sqlite3.Error``."""
+    """A file that stays open. Any method may raise ``sqlite3.Error``."""
 
     def __init__(self, path: Path | None, schema: str, pragmas: str) -> None:
-        """Open the file, or begin it. It takes a while.
+        """Open or create the file. This blocks.
 
         :param path: None: a temporary file
         """
@@ -81,20 +80,20 @@ class SqliteFile:
             raise
 
     def another(self) -> closing[sqlite3.Connection]:
-        """Open the file once more, for a thread: it can wait longer for a lock."""
+        """Open the file again, for a thread, which can wait longer for a lock."""
         return closing(connect(self.path))
 
     def is_gone(self) -> bool:
-        """Whether the file at the path is no longer this one: it was deleted."""
+        """Whether the file was deleted or replaced."""
         return _nodes(self.path) != self._nodes
 
     def restored(self) -> Self:
-        """Return a new file at the path, with what is in this one. It takes a while.
+        """Return a new file at the path, with this one's contents. This blocks.
 
-        What is written to this one meanwhile may be missing there.
+        The copy may miss what is written meanwhile.
         """
         assert self.path is not None
-        # What is beside this file, or has taken its place, would spoil the next one.
+        # Leftovers of this file, or one in its place, would spoil the new one.
         set_aside(self.path)
         with self.another() as db:
             self.db.backup(db, pages=_PAGES, sleep=0.001)
@@ -103,12 +102,12 @@ class SqliteFile:
         return new
 
     def close(self) -> None:
-        """Close the file. What is in it is for the next run, if it has a name."""
+        """Close the file. A temporary one is gone then."""
         self.db.close()
 
 
 def _check(db: sqlite3.Connection, schema: str) -> None:
-    """:raises sqlite3.DatabaseError: if the file is damaged, or its tables are not those of *schema*"""
+    """:raises sqlite3.DatabaseError: if the file is damaged, or its tables don't match *schema*"""
     (state,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
         raise sqlite3.DatabaseError(state.rpartition("\n")[2])
@@ -123,8 +122,7 @@ def _check(db: sqlite3.Connection, schema: str) -> None:
 
 
 def _nodes(path: Path | None) -> list[tuple[int, int] | None]:
-    """What tells a file, and what SQLite keeps beside it, from others of the same names. None:
-    there is none."""
+    """Identify a file, and its write-ahead log. None: it doesn't exist."""
     found: list[tuple[int, int] | None] = []
     for name in (path, f"{path}-wal") if path else ():
         try:
@@ -136,15 +134,15 @@ def _nodes(path: Path | None) -> list[tuple[int, int] | None]:
 
 
 def open_or_set_aside(path: Path, opened: Callable[[Path], T], spider: Spider | None) -> T:
-    """Return what *opened* makes of the file at *path*. One that can't be read is set aside, with
-    a warning, and a new one begun.
+    """Return ``opened(path)``. A file that can't be read is set aside, with a warning, and a new one
+    created.
 
-    :raises sqlite3.Error, OSError: if there can be no file
+    :raises sqlite3.Error, OSError: if that is impossible
     """
     try:
         return opened(path)
     except sqlite3.DatabaseError as error:
-        # The folder is read-only, the file locked: setting it aside helps nothing.
+        # A read-only folder or a lock: setting the file aside wouldn't help.
         if isinstance(error, sqlite3.OperationalError) and not path.is_dir():
             raise
         aside = set_aside(path)
@@ -157,17 +155,17 @@ def open_or_set_aside(path: Path, opened: Callable[[Path], T], spider: Spider | 
 
 
 def set_aside(path: Path) -> Path:
-    """Rename the SQLite file at *path*, or what is left beside where it was. Return the new path.
+    """Rename the SQLite file at *path*, or what is left of it. Return the new path.
 
-    :raises OSError: if that is not allowed
+    :raises OSError: if it can't be renamed
     """
     stamp, number = f"{path.name}.unreadable-{int(time.time())}", 0
     aside = path.with_name(stamp)
     while aside.exists():
         number += 1
         aside = path.with_name(f"{stamp}-{number}")
-    # What SQLite keeps beside a file would be taken for a part of the next one of that name. It goes
-    # first: as soon as the name is free, there may be a next one.
+    # SQLite would take these for part of the next file of that name. The file itself goes last: once
+    # its name is free, another process may create the next one.
     for suffix in ("-wal", "-shm", "-journal", ""):
         beside = path.with_name(path.name + suffix)
         if beside.exists():

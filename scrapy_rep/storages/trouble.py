@@ -1,4 +1,4 @@
-"""Logs when a file can't be used any more, and when it can again: one line each."""
+"""Logs once when a file becomes unusable, and once when it works again."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Trouble:
     """Whether a file can be used."""
 
     def __init__(self, path: Path | str | None, meanwhile: str, spider: Spider | None) -> None:
-        """:param meanwhile: what happens until it can"""
+        """:param meanwhile: what happens until it works"""
         self._path = path
         self._meanwhile = meanwhile
         self._spider = spider
         self.on = False
-        """Whether the log says that it can't."""
+        """Whether it can't, as the log says."""
 
     def begins(self, error: Exception, meanwhile: str | None = None) -> None:
         """The file can't be used.
 
-        :param meanwhile: what happens until it can, if that is not the usual
+        :param meanwhile: as in the constructor, for this time
         """
         if not self.on:
             self.on = True
@@ -39,7 +39,7 @@ class Trouble:
             )
 
     def ends(self) -> None:
-        """It can."""
+        """The file can be used."""
         if self.on:
             self.on = False
             logger.info(

@@ -17,11 +17,10 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.xml import _MAX_TEXT
-from scrapy_rep.seeding.discovery import Discovery
+from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.proof import Listing
 from scrapy_rep.seeding.selection import page_url
 from tests.fuzz.strategies import damaged, split
-from tests.helpers.contexts import context_of
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.slices import in_a_slice, in_slices
 
@@ -142,10 +141,6 @@ def test_entries_of_any_kind(loc: bytes, date: bytes) -> None:
 
 
 @functools.cache
-def discovery_of_nobody() -> Discovery:
-    return Discovery(context_of())
-
-
 @given(st.lists(LOCS, max_size=5))
 @example([LONG_HOST])
 @example([rb"http://a\[.example/"])
@@ -154,9 +149,8 @@ def test_lines_of_any_kind(lines: list[bytes]) -> None:
     body = b"".join(b"Sitemap: " + line + b"\n" for line in lines)
     host = Origin.from_url("http://a.example")
     robots = RobotsTxt.parse(body)
-    discovery = discovery_of_nobody()
-    steps = in_slices(lambda: discovery.listed(host, host.robots_url, robots, warn=False))
-    found = [step for step in steps if step is not None]
+    steps = in_slices(lambda: listed_sitemaps(host.robots_url, robots.sitemaps))
+    found = [(one.url, str(one.origin)) for _, one in steps if one is not None]
     for url, place in found:
         assert str(Origin.from_url(url)) == place
     listings: list[Listing] = []

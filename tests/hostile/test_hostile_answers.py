@@ -12,13 +12,12 @@ import pytest
 from scrapy_rep.engine import pause
 from scrapy_rep.engine.encoding import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.seeding import discovery, proof, seeding
-from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
+from scrapy_rep.seeding.discovery import MAX_SITEMAPS, listed_sitemaps
 from scrapy_rep.seeding.proof import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
-from tests.helpers.contexts import context_of
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -222,12 +221,10 @@ def test_some_listings_are_kept() -> None:
 
 def test_a_sitemap_line_has_a_limit() -> None:
     """A host of foreign letters takes microseconds for each of them."""
-    origin = Origin.from_url("http://a.test/")
     body = "".join(f"Sitemap: {start}{'ä.' * 1_500}\n" for start in ("http://", "/", "http://a/"))
-    found = Discovery(context_of()).listed(
-        origin, origin.robots_url, RobotsTxt.parse(body.encode()), warn=False
-    )
-    assert list(found) == [None] * 3
+    values = RobotsTxt.parse(body.encode()).sitemaps
+    found = listed_sitemaps("http://a.test/robots.txt", values)
+    assert [url for _, url in found] == [None] * 3
 
 
 async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:
@@ -236,7 +233,7 @@ async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:
     site.set("/map.xml", urlset([site.url("/page")]))
     result = await seeded(site)
     assert pages(result) == [site.url("/page")]
-    assert len(lines(result, "lists a sitemap that is no URL", level="WARNING")) == 1
+    assert len(lines(result, "lists a sitemap with an invalid URL", level="WARNING")) == 1
 
 
 @pytest.mark.loop

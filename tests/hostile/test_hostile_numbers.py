@@ -118,7 +118,7 @@ async def check_poisoned(
     result = await crawl(pages, {**stored, "REP_DECISIONS": str(path)})
     result.assert_clean()
     [warning] = warnings(result)
-    assert f"What the robots.txt cache has of {origin_of(poisoned_site)} is ignored" in warning
+    assert f"Ignoring the entry of {origin_of(poisoned_site)} in the robots.txt cache" in warning
     assert result.responses == dict.fromkeys(pages[1:], 200)
     assert [one["line"] for one in written(path)] == [2]
     assert summary_of(result) != []

@@ -20,8 +20,8 @@ from scrapy_rep.commands.terminal import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting.report import render
-from scrapy_rep.seeding.sitemap_log import SitemapLog
-from scrapy_rep.seeding.sitemap_table import SitemapRow
+from scrapy_rep.seeding.selection import SitemapLog
+from scrapy_rep.seeding.spool_file import SitemapRow
 from tests.helpers.behaviours import answer
 from tests.helpers.contexts import context_of
 from tests.helpers.crawling import CrawlResult, crawl
@@ -118,7 +118,7 @@ async def test_sitemap_lines_without_end(sites: Sites) -> None:
     told = warnings(result)
     assert len(told) == 4
     assert r"relative URL: /0\x1b[31m" in told[0]
-    assert told[3].endswith(": 398 more lines with such sitemaps")
+    assert told[3].endswith(" has 398 more lines like these")
 
 
 def test_what_was_told_holds_on_to_no_crawler() -> None:
@@ -147,7 +147,7 @@ async def test_sitemaps_with_problems(sites: Sites) -> None:
     assert_clean_log(result)
     told = warnings(result)
     assert len(told) == 6
-    assert "more problems with sitemaps, of 1 origin" in told[5]
+    assert "more problems with sitemaps of 1 origin" in told[5]
     assert len(lines(result, "Sitemap ", level="DEBUG")) >= 10
 
 

@@ -8,6 +8,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -313,9 +314,11 @@ def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> Non
     assert crawler.stats is not None
     for number in range(20):
         origin = Origin("http", f"{number}.example", 80)
+        state = SimpleNamespace(origin=origin)
+        resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url)
         text = "".join(f"Sitemap: /{n}.xml\n" for n in range(MAX_SITEMAPS))
         for _ in range(2):  # the second time is a day later
-            for _ in discovery._announce(origin, origin.robots_url, RobotsTxt.parse(text.encode())):
+            for _ in discovery._announce(resolution, RobotsTxt.parse(text.encode()).sitemaps):
                 pass
     assert crawler.stats.get_value("rep/sitemaps/found") == 20 * MAX_SITEMAPS
     assert remembered(discovery._seen) <= 2000

@@ -106,7 +106,7 @@ def told(result: CrawlResult, fault: Fault, *, ended: bool = False) -> None:
     assert len(said) <= 1, said
     assert all(fault.words in one for one in said)
     errors = lines(result, level="ERROR")
-    assert all("Seeding from sitemaps ends for this run" in one for one in errors)
+    assert all("Seeding from sitemaps stops for this run" in one for one in errors)
     over = lines(result, "can be used again")
     assert len(errors) + len(over) == (0 if isinstance(fault, Slow) else len(said)), said
     # Deleted rows leave room.
@@ -195,7 +195,7 @@ async def test_what_is_damaged_in_mid_crawl(
         first = await run(listed, tmp_path, Moment(*path_and_count, (0, fault.begin)))
     assert first.reason == "finished"
     [error] = warnings(first)
-    assert "it is damaged (database disk image is malformed)" in error
+    assert "is damaged (database disk image is malformed)" in error
     second = await run(listed, tmp_path)
     [warning] = warnings(second)
     assert "was set aside" in warning

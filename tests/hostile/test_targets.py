@@ -13,7 +13,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.targets import Targets, is_private_host
 from scrapy_rep.protocol import Origin
-from scrapy_rep.seeding import sitemap_table as sitemaptable
+from scrapy_rep.seeding import spool_file as sitemaptable
 from tests.helpers import names
 from tests.helpers.behaviours import RULES, answer, as_behaviour, redirect
 from tests.helpers.crawling import CrawlResult, crawl

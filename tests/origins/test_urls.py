@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -14,8 +12,7 @@ from scrapy import Request
 from scrapy_rep.engine.urls import as_it_stands
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import path_of
-from scrapy_rep.seeding.discovery import Discovery
-from tests.helpers.contexts import context_of
+from scrapy_rep.seeding.discovery import listed_sitemaps
 
 pytestmark = pytest.mark.scrapy_api
 
@@ -80,15 +77,14 @@ def test_a_url_that_stands_as_it_is(url: str) -> None:
 def test_sitemaps_that_a_file_lists(value: str) -> None:
     if not re.match("[a-z]+:", value):
         return  # relative to the file: for the tests of seeding
-    robots: Any = SimpleNamespace(sitemaps=(value,))
-    (listed,) = Discovery(context_of()).listed(HOST, HOST.robots_url, robots, warn=False)
-    assert listed == long_way(value)
+    ((_, found),) = listed_sitemaps(HOST.robots_url, [value])
+    assert (found and (found.url, str(found.origin))) == long_way(value)
 
 
 def test_a_robots_txt_can_list_the_same_sitemap_twice() -> None:
     body = b"Sitemap: https://example.com/s.xml\n" * 2 + b"Sitemap: https://example.com:443/s.xml"
-    listed = Discovery(context_of()).listed(HOST, "", RobotsTxt.parse(body), warn=False)
-    assert list(listed) == [
+    listed = listed_sitemaps("", RobotsTxt.parse(body).sitemaps)
+    assert [found and (found.url, str(found.origin)) for _, found in listed] == [
         ("https://example.com/s.xml", "https://example.com"),
         ("https://example.com:443/s.xml", "https://example.com"),
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ import pytest
 import scrapy
 from scrapy import Request
 from scrapy.http import Response
+from scrapy.utils.test import get_crawler
 
+from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.pages.usage_lookup import lookup_of
 from scrapy_rep.protocol import usage as usage_package
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, ListSpider, assert_ended_at_start, crawl
@@ -179,6 +184,19 @@ async def test_requests_that_need_not_be_obeyed(site: Site) -> None:
     settings = {"REP_USAGE": {"train-ai": "drop-requests"}}
     result = await crawl(ItemSpider, settings, requests=[site.url("/yes/1"), request])
     assert kept(result) == ["no/1", "yes/1"]
+
+
+def test_a_crawl_that_is_over_is_forgotten() -> None:
+    """What is known of its origins takes megabytes."""
+    crawler = get_crawler(settings_dict={"ROBOTSTXT_OBEY": True, "REP_TDMREP": True})
+    rep = RepMiddleware.from_crawler(crawler)
+    assert isinstance(rep, RepMiddleware)
+    assert lookup_of(rep) is lookup_of(rep)
+    crawler.rep = rep  # type: ignore[attr-defined]  # as the engine does
+    gone = weakref.ref(rep)
+    del crawler, rep
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.alone

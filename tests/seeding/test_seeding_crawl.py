@@ -190,7 +190,7 @@ async def test_a_scheduler_that_raises(sites: Sites, monkeypatch: pytest.MonkeyP
     )
     assert pages(result) == sorted(wanted)
     assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [1, 1, 1]
-    assert lines(result, "can't be requested now", level="ERROR")
+    assert lines(result, "Can't schedule pages from sitemaps", level="ERROR")
     assert result.reason == "finished"
 
 
@@ -220,7 +220,7 @@ async def test_a_dupe_filter_that_raises(sites: Sites, monkeypatch: pytest.Monke
         SeededSpider, {**ON, "DUPEFILTER_CLASS": FailingDupeFilter}, requests=[site.url("/start")]
     )
     assert pages(result) == sorted(wanted)
-    assert lines(result, "can't be requested now", level="ERROR")
+    assert lines(result, "Can't schedule pages from sitemaps", level="ERROR")
     assert not any(one.exc_info for one in result.records)
     assert result.reason == "finished"
 
@@ -237,14 +237,14 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
     site.set("/map.xml", urlset(some(site, "page")))
     site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     settings = {**ON, "REP_DEFER_MAX_WAIT": 0.5}
-    for name in ("spool.Spool.take", "spool.Spool.add_pages", "sitemap_table.SitemapTable.add"):
+    for name in ("spool.Spool.take", "spool.Spool.add_pages", "spool_file.SitemapTable.add"):
         with monkeypatch.context() as patch:
             patch.setattr(f"scrapy_rep.seeding.{name}", fail)
             result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
         assert result.reason == "finished"
         assert result.status(site.url("/start")) == 200
         [error] = lines(result, level="ERROR")
-        assert "it can't be used for 0.5 seconds (disk I/O error)" in error
+        assert "has failed for 0.5 seconds (disk I/O error)" in error
         assert len(lines(result, "seeding waits", level="WARNING")) == 1
         assert all(one.exc_info is None for one in result.records)
 
@@ -257,10 +257,10 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
         "spool.Spool.add_pages",
         "spool.Spool.site",
         "spool.Spool.forget",
-        "sitemap_table.SitemapTable.add",
-        "sitemap_table.SitemapTable.next",
-        "sitemap_table.SitemapTable.get",
-        "sitemap_table.SitemapTable.done",
+        "spool_file.SitemapTable.add",
+        "spool_file.SitemapTable.next",
+        "spool_file.SitemapTable.get",
+        "spool_file.SitemapTable.done",
     ],
 )
 async def test_a_disk_that_fails_for_a_while(

@@ -44,7 +44,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "empty-gzip": (answer(gzip.compress(b"")), "it is empty"),
     "binary": (answer(b"\x89PNG\r\n\0\0\0"), "neither XML nor text"),
     "other-xml": (answer("<opml/>"), "root element is <opml>"),
-    "redirect-without-end": (redirect("/map.xml"), "dropped on the way"),
+    "redirect-without-end": (redirect("/map.xml"), "another component dropped its request"),
     "forbidden": (answer("never asked"), "Forbidden by robots.txt (line 3: Disallow: /map"),
 }
 
@@ -216,7 +216,7 @@ async def test_locs_are_decoded_or_counted_as_invalid(sites: Sites) -> None:
     assert pages(result) == sorted(site.url(path) for path in LOCS.values())
     assert result.stat("rep/sitemaps/rejected/invalid") == len(NO_LOCS) + 1
     [message] = lines(result, "accepted")
-    assert message.endswith(f"; not accepted: {len(NO_LOCS) + 1} no absolute http(s) URL")
+    assert message.endswith(f"; rejected: {len(NO_LOCS) + 1} not an absolute http(s) URL")
 
 
 async def test_text_with_nonsense(sites: Sites) -> None:
@@ -242,7 +242,7 @@ async def test_limits_of_urls(sites: Sites) -> None:
     assert result.stat("rep/sitemaps/rejected/limit") == 20
     result = await seeded(site, settings={"REP_SITEMAP_MAX_FILES": 1})
     assert len(pages(result)) == 30
-    assert len(lines(result, "as many as REP_SITEMAP_MAX_FILES allows", level="WARNING")) == 1
+    assert len(lines(result, "has reached REP_SITEMAP_MAX_FILES", level="WARNING")) == 1
 
 
 async def test_several_name_the_same_sitemap(sites: Sites) -> None:

@@ -51,7 +51,7 @@ async def test_urls_of_other_hosts(sites: Sites, policy: str) -> None:
     assert result.stat("rep/sitemaps/rejected/cross_host") == (0 if policy == "any" else 60)
     if policy == "strict":
         # maps is known by then, the others are not.
-        assert "(waiting for robots.txt of their hosts: 60)" in lines(result, "accepted")[0]
+        assert "(60 waiting for another host's robots.txt)" in lines(result, "accepted")[0]
         assert [one.count("/robots.txt") for one in all_hosts] == [1] * 5
     result.assert_clean()
 
@@ -94,7 +94,7 @@ async def test_entries_that_are_read_after_their_host_has_answered(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those before them were judged meanwhile."""
-    monkeypatch.setattr("scrapy_rep.seeding.intake.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("scrapy_rep.engine.pause.SLICE_SECONDS", -1.0)
     site, other = sites.add(), sites.add()
     for one in (site, other):
         listing(one, site.url("/map.xml"))

@@ -131,4 +131,4 @@ async def test_without_jobdir_nothing_is_left(sites: Sites, tmp_path: Path) -> N
         requests=[listed.site.url("/start")],
     )
     assert result.reason == "closespider_pagecount"
-    assert len(lines(result, "Not requested: ", "the crawl ends")) == 1
+    assert len(lines(result, "not requested: ", "the crawl is closing")) == 1

@@ -13,12 +13,11 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.seeding import requester as module
-from scrapy_rep.seeding.context import SeedingContext
 from scrapy_rep.seeding.discovery import SITEMAP
 from scrapy_rep.seeding.requester import SitemapRequester
-from scrapy_rep.seeding.sitemap_table import ASKED
 from scrapy_rep.seeding.spider_options import SpiderOptions
-from scrapy_rep.seeding.spool import Spool
+from scrapy_rep.seeding.spool import SeedingContext, Spool
+from scrapy_rep.seeding.spool_file import ASKED
 from scrapy_rep.settings import RepSettings
 
 

@@ -37,7 +37,7 @@ async def test_a_relative_url_is_resolved_with_a_warning(
     )
     assert discovered.urls == [site.url(path)]
     [message] = warnings(result, without=" was not read: ")
-    assert message.endswith(f"lists a sitemap by a relative URL: {value}")
+    assert message.endswith(f"lists a sitemap with a relative URL: {value}")
     assert site.url("") in message
     result.assert_clean()
 
@@ -82,7 +82,7 @@ async def test_nonsense_is_a_warning(sites: Sites, value: str) -> None:
     assert discovered.urls == [good]
     assert sorted(site.pages_asked) == ["/good.xml", "/page"]
     [message] = warnings(result, without=" was not read: ")
-    assert message.endswith(f"lists a sitemap that is no URL: {value[:200]}")
+    assert message.endswith(f"lists a sitemap with an invalid URL: {value[:200]}")
     assert result.stat("rep/sitemaps/found") == 1
     result.assert_clean()
 

@@ -153,7 +153,7 @@ async def test_entries_of_another_form(
         change(path, "UPDATE entries SET header = ? WHERE origin = ?", wrong, origin_of(site))
     said = warning(await visit(known, in_file, fetched=[0, 1, 1, 1]))
     assert origin_of(known[1]) in said
-    assert "ignored" in said
+    assert "Ignoring the entry of" in said
     assert_quiet(await visit(known, in_file, fetched=[0] * 4))
 
 
@@ -166,7 +166,7 @@ async def test_bodies_that_are_damaged(
     await visit(known, in_file)
     change(path, query)
     # They had the same body: who fetches it first mends it for all.
-    assert "ignored" in warning(await visit(known, in_file, fetched=[1, 0]))
+    assert "Ignoring the entry of" in warning(await visit(known, in_file, fetched=[1, 0]))
     assert_quiet(await visit(known, in_file, fetched=[0, 0]))
 
 

@@ -175,5 +175,5 @@ async def test_a_server_whose_keys_are_somebody_elses(
     client.lpush(f"scrapy-rep:entry:{origin_of(many[1])}", "a list")
     client.close()
     result = await visit(many, on(redis_server))
-    assert "is ignored, since it is broken: it is no string" in warning(result)
+    assert "in the robots.txt cache, which is broken: it is not a string" in warning(result)
     assert_quiet(await visit(many, on(redis_server), fetched=[0, 0, 0]))

@@ -245,7 +245,7 @@ def test_bodies_that_are_not_the_one(packed: Any) -> None:
 
 
 def test_entries_of_somebody_else() -> None:
-    with pytest.raises(UnreadableEntry, match="it is of " + B):
+    with pytest.raises(UnreadableEntry, match="it belongs to " + B):
         rules(B).check(A)
 
 

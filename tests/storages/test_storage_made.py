@@ -71,9 +71,9 @@ def test_made_as_scrapy_makes_components() -> None:
         ("nowhere.Storage", "can't be imported: No module named 'nowhere'"),
         ("scrapy_rep.storages.Nothing", "can't be imported"),
         ("SqliteStorage", "can't be imported"),
-        (f"{__name__}.NoStorage", "must be a subclass of scrapy_rep.storages.Storage"),
-        (NoStorage, "must be a subclass of scrapy_rep.storages.Storage"),
-        (f"{__name__}.opened", "must be a subclass of scrapy_rep.storages.Storage"),
+        (f"{__name__}.NoStorage", "is not a subclass of scrapy_rep.storages.Storage"),
+        (NoStorage, "is not a subclass of scrapy_rep.storages.Storage"),
+        (f"{__name__}.opened", "is not a subclass of scrapy_rep.storages.Storage"),
     ],
 )
 def test_what_is_no_storage(storage: Any, words: str) -> None:

@@ -1,4 +1,4 @@
-"""What is in a sitemap (REP.md section 9). Knows nothing of Scrapy and does no I/O.
+"""Reads sitemaps (REP.md section 9). Knows nothing of Scrapy and does no I/O.
 
     reader = SitemapReader()
     for entries in reader.read([body]):      # bytes, gzip or not
@@ -6,11 +6,11 @@
             entry["loc"], entry.get("lastmod"), entry.get("alternate")
     reader.kind, reader.count, reader.problem
 
-The modules, each using those before it: `kinds`, `lastmod`, `gunzip`, `ampersands`, `text`, `xml`,
-`reader`. How entries become requests is :mod:`scrapy_rep.seeding`.
+The modules, each using those before it: `lastmod`, `gunzip`, `ampersands`, `xml`, `reader`.
+:mod:`scrapy_rep.seeding` turns entries into requests.
 """
 
-from scrapy_rep.protocol.sitemaps.kinds import Kind
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
+from scrapy_rep.protocol.sitemaps.xml import Kind
 
 __all__ = ["Kind", "SitemapReader"]

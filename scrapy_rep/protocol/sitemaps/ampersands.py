@@ -1,15 +1,15 @@
-"""Mends what is wrong most often in XML sitemaps: `&` in a URL that should be `&amp;`. libxml2 would
-leave out what follows, so that the URL is another one. In CDATA it is right as it is."""
+"""Mends the most common error in XML sitemaps: `&` in a URL instead of `&amp;`. libxml2 would drop
+what follows, and so change the URL. CDATA sections stay as they are."""
 
 from __future__ import annotations
 
 import re
 
 MAX_MENDED = 1_000_000
-"""Of one file. Each becomes five bytes and an event: a file of nothing else would take a minute."""
+"""Per file. Each costs five bytes and an event: a file of nothing else would take a minute."""
 
 _CDATA = b"<![CDATA["
-# A CDATA section as far as it is there, or an ampersand that begins no reference.
+# A CDATA section, maybe unfinished, or an ampersand that begins no reference.
 _PATTERN = re.compile(
     rb"<!\[CDATA\[.*?(?:\]\]>|\Z)|&(?!#[0-9]{1,8};|#x[0-9a-fA-F]{1,8};|[A-Za-z_][\w.-]{0,30};)",
     re.DOTALL,
@@ -20,21 +20,19 @@ _LONGEST = 40
 
 
 class Ampersands:
-    """Takes a file in pieces, gives them mended."""
+    """Mends a file piece by piece."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._in_cdata = False
-        self.count = 0
-        """How many were mended."""
+        self.count = 0  # mended so far
 
     def feed(self, data: bytes, *, last: bool = False) -> bytes:
-        """Return *data* mended, but what has to wait for the next piece."""
+        """Return *data* mended, without an end that depends on the next piece."""
         data = self._rest + data
         cut = None if last else _CUT.search(data, max(0, len(data) - _LONGEST))
         self._rest = data[cut.start() :] if cut else b""
-        # As if an open section began here.
-        begun = _CDATA if self._in_cdata else b""
+        begun = _CDATA if self._in_cdata else b""  # as if an open section began here
         data = begun + data[: len(data) - len(self._rest)]
         if b"&" in data or _CDATA in data:
             self._in_cdata = False

@@ -1,5 +1,5 @@
-"""Gzip by its magic number, whatever a name or a header says, unpacked piece by piece: a bomb is
-as large as the caller lets it be, and takes no more time at once than any other file."""
+"""Unpacks gzip piece by piece, so that a bomb grows no larger, and blocks no longer, than any other
+file. Its magic number tells gzip, not a name or a header."""
 
 from __future__ import annotations
 
@@ -11,29 +11,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAGIC = b"\x1f\x8b\x08"
-
+# Bytes of the longest piece yielded. Reading one takes about a millisecond.
 STEP = 32 * 1024
-"""No piece that comes out is longer, in bytes: reading one takes about a millisecond."""
-
-# A packed file that a server packs once more for the way, and a name for it. More is a joke.
+# Servers compress compressed files once more for transfer. More is a joke.
 _LAYERS = 3
-
-# Members of one layer: a file of 50 MiB that was packed in blocks (bgzip) has 800. Empty ones cost
-# time and give nothing.
+# Of one layer: 50 MiB packed in blocks (bgzip) have 800. Empty ones cost time and give nothing.
 _MAX_MEMBERS = 10_000
-
-_GZIP = 31  # zlib's number for "with a gzip header"
+_GZIP = 31  # zlib's code for gzip
 
 
 class GunzipError(Exception):
-    """The file is damaged, or a bomb. What was unpacked before that is good."""
+    """The file is damaged, or a bomb. What was unpacked before is good."""
 
 
 def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Yield a file, unpacked if it is packed, in pieces of no more than :data:`STEP` bytes. Some are
-    empty: the caller has its turn after each step of work, whether that brought something or not.
+    """Yield a file, unpacked if it is packed, in pieces of at most :data:`STEP` bytes. Steps that
+    bring nothing yield an empty piece, so that the caller gets its turn.
 
-    :param max_bytes: how much of the content the caller reads
+    :param max_bytes: how many bytes the caller will read
     :raises GunzipError: after the last piece that can be unpacked
     """
     pieces = _evenly(pieces)
@@ -47,14 +42,14 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         pieces = chain([first], pieces)
         if not first.startswith(MAGIC):
             break
-        # What was packed is hardly longer than its content, unless it is a bomb.
+        # Only a bomb's compressed form is much longer than its content.
         pieces = _layer(pieces, 2 * max_bytes + 2 * STEP)
     yield from pieces
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in pieces of :data:`STEP` bytes: where a broken file is cut decides how much zlib
-    gives of it, and what libxml2 makes of it."""
+    """Cut into pieces of :data:`STEP` bytes: what zlib and libxml2 make of a broken file depends on
+    where it is cut."""
     data = bytearray()
     for piece in pieces:
         for start in range(0, len(piece), STEP):
@@ -67,16 +62,16 @@ def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Unpack one layer: a step of this one, or none, for each step of the layer around it."""
+    """Unpack one layer, yielding at least once for each piece."""
     decoder = zlib.decompressobj(_GZIP)
-    members = size = 0  # members that have ended
+    members = size = 0  # members: those that have ended
     begun = False
     for piece in pieces:
         data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
         if not data:
             yield b""
         full = False
-        # A full piece may have left more behind without needing more input.
+        # After a full piece there may be more to come without further input.
         while data or full:
             if decoder.eof:
                 if members >= _MAX_MEMBERS:
@@ -85,7 +80,7 @@ def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
             try:
                 out = decoder.decompress(data, STEP)
             except zlib.error as error:
-                # Rubbish after the end of a member is no news: gunzip ignores it too.
+                # Like gunzip, ignore garbage after the end of a member.
                 if members and not begun:
                     return
                 raise GunzipError(f"broken gzip ({error})") from None
@@ -96,6 +91,6 @@ def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
             size += len(out)
             yield out
             if size > max_bytes:
-                raise GunzipError(f"unpacked, it is longer than {max_bytes} bytes")
+                raise GunzipError(f"it unpacks to more than {max_bytes} bytes")
     if not decoder.eof:
-        raise GunzipError("the gzip file ends too early")
+        raise GunzipError("the gzip file is truncated")

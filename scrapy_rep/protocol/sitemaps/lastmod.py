@@ -1,4 +1,4 @@
-"""When an entry was changed: W3C date and time in sitemaps and Atom, RFC 822 in RSS."""
+"""Dates of entries: W3C date and time in sitemaps and Atom, RFC 822 in RSS."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ _W3C = re.compile(
 
 
 def latest(text: str) -> datetime | None:
-    """Return the last moment that *text* may mean ("2024-05" is all of May), None if it is no date.
-
-    Without a time zone it is UTC.
-    """
+    """Return the last moment of *text* ("2024-05" is all of May), in UTC unless it names a time
+    zone; None if it is no date."""
     match = _W3C.fullmatch(text.strip())
     try:
         return _from_w3c(match) if match else _aware(parsedate_to_datetime(text))
@@ -38,9 +36,9 @@ def _from_w3c(match: re.Match[str]) -> datetime:
 
 
 def moment(value: object) -> datetime:
-    """Return what a user means by a date, a datetime or a text of one: the first moment of it.
+    """Return the first moment of a date, a datetime or the ISO 8601 text of one.
 
-    :raises ValueError: if it is none
+    :raises ValueError: if *value* is none of these
     """
     if isinstance(value, datetime):
         return _aware(value)
@@ -48,9 +46,8 @@ def moment(value: object) -> datetime:
         return datetime.combine(value, time.min, timezone.utc)
     if not isinstance(value, str):
         raise ValueError
-    text = value.strip()
     # Python 3.10 reads no Z.
-    return _aware(datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)))
+    return _aware(datetime.fromisoformat(re.sub("[Zz]$", "+00:00", value.strip())))
 
 
 def _aware(value: datetime) -> datetime:

@@ -1,57 +1,68 @@
-"""From bytes to entries, whatever the sitemap is: the content tells, not a name or a header.
-
-`seeding/intake.py` and `commands/sitemaps.py` read with it."""
+"""Bytes to entries. The content decides the format, not a name or a header."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.sitemaps.gunzip import GunzipError, gunzip
-from scrapy_rep.protocol.sitemaps.text import TextFeed
-from scrapy_rep.protocol.sitemaps.xml import XmlFeed
+from scrapy_rep.protocol.sitemaps.xml import Kind, XmlFeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy_rep.protocol.sitemaps.kinds import Entry, Kind
+    from scrapy_rep.protocol.sitemaps.xml import Entry
 
+# The protocol's limits for one file, unpacked: its bytes, its URLs or the sitemaps of an index.
 MAX_BYTES = 50 * 1024 * 1024
-"""Of one file, unpacked: the protocol's limit."""
-
 MAX_ENTRIES = 50_000
-"""Of one file: the protocol's limit, for URLs as for the sitemaps of an index."""
-
+# Characters of a line of text. No server takes a URL as long.
+_MAX_LINE = 8192
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# Bytes by which it is seen what a file is.
+# Bytes that tell the format of a file.
 _ENOUGH = 512
+
+
+class TextFeed:
+    """Reads a plain text sitemap: one URL a line. Long lines are cut, to bound memory."""
+
+    kind = Kind.TEXT
+    problem = None
+    over = False
+
+    def __init__(self, encoding: str) -> None:
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._line = ""
+
+    def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
+        """Return the entries that *data* completes."""
+        text = self._decoder.decode(data, last) + "\n" * last
+        first, *lines = text.replace("\r", "\n").split("\n")
+        lines = [self._line + first[: _MAX_LINE + 1 - len(self._line)], *lines]
+        self._line = lines.pop()[: _MAX_LINE + 1]
+        return [{"loc": line} for line in map(str.strip, lines) if line]
 
 
 class SitemapReader:
     """Reads one sitemap. Never raises, whatever the bytes are."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> None:
-        """:param max_bytes: after unpacking
-        :param max_entries: the most that are returned
-        """
+        """:param max_bytes: after unpacking"""
         self._max_bytes = max_bytes
         self._max_entries = max_entries
-        self.kind: Kind | None = None
-        """What it is; None if it is no sitemap, or as long as that is not known."""
-        self.bytes = 0
-        """How many were read, after unpacking."""
-        self.count = 0
-        """How many entries were returned."""
+        self.kind: Kind | None = None  # None if it is not a sitemap, or not known yet
+        self.bytes = 0  # after unpacking
+        self.count = 0  # entries returned
         self.problem: str | None = None
-        """What was wrong with the file, or why its end was not read; None if it was fine."""
+        """What is wrong with the file, or why its end was not read; None if it is fine."""
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[list[Entry]]:
-        """Return the entries, some at a time.
+        """Yield the entries in lists, maybe empty, each after about a millisecond of work.
 
-        :param pieces: the file, as it came
-        :returns: lists that may be empty, each after about a millisecond of work
+        :param pieces: the file, packed or not
         """
         content = self._unpacked(pieces)
         start = b""
@@ -76,7 +87,7 @@ class SitemapReader:
         self._conclude(feed)
 
     def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the content of the file as far as it may be read."""
+        """Yield the content of the file, up to the limit."""
         try:
             for piece in gunzip(pieces, self._max_bytes):
                 data = piece[: self._max_bytes - self.bytes]
@@ -89,13 +100,12 @@ class SitemapReader:
             self.problem = str(error)
 
     def _feed_for(self, start: bytes) -> XmlFeed | TextFeed | None:
-        """Return what can read a file that begins so; None if nothing can, and then there is a
-        problem."""
+        """Return what reads a file with this start. If nothing can, note the problem."""
         text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
         if text.startswith(_UTF16):
             if text[2:].lstrip(b"\0 \t\r\n").startswith(b"<"):
                 return XmlFeed()
-            if start.startswith(_UTF16):  # elsewhere it is no mark to Python
+            if start.startswith(_UTF16):  # Python knows the mark only there
                 return TextFeed("utf-16")
         if not text:
             problem = "it is empty"
@@ -120,18 +130,14 @@ class SitemapReader:
 
     def _conclude(self, feed: XmlFeed | TextFeed) -> None:
         if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
-            self.problem = f"its root element is <{feed.root[:100]}>: it is no sitemap"
+            self.problem = f"its root element is <{feed.root[:100]}>, so it is not a sitemap"
         self.problem = self.problem or feed.problem
         if self.kind is None:
-            self.problem = self.problem or "it is no sitemap"
+            self.problem = self.problem or "it is not a sitemap"
 
 
 def _without_comments(text: bytes) -> bytes:
-    """Return *text* without the comments that it begins with. A regular expression for these
-    would try each end of a comment for each comment."""
-    while text.startswith(b"<!--"):
-        end = text.find(b"-->", len(b"<!--"))
-        if end < 0:
-            break
-        text = text[end + len(b"-->") :].lstrip()
+    """Return *text* without leading comments. A regular expression would take quadratic time."""
+    while text.startswith(b"<!--") and (end := text.find(b"-->", 4)) >= 0:
+        text = text[end + 3 :].lstrip()
     return text

@@ -182,7 +182,7 @@ NO_SITEMAP = {
     "<!DOCTYPE html><html><body>Not found": "it is an HTML page, not a sitemap",
     "\n<!-- x --> <HTML lang='en'>": "it is an HTML page, not a sitemap",
     '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml">': "<html>",
-    "<error>no</error>": "its root element is <error>: it is no sitemap",
+    "<error>no</error>": "its root element is <error>, so it is not a sitemap",
     "<url><loc>http://a.test/</loc></url>": "its root element is <url>",
     "<": "broken XML",
     "<?xml version='1.0'?>": "broken XML",
