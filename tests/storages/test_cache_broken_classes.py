@@ -139,4 +139,6 @@ async def test_a_class_that_has_the_wrong_entries(sites: Sites) -> None:
         def load(self, origin: str) -> Entry:
             return rules("http://elsewhere.example:80", OTHERS, at=NOW * 2)
 
-    assert "Ignoring the entry of" in warning(await visit(some(sites), {"REP_CACHE_STORAGE": Wrong}))
+    assert "Ignoring the entry of" in warning(
+        await visit(some(sites), {"REP_CACHE_STORAGE": Wrong})
+    )
