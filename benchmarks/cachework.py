@@ -14,7 +14,7 @@ from corpus import read
 from crawls import resident_bytes
 from robotsfiles import made
 
-from scrapy_rep.origins.table import OriginTable
+from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings

@@ -1,7 +1,7 @@
-"""scrapy-rep: robots.txt for Scrapy, obeyed the way Google's crawlers obey it.
+"""scrapy-rep: robots.txt for Scrapy, obeyed as Google's crawlers do.
 
-What is named here is imported when it is first asked for: :mod:`scrapy_rep.protocol` works
-without Scrapy, and ``scrapy`` commands that crawl nothing load nothing of ours.
+Names are imported on first use: :mod:`scrapy_rep.protocol` works without Scrapy, and ``scrapy``
+commands that don't crawl needn't load the rest.
 """
 
 from __future__ import annotations

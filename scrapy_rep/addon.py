@@ -1,4 +1,4 @@
-"""``ADDONS = {"scrapy_rep.Addon": 300}``: the one line that switches everything on."""
+"""``ADDONS = {"scrapy_rep.Addon": 300}`` switches everything on."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
 
 MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
 POSITION = 100
-"""Where Scrapy has its own: after the offsite filter, before everything that changes requests."""
+"""That of Scrapy's: after the offsite filter, before all that changes requests."""
 
 PAGES_POSITION = 950
-"""Next to the spider: what is dropped there, other middlewares don't take for requested or kept."""
+"""Next to the spider: other middlewares don't count what is dropped there."""
 
 
 class Addon:
-    """Puts :class:`~scrapy_rep.RepMiddleware` in the place of Scrapy's RobotsTxtMiddleware, and
-    :class:`~scrapy_rep.PageMiddleware` next to the spider; what looks at usage preferences only if a
-    setting asks for it."""
+    """Replaces Scrapy's RobotsTxtMiddleware by :class:`~scrapy_rep.RepMiddleware` and adds
+    :class:`~scrapy_rep.PageMiddleware`; those for usage preferences only if a setting needs them."""
 
     def update_settings(self, settings: BaseSettings) -> None:
-        """Scrapy calls this before the crawl. What the project sets itself stays."""
+        """Change *settings* before the crawl. What the project sets itself stays."""
         set_defaults(settings)
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
@@ -39,7 +38,7 @@ class Addon:
         position = next(at for at in places if at is not None)
         if not ours:
             settings.setdefault_in_component_priority_dict(MIDDLEWARES, RepMiddleware, position)
-        # Taking it out of the list is not enough: Scrapy's own list has it too.
+        # Removing it is not enough: Scrapy's default list has it too.
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
         spider_middlewares = "SPIDER_MIDDLEWARES"
         settings.setdefault_in_component_priority_dict(
@@ -49,7 +48,7 @@ class Addon:
             from scrapy_rep.pages.usage_items import UsageItemMiddleware
             from scrapy_rep.pages.usage_middleware import UsageMiddleware
 
-            # Right behind ours: what is known of an origin by then decides here too.
+            # Right after ours, when the origin's robots.txt is known.
             settings.setdefault_in_component_priority_dict(
                 MIDDLEWARES, UsageMiddleware, position + 1
             )

@@ -1,5 +1,5 @@
-"""What the errback of a refused request gets. Both are Scrapy's ``IgnoreRequest``: not logged
-as errors, not retried."""
+"""Exceptions for errbacks of refused requests, as ``IgnoreRequest``: Scrapy neither retries them nor
+logs them as errors."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 
 
 class RobotsDisallowed(IgnoreRequest):
-    """The robots.txt of the URL's origin forbids it. The message names the deciding line."""
+    """robots.txt forbids the URL. The message names the deciding line."""
 
     def __init__(self, origin: Origin, decision: Decision) -> None:
         self.origin = origin
         self.decision = decision
         line = decision.rule.line if decision.rule else 0
-        # Cleaned: Scrapy logs messages of exceptions as they are.
+        # Scrapy logs messages of exceptions as they are.
         super().__init__(
             clean(f"Forbidden by robots.txt (line {line}: {decision.rule}, group {decision.agent})")
         )
 
 
 class RobotsUnreachable(IgnoreRequest):
-    """The origin's robots.txt is unreachable, so nothing says that the URL may be fetched."""
+    """The origin's robots.txt is unreachable, so nothing allows the URL."""
 
     decision: Decision | None = None
-    """There was nothing to decide by."""
+    """Always None: there is none."""
 
     def __init__(self, origin: Origin | None, reason: str, attempts: int = 0) -> None:
         self.origin = origin
         """None if the URL has no origin."""
         self.reason = clean(reason)
-        """What happened at the last attempt."""
+        """Why the last attempt failed."""
         self.attempts = attempts
-        """Failed fetches of the file in a row."""
+        """Consecutive failed fetches of robots.txt."""
         asked = f" (asked {attempts} times)" if attempts > 1 else ""
         super().__init__(f"robots.txt unreachable{asked}: {self.reason}")
 
 
 class UsageDisallowed(IgnoreRequest):
-    """The robots.txt says that the page must not be used for what the crawl is for (``REP_USAGE``)."""
+    """robots.txt disallows a use of the page that ``REP_USAGE`` names."""
 
     def __init__(self, origin: Origin, purpose: str, statement: Statement) -> None:
         self.origin = origin
@@ -55,9 +55,9 @@ class UsageDisallowed(IgnoreRequest):
 
 
 class NotFetched(Exception):
-    """What ``fetch()`` raises in the Scrapy shell, instead of :class:`RobotsUnreachable`: the shell
-    passes over an ``IgnoreRequest`` without a word."""
+    """Raised by ``fetch()`` in the Scrapy shell instead of :class:`RobotsUnreachable`: the shell
+    ignores an ``IgnoreRequest`` silently."""
 
 
 class SettingsError(ValueError):
-    """A setting has a value that it can't have. The message is a sentence for the user."""
+    """A setting has a wrong value. The message is a sentence for the user."""

@@ -1,9 +1,9 @@
 """What happens to a request: ask, advise, act.
 
-``process_request`` lets through on the spot what known, fresh rules plainly allow. Any other request
-goes to the gate (:mod:`scrapy_rep.holding.gate`): it asks what is known of the origin
-(:mod:`scrapy_rep.origins.origins`), takes advice (:mod:`scrapy_rep.origins.policy`) and acts on it:
-lets the rules decide, waits, holds or drops.
+``process_request`` lets pass what fresh rules plainly allow. Other requests go to the gate
+(:mod:`scrapy_rep.holding.gate`): it asks what is known of the origin
+(:mod:`scrapy_rep.origins.origins`), takes advice (:mod:`scrapy_rep.origins.policy`) and judges, waits,
+holds or drops.
 """
 
 from __future__ import annotations
@@ -40,31 +40,27 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
-# What in a request's meta means something here, to the seeding, or to crawl delays.
+# Meta keys that need a closer look. Crawl delays add theirs.
 _MARKS = frozenset({"dont_obey_robotstxt", RELEASED, FED, SITEMAP})
 
 
 class RepMiddleware:
-    """Drops what robots.txt forbids (REP.md). Replaces Scrapy's RobotsTxtMiddleware."""
+    """Drops requests that robots.txt forbids (REP.md), in place of Scrapy's RobotsTxtMiddleware."""
 
     clock = staticmethod(time.time)
-    """Seconds since the epoch. A test may set another."""
+    """Seconds since the epoch. Tests may replace it."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         if is_interactive(crawler):
             settings = one_attempt(settings)
         self.context = context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
-        """The crawl."""
         self.origins = origins = Origins(context)
-        """What is known of origins."""
         self.parts: dict[type, Any] = {}
         """What other middlewares of this package keep for the length of the crawl."""
         self._by_prefix = origins.table.by_prefix
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
-        """Which product tokens a request goes by."""
         self.decisions = Recorder(context, origins)
-        """Records what is decided."""
         self._deferral = Deferral(context, origins)
         self._intercept = self._deferral.interceptor
         self._gate = Gate(context, origins, self.decisions, self._deferral, self.overrules)
@@ -72,11 +68,11 @@ class RepMiddleware:
         discovery = Discovery(context)
         self._seeding: SitemapSeeding | None = None
         if mode := seeding_mode(crawler, settings):
-            from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls need nothing of it
+            from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
-        # The order in which parts are told of each new robots.txt: the reader first, since the
-        # others ask what it says; the hold last, since what it releases must find everything done.
+        # Each new robots.txt is announced in this order: to the reader first, since the others need
+        # the rules; to the hold last, since requests that it releases need all the others' results.
         reader = RulesReader(origins.agents, origins.cache)
         seeding = [self._seeding] if self._seeding is not None else []
         listeners = [reader, self.decisions, origins.crawl_delay, discovery, *seeding]
@@ -98,11 +94,11 @@ class RepMiddleware:
         return middleware
 
     def process_request(self, request: Request) -> Decided:
-        """Return None to let *request* pass, *request* itself to have it held, or a coroutine
-        that does one of these. With ``REP_DRY_RUN`` all of them pass.
+        """Return None to let *request* pass, *request* to hold it, or a coroutine that does either.
+        With ``REP_DRY_RUN`` all pass.
 
-        :raises RobotsDisallowed: if the robots.txt of the URL's origin forbids it
-        :raises RobotsUnreachable: if that can't be fetched, and waiting is of no use
+        :raises RobotsDisallowed: if robots.txt forbids it
+        :raises RobotsUnreachable: if robots.txt can't be fetched, and waiting won't help
         """
         # Fast path: every check here costs every request.
         url = request.url
@@ -142,8 +138,7 @@ class RepMiddleware:
             return None
         if RELEASED in meta:
             self._deferral.releases.arrive(request)
-        # Returned to be held, and here again without having been scheduled: a direct download (a
-        # media pipeline's, say), which can't be held.
+        # Back without having been scheduled when it was to be held: a direct download.
         direct = self._intercept.waiting and self._intercept.came_back(request)
         if self._seeding is not None:
             check = self._seeding.look_at(request)
@@ -167,12 +162,12 @@ class RepMiddleware:
 
 
 async def may_fetch(crawler: Crawler, url: str) -> bool:
-    """Whether the robots.txt of *url* allows *crawler* to fetch it: for what does not go through
-    Scrapy, such as the requests of a page in a browser.
+    """Whether robots.txt allows *crawler* to fetch *url*, for requests that bypass Scrapy, such as
+    those of a page in a browser.
 
-    Waits for robots.txt if it is not known. False also if it can't be fetched, unless
-    ``REP_UNREACHABLE`` is "allow". True where nothing is obeyed: ``ROBOTSTXT_OBEY`` is off, or the
-    URL is none of http, https and ftp. Nothing is counted or recorded.
+    Waits for an unknown robots.txt. False also if it can't be fetched, unless ``REP_UNREACHABLE`` is
+    "allow". True without ``ROBOTSTXT_OBEY``, or if the URL is none of http, https and ftp. Nothing is
+    counted or recorded.
     """
     middleware = crawler.get_downloader_middleware(RepMiddleware)
     return middleware is None or await middleware.may_fetch(url)

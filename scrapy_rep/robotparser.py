@@ -1,5 +1,4 @@
-"""The second door: our parser behind Scrapy's own RobotsTxtMiddleware
-(``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``)."""
+"""``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``: our parser in Scrapy's RobotsTxtMiddleware."""
 
 from __future__ import annotations
 
@@ -37,5 +36,5 @@ class RobotParser(ScrapyRobotParser):
 
 
 def _token(user_agent: str | bytes) -> str:
-    """Return the token of a header; an empty one if there is none: then ``*`` applies."""
+    """Return a header's product token, empty if it has none (then ``*`` applies)."""
     return product_token(to_unicode(user_agent, encoding="latin-1")) or ""

@@ -1,7 +1,7 @@
-"""Every ``REP_*`` setting: its default, its check. Nothing else reads them from Scrapy's settings.
+"""Every ``REP_*`` setting with its default and check. Nothing else reads them from Scrapy's settings.
 
-Parts of a crawl get them as ``context.settings``. A new one is a field of :class:`RepSettings`, and a
-heading in docs/settings.md.
+The rest of the package uses ``context.settings``. To add one, add a field to :class:`RepSettings` and
+a heading to docs/settings.md.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ logger = get_logger(__name__)
 
 _PREFIX = "REP_"
 
-# A known setting is suggested if it is at least this similar: 1 is identical.
+# How similar a suggested name must be: 1 is identical.
 _SIMILAR = 0.75
 
-# Seconds: longer than any fetch of a robots.txt takes.
+# Seconds: longer than any fetch.
 _PATIENCE = 86400.0
 
-# Seconds between two requests that REP_CRAWL_DELAY = True grants at most.
+# REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
 NOFOLLOW_CHOICES = ("page", "links", "count")
@@ -49,8 +49,7 @@ def _seconds(value: Any) -> float:
 
 
 def _positive_seconds(value: Any) -> float:
-    number = _seconds(value)
-    if number == 0:
+    if (number := _seconds(value)) == 0:
         raise ValueError
     return number
 
@@ -63,8 +62,7 @@ def _integer(value: Any) -> int:
 
 
 def _count(value: Any) -> int:
-    number = _integer(value)
-    if number < 1:
+    if (number := _integer(value)) < 1:
         raise ValueError
     return number
 
@@ -97,7 +95,7 @@ def _class(value: Any) -> str | type:
 
 
 def _crawl_delay(value: Any) -> float:
-    """Return the most seconds that a site may ask for, 0 if none are granted."""
+    """Return the longest delay in seconds; 0 for none."""
     if isinstance(value, bool) or str(value).lower() in ("true", "false"):
         return _CRAWL_DELAY if _flag(value) else False
     return _seconds(value)
@@ -126,9 +124,9 @@ def sitemaps(value: Any) -> str | bool:
 
 
 def chain(value: Any) -> tuple[str, ...]:
-    """Return a token, or a list of them (on a command line: joined by commas), as a chain.
+    """Return a token or a list of them (on a command line: joined by commas) as a chain.
 
-    :raises ValueError: for what no group can name
+    :raises ValueError: if one is not a token
     """
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
@@ -169,7 +167,7 @@ _DATE = "a date or a datetime, or its text as in '2026-01-31'"
 
 @dataclass(frozen=True, slots=True)
 class RepSettings:
-    """The settings, checked and typed. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
+    """All settings, checked. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
 
     user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
@@ -229,9 +227,9 @@ class RepSettings:
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read and check all of them.
+        """Read and check all.
 
-        :raises SettingsError: names the setting, the value and what would be right
+        :raises SettingsError: with the name, the value and what would be right
         """
         values = {}
         for item in fields(cls):
@@ -242,7 +240,8 @@ class RepSettings:
             except (ValueError, TypeError, OverflowError):
                 hint = item.metadata["hint"]
                 if item.name == "user_agent" and isinstance(value, str):
-                    hint = _closer_hint(value)
+                    token = product_token(value)
+                    hint += f"; perhaps {token!r}" if token else ""
                 raise SettingsError(f"{name} is {value!r}, but must be {hint}.") from None
         checked = cls(**values)
         for low, high in (("retry_delay", "retry_max_delay"), ("cache_min_ttl", "cache_max_ttl")):
@@ -255,23 +254,19 @@ class RepSettings:
 
 
 def one_attempt(settings: RepSettings) -> RepSettings:
-    """Return *settings* for a command that somebody waits for: an unreachable robots.txt is asked
-    for once, and its answer waited for."""
-    return replace(
-        settings,
-        unreachable="drop" if settings.unreachable == "defer" else settings.unreachable,
-        defer_grace=_PATIENCE,
-    )
+    """Return *settings* for interactive commands: try robots.txt once, and wait for the answer."""
+    unreachable = "drop" if settings.unreachable == "defer" else settings.unreachable
+    return replace(settings, unreachable=unreachable, defer_grace=_PATIENCE)
 
 
 def set_defaults(settings: BaseSettings) -> None:
-    """Let everybody who reads *settings* see the defaults too."""
+    """Add the defaults to *settings*."""
     for item in fields(RepSettings):
         settings.set(setting_name(item.name), item.default, "default")
 
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:
-    """Log the names that begin like ours and are none: most likely they are misspelt."""
+    """Log unknown names that begin with ``REP_``: most likely they are misspelt."""
     known = [setting_name(item.name) for item in fields(RepSettings)]
     unknown = []
     for name in sorted(name for name in map(str, settings) if name.startswith(_PREFIX)):
@@ -287,10 +282,5 @@ def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> Non
 
 
 def setting_name(field_name: str) -> str:
-    """The name under which users know a field of :class:`RepSettings`."""
+    """Return the setting's name for a field of :class:`RepSettings`."""
     return _PREFIX + field_name.upper()
-
-
-def _closer_hint(value: str) -> str:
-    token = product_token(value)
-    return f"{AGENT_HINT}; perhaps {token!r}" if token else AGENT_HINT

@@ -1,7 +1,7 @@
 """Signals, for Scrapy's ``crawler.signals``. Arguments are passed by keyword."""
 
 robots_resolved = object()
-"""Each time that a robots.txt was asked for, when it is known what came of it.
+"""After each fetch of a robots.txt.
 
 Arguments: ``origin`` (:class:`~scrapy_rep.protocol.Origin`), ``outcome``
 (:class:`~scrapy_rep.protocol.availability.Outcome`), ``status`` (int, None if there was no
@@ -11,25 +11,25 @@ answer), ``url`` (str, after redirects), ``hops`` (int), ``robots``
 """
 
 sitemap_discovered = object()
-"""Once for each sitemap that a robots.txt lists, however many list it.
+"""Once for each sitemap that any robots.txt lists.
 
 Arguments: ``origin`` (whose robots.txt it was), ``url`` (str, absolute), ``spider``.
 """
 
 request_deferred = object()
-"""When a request begins to be held because its robots.txt is unreachable.
+"""When a request is held because its robots.txt is unreachable.
 
 Arguments: ``request``, ``origin``, ``spider``.
 """
 
 request_released = object()
-"""When a held request goes back to the scheduler, to be decided like any other.
+"""When a held request returns to the scheduler, to be judged like any other.
 
 Arguments: ``request``, ``origin``, ``spider``.
 """
 
 request_given_up = object()
-"""When a held request is dropped after all: its errback is about to get ``RobotsUnreachable``.
+"""When a held request is dropped, before its errback gets ``RobotsUnreachable``.
 
 Arguments: ``request``, ``origin``, ``reason`` (str), ``attempts`` (int, failures in a row),
 ``spider``.

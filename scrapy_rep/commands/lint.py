@@ -13,7 +13,7 @@ from scrapy_rep.commands.terminal import DIM, YELLOW, Output
 from scrapy_rep.engine.words import clean, text_of
 from scrapy_rep.inspection.explanation import missing
 from scrapy_rep.inspection.lint import Finding, lint
-from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES
 

@@ -25,12 +25,12 @@ from scrapy_rep.engine.urls import origin_of, path_in
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
-from scrapy_rep.origins.table import OriginTable
+from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
@@ -178,7 +178,7 @@ class Lookup:
         self.settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, self.settings)
         context = CrawlContext(crawler, self.settings, EngineAccess(crawler), time.time)
-        self.fetcher = Fetcher(crawler, self.settings, context.engine)
+        self.fetcher = Fetcher(context)
         table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
         storage = open_storage(crawler, self.settings, time.time)
         self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)

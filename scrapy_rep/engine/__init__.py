@@ -1,1 +1,1 @@
-"""What the package needs of Scrapy, of Twisted and of Python's logging. Nothing here knows robots.txt."""
+"""Scrapy, Twisted and logging, as the package needs them. Nothing here knows robots.txt."""

@@ -1,8 +1,5 @@
-"""The one place that touches names of Scrapy's engine which its documentation doesn't promise.
-
-Each is needed for something that no documented name gives; `tests/engine/test_scrapy_private.py` fails
-when one of them goes away.
-"""
+"""The one place that uses undocumented names of Scrapy's engine, where documented ones don't do.
+`tests/engine/test_scrapy_private.py` fails when one goes away."""
 
 from __future__ import annotations
 
@@ -27,12 +24,11 @@ if TYPE_CHECKING:
 
 
 class EngineAccess:
-    """What the rest of the package may do with the engine beyond its documented methods."""
+    """The engine beyond its documented methods."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self.slots = DownloadSlots(crawler)
-        """The downloader's slots."""
 
     @property
     def _engine(self) -> Any:
@@ -40,11 +36,11 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Add a download slot while something of ours takes one from the pages.
+        """Add a download slot for something that isn't a page.
 
-        Scrapy counts what `download_async` fetches, and a request that waits in a middleware,
-        against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a crawl of 16.
-        ``Downloader.total_concurrency`` has no public way to be raised. 0 means no limit.
+        `download_async` and requests that wait in a middleware count against CONCURRENT_REQUESTS:
+        16 silent robots.txt would stop a crawl of 16. Nothing public raises
+        ``Downloader.total_concurrency``; 0 means no limit.
         """
         downloader = self._engine.downloader
         if not getattr(downloader, "total_concurrency", 0):
@@ -58,42 +54,39 @@ class EngineAccess:
 
     @property
     def http_cache(self) -> Any:
-        """The middleware of Scrapy's HTTP cache, None if it is off. Its ``storage`` and ``policy``
-        have documented methods; that they are attributes of it is not documented."""
+        """Scrapy's HttpCacheMiddleware, None if it is off. Its attributes ``storage`` and ``policy``
+        are undocumented, their methods are not."""
         return self._crawler.get_downloader_middleware(HttpCacheMiddleware)
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
-        """Await *step*, once, when the spider is to be closed, see :class:`Stage` for the order."""
+        """Await *step* once before the spider closes, in the order of :class:`Stage`."""
         Closing.of(self._engine).add(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
-        """Have *request*'s errback called and its output handled, though the engine takes no
-        requests from the scheduler any more. ``Scraper.enqueue_scrape`` is what the engine
-        itself hands failures to.
+        """Call *request*'s errback and handle its output, even if the engine takes no more requests
+        from the scheduler. The engine itself passes failures to ``Scraper.enqueue_scrape``.
 
-        :returns: fires when that is done
+        :returns: fires when done
         """
         failure = Failure(error)  # type: ignore[no-untyped-call]
         failure.request = request  # type: ignore[attr-defined]
         try:
-            # Scrapy spends 1.5 ms and CONCURRENT_ITEMS tasks on the output of an errback. Most
-            # have none, and there may be 100,000 of them.
+            # Scrapy spends 1.5 ms on an errback's output, even if there is none, and there may be
+            # 100,000 errbacks.
             output = request.errback(failure) if request.errback is not None else None
         except Exception:  # noqa: BLE001
             output = Failure()  # type: ignore[no-untyped-call]
         if output is None or output is failure:
             return succeed(None)
-        # For what it has yielded, returned or raised: an errback that answers with just that.
+        # An errback that returns the output we have.
         scraped = request.replace(errback=lambda _: output)
         done: Deferred[None] = self._engine.scraper.enqueue_scrape(failure, scraped)
         return done
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Free the memory of a body that will not be read any more.
-
-        The exception that ends a sitemap's request keeps frames alive, and these the response,
-        until garbage is collected. ``Response._set_body`` is what its constructor calls.
+        """Free a body that won't be read again: the exception that ends a sitemap's request keeps its
+        response alive until garbage collection. ``Response._set_body`` is what the constructor calls.
         """
         response._set_body(b"")
 
@@ -104,44 +97,42 @@ class EngineAccess:
 
     @property
     def scheduler(self) -> Any:
-        """The scheduler in use. Public since Scrapy 2.19."""
+        """Public since Scrapy 2.19."""
         engine = self._engine
         return engine.scheduler if hasattr(engine, "scheduler") else engine._slot.scheduler
 
     @property
     def scheduler_outlives(self) -> bool:
-        """Whether the scheduler keeps its requests when the process ends: not Scrapy's own (with
-        JOBDIR it does, but then the hold is on disk), and not one told not to persist."""
+        """Whether requests in the scheduler outlive the process. Not for Scrapy's own: with JOBDIR they
+        do, but then the hold is on disk."""
         return self.scheduler_is_foreign and bool(getattr(self.scheduler, "persist", True))
 
     @property
     def scheduler_is_foreign(self) -> bool:
-        """Whether the scheduler is not Scrapy's own, or made from it."""
-        # Not isinstance(): Scrapy's base class calls everything that looks like one a scheduler.
+        """Whether the scheduler is neither Scrapy's own nor a subclass of it."""
+        # Not isinstance(): to Scrapy's base class everything that looks like a scheduler is one.
         return Scheduler not in type(self.scheduler).__mro__
 
     @property
     def scheduled(self) -> int:
-        """How many requests the scheduler has, 0 if it can't tell."""
+        """How many requests the scheduler has; 0 if it can't tell."""
         try:
             return len(self.scheduler)
         except TypeError:
             return 0
 
     def crawl(self, request: Request) -> None:
-        """Crawl *request*: with a foreign scheduler as usual, else as :meth:`crawl_from_disk`."""
+        """Crawl *request*, as :meth:`crawl_from_disk` unless the scheduler is foreign."""
         if self.scheduler_is_foreign:
             self._engine.crawl(request)
         else:
             self.crawl_from_disk(request)
 
     def crawl_from_disk(self, request: Request) -> None:
-        """Crawl *request*, which a file of ours keeps a copy of, through the scheduler's queue in
-        memory.
+        """Crawl *request*, of which a file of ours has a copy, through the scheduler's memory queue.
 
-        Its queues on disk are not safe after a kill: one that was not closed in order may be read
-        from its start again, or not at all, and newly pushed requests come out corrupted.
-        ``Scheduler.dqs`` is None where there is no JOBDIR; nothing documented says so.
+        After a kill, a disk queue may be read from its start again or not at all, and new requests
+        come out corrupted. ``Scheduler.dqs`` is None without JOBDIR, which is undocumented.
         """
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)

@@ -1,5 +1,5 @@
-"""What is done before a spider closes, and in which order. No signal of Scrapy's is sent before the
-scheduler is closed, so this wraps ``close_spider_async``, through which every way to close leads."""
+"""Steps before a spider closes. Scrapy sends no signal before it closes the scheduler, so this wraps
+``close_spider_async``, which every way to close goes through."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Stage(IntEnum):
-    """Who is told, the lowest number first."""
+    """The order of the steps."""
 
     COMMAND = 1
-    """``scrapy robots`` ends its look-ups, so that nothing new is asked for."""
+    """``scrapy robots`` ends its look-ups: nothing new is fetched."""
     SEEDING = 2
-    """No more pages from sitemaps: they could still be held."""
+    """No more pages from sitemaps, which could still be held."""
     HOLDING = 3
-    """What is in flight or held finds another place, or its errback is called."""
+    """Requests that wait or are held are saved, or their errbacks called."""
     COUNTING = 4
-    """Stats are brought up to date: the stages before may still count."""
+    """Stats are updated, with what the earlier stages counted."""
 
 
 class Closing:
@@ -42,28 +42,26 @@ class Closing:
 
     @classmethod
     def of(cls, engine: Any) -> Closing:
-        """Return the one of *engine*, which is put in place if there is none."""
+        """Return *engine*'s, which is put in place if there is none."""
         if not isinstance(engine.close_spider_async, cls):
             engine.close_spider_async = cls(engine)
         closing: Closing = engine.close_spider_async
         return closing
 
     def add(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
-        """Await *step*, once, when it is the turn of its stage."""
+        """Await *step* once, in its *stage*."""
         self._steps.append((stage, step))
 
     async def __call__(self, **wish: Any) -> None:
-        """Close the spider after all steps. Calls that come meanwhile wait: the engine does not
-        know yet that it is closing and may find, for one, that the crawl has nothing more to do.
-        The first one's reason counts.
+        """Close the spider after all steps. Further calls wait: the engine, not yet closing, may find
+        that it is idle, say. The first reason counts.
 
-        It starts on the loop's next turn. The call may come from a signal handler for a request
-        just taken from the scheduler, and closing before that handler returns breaks the engine.
-        So does Ctrl-C without asyncio: Scrapy iterates over a set of crawlers, which shrinks if one
-        ends at once.
+        Nothing happens before the loop's next turn. Closing breaks the engine in a signal handler for
+        a request just taken from the scheduler, and, without asyncio, on Ctrl-C: Scrapy iterates over
+        its set of crawlers, which must not shrink.
         """
         self._wishes.append(wish)
-        self._engine.pause()  # it takes no more requests, as when it closes at once
+        self._engine.pause()  # it takes no more requests
         await pause()
         await maybe_deferred_to_future(self._lock.acquire())
         try:
@@ -74,5 +72,5 @@ class Closing:
         finally:
             self._lock.release()
         self._engine.unpause()
-        if self._engine.spider is not None:  # else another call has closed it meanwhile
+        if self._engine.spider is not None:  # else another call closed it
             await self._close(**self._wishes[0])

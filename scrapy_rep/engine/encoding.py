@@ -1,4 +1,4 @@
-"""URLs percent-encoded as Scrapy's requests have them. Needs w3lib, not Scrapy."""
+"""URLs percent-encoded as in Scrapy's requests. Needs w3lib, not Scrapy."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from scrapy_rep.protocol.origin import MAX_HOST
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
 
-# What may be the host of a URL, to whichever parser: some take backslashes, or any number of slashes.
+# What any parser may take for the host: some allow backslashes, or any number of slashes.
 _HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:)?[/\\]*([^/\\?#]*)", re.IGNORECASE)
 _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 
 
 def encoded(url: str | bytes) -> str:
-    """Return *url* as a request for it would have it: percent-encoded, its host in punycode.
+    """Return *url* as in a request: percent-encoded, its host in punycode.
 
-    :raises ValueError: if it is no URL, or its host is longer than any: to encode that could take a
-        second
+    :raises ValueError: if it is no URL, or its host is too long: encoding that could take a second
     """
     if not url.isascii():
         text = url if isinstance(url, str) else url.decode("utf-8", "replace")
@@ -34,23 +33,23 @@ def encoded(url: str | bytes) -> str:
 
 
 class SitemapURL(NamedTuple):
-    """Where a sitemap is."""
+    """A sitemap's address."""
 
     url: str
     """Absolute and percent-encoded."""
     origin: Origin
     relative: bool
-    """Whether it was listed by a relative URL, which the protocol does not allow."""
+    """Whether it was listed as a relative URL, which the protocol doesn't allow."""
 
 
 def resolve_sitemap(value: str, base: str | None = None) -> SitemapURL:
-    """Return where a sitemap is that a file lists as *value* (REP.md section 9).
+    """Return the address of a sitemap that a file lists as *value* (REP.md section 9).
 
-    A URL with a scheme but no host (``http:map.xml``, ``http:/a.example/map.xml``) is no URL,
-    although RFC 3986 lets a lenient parser take it for a relative one.
+    A scheme without a host (``http:map.xml``, ``http:/a.example/map.xml``) is refused, although
+    RFC 3986 lets a lenient parser take it for a relative URL.
 
-    :param base: the URL of the robots.txt, for relative URLs; None if there must be none
-    :raises ValueError: if a sitemap can't have such a URL. Its text says why
+    :param base: the URL of the robots.txt; None if *value* must not be relative
+    :raises ValueError: if a sitemap can't have such a URL; says why
     """
     try:
         if len(value) > MAX_SITEMAP_URL:
@@ -68,5 +67,5 @@ def resolve_sitemap(value: str, base: str | None = None) -> SitemapURL:
 def _is_relative(url: str) -> bool:
     try:
         return not urlsplit(url).scheme
-    except ValueError:  # a bracket behind a backslash, say, of which Scrapy makes a slash
+    except ValueError:  # a bracket after a backslash, say, which Scrapy turns into a slash
         return False

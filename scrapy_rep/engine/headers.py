@@ -1,4 +1,4 @@
-"""Response headers; those that are unreasonably long are ignored."""
+"""Response headers, ignored if unreasonably long."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ MAX_HEADER = 16 * 1024
 """Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
 
 MAX_ENCODINGS = 5
-"""Of one body. Each layer may unpack to much more than the one around it."""
+"""Of one body. Each may unpack to much more than the one around it."""
 
 
 class NotCredible(ValueError):
-    """A header is longer than any that is meant seriously."""
+    """A header is unreasonably long."""
 
 
 def joined(headers: Headers | None, name: str) -> bytes:
-    """Return the values of all headers of that name, joined by commas; empty if there is none.
+    """Return the values of all headers with that name, joined by commas; empty without one.
 
     :raises NotCredible: if that is longer than :data:`MAX_HEADER`
     """
@@ -30,7 +30,7 @@ def joined(headers: Headers | None, name: str) -> bytes:
 
 
 def text(headers: Headers | None, name: str) -> str | None:
-    """Return the same as text; None if there is no such header, or it is too long."""
+    """Return the same as text; None without one, or if it is too long."""
     try:
         return joined(headers, name).decode("latin-1") or None
     except NotCredible:
@@ -38,19 +38,18 @@ def text(headers: Headers | None, name: str) -> str | None:
 
 
 def encodings(headers: Headers) -> list[str]:
-    """Return the content encodings of an answer, in lower case, in the order they were applied;
-    without ``identity``, which is none.
+    """Return the content encodings, lower case, in the order applied, without ``identity``.
 
     :raises NotCredible: also if there are more than :data:`MAX_ENCODINGS`
     """
     names = map(str.strip, joined(headers, "Content-Encoding").decode("latin-1").lower().split(","))
     found = [name for name in names if name not in ("", "identity")]
     if len(found) > MAX_ENCODINGS:
-        raise NotCredible(f"{len(found)} content encodings; no more than {MAX_ENCODINGS} are read")
+        raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
     return found
 
 
 def last(headers: Headers, name: str) -> bytes:
-    """Return the value of the last header of that name; empty if there is none, or it is too long."""
+    """Return the last header's value; empty without one, or if it is too long."""
     value = headers.get(name) or b""
     return value if len(value) <= MAX_HEADER else b""

@@ -1,5 +1,5 @@
-"""Scrapy's commands for trying things out: a person waits for ``scrapy shell``, ``fetch``, ``view``,
-``parse`` or ``check``, so nothing is held there, and no site is crawled by its sitemaps."""
+"""``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``: a person waits, so nothing is held
+there, and no sitemaps are crawled."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-# These commands put a start() of their own into the spider's class.
-_COMMANDS = "scrapy.commands."
-
 
 def in_shell(crawler: Crawler) -> bool:
-    """Whether *crawler* is that of ``scrapy shell``, where the engine is made before the spider.
-
-    Only of use while middlewares are made.
-    """
+    """Whether this is ``scrapy shell``, which makes the engine before the spider. Only to be asked
+    while middlewares are made."""
     return crawler.spider is None
 
 
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether *crawler* is that of such a command."""
+    """Whether this is one of these commands, which put their own start() into the spider's class."""
     start = getattr(crawler.spidercls, "start", None)
-    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
+    return in_shell(crawler) or getattr(start, "__module__", "").startswith("scrapy.commands.")

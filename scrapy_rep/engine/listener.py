@@ -1,4 +1,4 @@
-"""Signal handlers that are connected only while needed: a connected one slows every request."""
+"""Signal handlers connected only while needed: each slows down every request."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Has handlers called between :meth:`begin` and :meth:`end`."""
+    """Calls handlers between :meth:`begin` and :meth:`end`."""
 
     def __init__(self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]) -> None:
-        """:param handlers: by signal; methods of an object that lives as long as they are wanted"""
+        """:param handlers: by signal; signals keep only weak references"""
         self._signals = crawler.signals
         self._handlers = handlers
         self._wanted = self._connected = self._leaving = False
 
     def begin(self) -> None:
-        """Listen from now on."""
+        """Start listening."""
         self._wanted = True
         if not self._connected:
             self._connected = True
@@ -30,8 +30,8 @@ class Listener:
                 self._signals.connect(handler, signal)
 
     def end(self) -> None:
-        """Stop listening, soon: a handler that disconnects while its signal is being sent makes the
-        next one miss it."""
+        """Stop listening on the loop's next turn: disconnecting while a signal is sent makes the next
+        handler miss it."""
         self._wanted = False
         if self._connected and not self._leaving:
             self._leaving = True

@@ -1,4 +1,4 @@
-"""A pause in a coroutine, on every kind of reactor and without one (Scrapy has its own from 2.18 on)."""
+"""Pauses in coroutines, with any reactor or none. (Scrapy has its own since 2.18.)"""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SLICE_SECONDS = 0.01
-"""How long the event loop may wait for its turn."""
+"""The longest that work may block the event loop."""
 
 
 def work(steps: Iterator[object]) -> bool:
-    """Take steps for one slice of time. Return whether those were all."""
+    """Take steps for one slice of time. Return whether none are left."""
     slices = Slices()
     return not any(slices.over for _ in steps)
 
 
 async def pause(seconds: float = 0) -> None:
-    """Let the event loop have its turn, and go on after *seconds*."""
+    """Yield to the event loop for *seconds*."""
     over: Deferred[None] = Deferred()
     timer = call_later(seconds, over.callback, None)
     try:
@@ -33,17 +33,16 @@ async def pause(seconds: float = 0) -> None:
 
 
 class Slices:
-    """Tells when the event loop is to have its turn: every 10 ms."""
+    """Tells when to yield to the event loop: every 10 ms."""
 
     def __init__(self) -> None:
         self._until = time.perf_counter() + SLICE_SECONDS
 
     @property
     def over(self) -> bool:
-        """Whether it is time. If so, the next slice begins."""
+        """Whether the slice is over. If so, the next one begins."""
         now = time.perf_counter()
         if now < self._until:
             return False
-        # Other tasks run meanwhile, and rarely use up the next slice.
         self._until = now + SLICE_SECONDS
         return True

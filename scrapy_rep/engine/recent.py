@@ -1,4 +1,4 @@
-"""A set of bounded size for what a crawl meets without end: it forgets the oldest."""
+"""A set of bounded size, which forgets the oldest items."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-# As hashes, 70 bytes each. URLs would take several times that.
+# As hashes, 70 bytes each. URLs take several times that.
 _REMEMBERED = 100_000
 
 
 class Recent:
-    """Remembers the last 100,000 items at least, and the last 200,000 at most. Callers must
-    tolerate that an item counts as new once more."""
+    """Remembers the last 100,000 to 200,000 items. A forgotten item counts as new again."""
 
     def __init__(self) -> None:
         self._new: set[int] = set()

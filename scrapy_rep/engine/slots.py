@@ -1,8 +1,5 @@
-"""Slows down Scrapy's download slots as AutoThrottle does: through ``downloader.slots``.
-
-The meta key ``download_slot`` is documented, the slots themselves are not:
-`tests/engine/test_scrapy_private.py` fails when a name used here goes away.
-"""
+"""Slows down Scrapy's download slots through ``downloader.slots``, as AutoThrottle does. They are
+undocumented: `tests/engine/test_scrapy_private.py` fails when a name used here goes away."""
 
 from __future__ import annotations
 
@@ -18,17 +15,17 @@ if TYPE_CHECKING:
 
 META_KEY = "download_slot"
 
-# The clock of Slot.lastseen. Older versions of Scrapy use time.time.
+# The clock of Slot.lastseen; time.time in older versions of Scrapy.
 _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 
-# What randomizes a slot's delay: a fraction; in older versions of Scrapy a bool, which means 0.5.
+# Randomizes a slot's delay: a fraction; in older versions of Scrapy a bool, which means 0.5.
 _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
 
-# Origins remembered for each slot. If more share it, those with the longest delays are kept.
+# Origins per slot; beyond that only those with the longest delays count.
 _MAX_ORIGINS = 1000
 
-# Scrapy removes slots a minute after their last request. With this many slowed slots, and whenever
-# their number has doubled, the removed ones are looked for.
+# Scrapy removes slots a minute after their last request. Look for removed ones at this many slowed
+# slots, and whenever their number has doubled.
 _MANY = 64
 
 
@@ -38,14 +35,14 @@ class _Slowed:
 
     slot: Any
     own: tuple[int, float, Any]
-    """Concurrency, delay (seconds) and jitter that the project gives it."""
+    """The project's concurrency, delay (seconds) and jitter."""
     wanted: dict[str, float] = field(default_factory=dict)
-    """The delay that each origin wants, in seconds."""
+    """Each origin's delay in seconds."""
     least: float = 0.0
     """The longest of these."""
 
     def want(self, origin: str, seconds: float) -> None:
-        """Note that *origin* wants a delay of *seconds*, and apply what that changes."""
+        """Set *origin*'s delay and update the slot."""
         wanted = self.wanted
         if wanted.get(origin, 0.0) == seconds:
             return
@@ -59,7 +56,7 @@ class _Slowed:
         self.enforce()
 
     def enforce(self) -> None:
-        """Have the slot wait long enough. AutoThrottle may have shortened its delay."""
+        """Raise the slot's delay if needed. AutoThrottle may have lowered it."""
         slot, jitter = self.slot, getattr(self.slot, _JITTER)
         if not self.least:
             return
@@ -70,7 +67,7 @@ class _Slowed:
 
 
 class DownloadSlots:
-    """The downloader's slots, some of them slowed down."""
+    """The downloader's slots."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -83,16 +80,16 @@ class DownloadSlots:
         return engine.downloader
 
     def key_of(self, url: str) -> str:
-        """Return the slot of a request to *url* that doesn't name one."""
+        """Return the default slot for *url*."""
         key: str = self._downloader.get_slot_key(Request(url))
         return key
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
-        """Have the slot *key* send one request at a time, and wait at least *seconds* after each.
+        """Have the slot *key* send one request at a time and wait at least *seconds* after each.
 
-        Of several origins the one that wants the longest delay counts. 0: *origin* wants none.
+        The longest delay of several origins counts. 0: *origin* has none.
 
-        :returns: whether *seconds* are more than the project's own delay
+        :returns: whether *seconds* exceed the project's own delay
         """
         slot = self._downloader.slots.get(key)
         slowed = self._slowed.get(key)
@@ -106,10 +103,10 @@ class DownloadSlots:
         return seconds > slowed.own[1]
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
-        """Return the meta of a request that doesn't take its turn in the slot of *url*, but has a
-        slot of its own with what the project sets for the other.
+        """Return meta that gives a request its own slot beside that of *url*, with the project's
+        settings.
 
-        :param if_slowed: only if the other is slowed, else return an empty dict
+        :param if_slowed: return an empty dict unless the other slot is slowed
         """
         if if_slowed and not self._slowed:
             return {}
@@ -136,8 +133,8 @@ class DownloadSlots:
             self._sweep_at = max(_MANY, 2 * len(self._slowed))
 
     def _downloaded(self, request: Request) -> None:
-        """Count the delay from the end of a response: from its start, the time that a connection
-        takes would shorten it for the site."""
+        """Count the delay from the end of a response: to the site, the time a connection takes would
+        shorten it."""
         slowed = self._slowed.get(request.meta.get(META_KEY, ""))
         if slowed is not None and slowed.least:
             slowed.slot.lastseen = _clock()

@@ -1,5 +1,5 @@
-"""A wrong setting ends the crawl at its start: with one sentence in the log, with nothing
-fetched, and without a traceback through code that isn't the user's."""
+"""A wrong setting ends the crawl before anything is fetched, with one sentence in the log and no
+traceback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REASON = "rep_settings_error"
 
 
 class StopAtStart:
-    """Stands in the middleware's place and refuses everything until the crawl has ended."""
+    """Replaces the middleware and refuses everything until the crawl ends."""
 
     def __init__(self, crawler: Crawler, message: str) -> None:
         self._crawler = crawler
@@ -41,7 +41,7 @@ class StopAtStart:
             {"message": self._message},
             extra={"spider": self._crawler.spider},
         )
-        # When the engine has started: Scrapy below 2.18 can't close a spider that is opening.
+        # Later: Scrapy below 2.18 can't close a spider that is opening.
         call_later(0, self._close)
 
     def _close(self) -> None:
@@ -50,7 +50,7 @@ class StopAtStart:
             deferred_from_coro(engine.close_spider_async(reason=REASON))
 
     def _engine_stopped(self) -> None:
-        # A crawl that ends without a spider is one that could not begin: Scrapy's runners set
-        # `bootstrap_failed` then, and its commands exit with status 1. An exception would do that
-        # too, but be logged with its traceback.
+        # Without a spider, the crawl counts as failed to start: Scrapy's runners set
+        # `bootstrap_failed`, and its commands exit with status 1. An exception does that too, but is
+        # logged with its traceback.
         self._crawler.spider = None

@@ -1,4 +1,4 @@
-"""A stat that is counted for every request."""
+"""A stat for the hot path."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ if TYPE_CHECKING:
 
     from scrapy_rep.engine.access import EngineAccess
 
-# Seconds.
-_EVERY = 1.0
-
 
 class StatCounter:
-    """Counts by itself and updates Scrapy's stats once a second: to call them for every request would
-    slow down the hot path."""
+    """Updates Scrapy's stats once a second: for every request would slow down the hot path."""
 
     def __init__(self, crawler: Crawler, engine: EngineAccess, name: str) -> None:
         assert crawler.stats is not None
@@ -29,7 +25,7 @@ class StatCounter:
         self._name = name
         self._count = 0
         self._told_at = self._due = 0.0
-        self._every = _EVERY
+        self._every = 1.0
         crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def add(self, now: float) -> None:
@@ -51,6 +47,6 @@ class StatCounter:
         self._engine.before_closing(Stage.COUNTING, self._before_closing)
 
     async def _before_closing(self) -> None:
-        """Flush now, and each time from now on: the stats may be read for the last time at any moment."""
+        """Update now, and on each call from now on: the stats may be read at any moment."""
         self._every = self._due = -math.inf
         self._tell()

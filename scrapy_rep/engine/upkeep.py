@@ -1,4 +1,4 @@
-"""Checks one of our files every second: opens it once that works, and retries what failed."""
+"""Looks after one of our files: opens it once that works, and retries what failed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ if TYPE_CHECKING:
 
     from scrapy.utils.asyncio import CallLaterResult
 
-_SECONDS = 1.0
-
 
 class Upkeep:
-    """Looks after something every second, one look at a time."""
+    """Calls a function every second, never twice at a time."""
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
         self._look = look
@@ -26,16 +24,16 @@ class Upkeep:
         self._ended = False
 
     async def begin(self) -> None:
-        """Look now, and every second from now on."""
+        """Call it now, and every second from now on."""
         self._timer = None
         await self.now()
         if not self._ended:
-            self._timer = call_later(_SECONDS, lambda: deferred_from_coro(self.begin()))
+            self._timer = call_later(1.0, lambda: deferred_from_coro(self.begin()))
 
     async def now(self, *, last: bool = False) -> None:
-        """Look at once.
+        """Call it at once.
 
-        :param last: and no more then
+        :param last: and never again
         """
         await maybe_deferred_to_future(self._turn.acquire())
         try:
@@ -46,7 +44,7 @@ class Upkeep:
             self._turn.release()
 
     async def end(self) -> None:
-        """Look for the last time."""
+        """Call it for the last time."""
         await self.now(last=True)
         if self._timer is not None:
             self._timer.cancel()

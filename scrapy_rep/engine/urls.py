@@ -1,4 +1,4 @@
-"""URLs as requests have them; a request's origin and path."""
+"""A request's origin and path."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ if TYPE_CHECKING:
     from scrapy import Request
 
 USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
-"""Scheme, host and port, and path with query, of the URLs that nearly all requests have. The others
-(user info, no path, ...) are for :func:`origin_of` and :func:`path_in`."""
+"""Most URLs: scheme, host and port; path and query. Others (user info, no path, ...) take
+:func:`origin_of` and :func:`path_in`."""
 
-# Characters that Scrapy leaves as they are, wherever they stand. An apostrophe it escapes in a query,
-# a second "#" in a fragment, and an empty query or fragment it drops.
+# Characters that Scrapy never changes. It escapes an apostrophe in a query and a second "#" in a
+# fragment, and drops an empty query or fragment.
 _PLAIN = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]*(?<!\?)")
 
 SCHEME = len("https://")
-"""Where to look for the slash that a path begins with: behind the longest scheme, or in the host
-behind a shorter one."""
+"""Where to start looking for the slash that begins the path."""
 
 FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-"""A scheme that the protocol does not cover: data:, file:, s3: and the like."""
+"""A scheme that the protocol doesn't cover: data:, file:, s3: and the like."""
 
 
 def _as_handlers_see_it(request: Request) -> str:
-    # With the meta key `verbatim_url` (Scrapy 2.18) a request has its URL as the spider wrote it:
-    # with a blank in front, say, which download handlers don't mind.
+    # With the meta key `verbatim_url` (Scrapy 2.18), URLs are as the spider wrote them: with a blank
+    # in front, say, which download handlers accept.
     return urlparse_cached(request).geturl()
 
 
 def as_it_stands(url: str) -> tuple[str, str] | None:
-    """Return how *url* begins (scheme, host, port) and its path, if it is a usual one and the same
-    as a request's; None: make a request of it to see, which takes ten times as long."""
+    """Return scheme, host and port of *url*, and its path, if a request wouldn't change it; None if
+    only a request can tell, which takes longer."""
     usual = USUAL.match(url) if _PLAIN.fullmatch(url) else None
     return (usual[1], usual[2]) if usual else None
 
@@ -51,5 +50,5 @@ def origin_of(request: Request) -> Origin:
 
 
 def path_in(request: Request) -> str:
-    """Return what of the request's URL is compared with rules, see :func:`path_of`."""
+    """Return the part of the request's URL that rules match, see :func:`path_of`."""
     return path_of(_as_handlers_see_it(request))

@@ -18,26 +18,25 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return *seconds* as people say it: ``40 s``, ``8 min``, ``3 h``."""
+    """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``."""
     if seconds < 100:
         return f"{max(0.0, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
 
 def text_of(error: Exception) -> str:
-    """Return the kind and the message of *error*, with no full stop: the sentence goes on."""
+    """Return the type and message of *error* for use within a sentence: without a full stop."""
     text = str(error).strip().rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
 
 def clean(text: str) -> str:
-    """Return *text* with every character that can't be printed as an escape: ``\\x1b``,
-    ``\\u202e``.
+    """Return *text* with unprintable characters escaped: ``\\x1b``, ``\\u202e``.
 
-    Everything that others wrote goes through here on its way to people: rules, URLs, messages of
-    errors. Control characters steer terminals, newlines forge lines of a log, marks of direction
-    make text look like another, and half of a surrogate pair can't be encoded at all.
+    All outside text goes through here before people see it: rules, URLs, error messages. Control
+    characters steer terminals, newlines forge log lines, direction marks disguise text, and half of
+    a surrogate pair can't be encoded.
     """
     return text if text.isprintable() else "".join(map(_shown, text))
 
@@ -52,8 +51,7 @@ def _shown(one: str) -> str:
 
 
 def date(seconds: float, form: str) -> str:
-    """Return seconds since the epoch as :func:`time.strftime` writes them, UTC; ``?`` for what is
-    beyond all dates: a clock may say anything."""
+    """Return seconds since the epoch in a :func:`time.strftime` *form*, UTC; ``?`` if out of range."""
     try:
         return time.strftime(form, time.gmtime(seconds))
     except (OverflowError, ValueError, OSError):
@@ -61,17 +59,16 @@ def date(seconds: float, form: str) -> str:
 
 
 def iso(seconds: float | None) -> str | None:
-    """Return seconds since the epoch as ISO 8601, UTC; None for None, and for what is beyond all
-    dates."""
+    """Return seconds since the epoch as ISO 8601, UTC; None for None, or if out of range."""
     text = "?" if seconds is None else date(seconds, "%Y-%m-%dT%H:%M:%SZ")
     return None if text == "?" else text
 
 
 def json_line(record: dict[str, Any]) -> str:
-    """Return *record* as JSON on one line, which holds nothing that :func:`clean` would escape.
+    """Return *record* as one line of JSON without unprintable characters.
 
-    Values stay what they were: JSON has escapes of its own. Only half of a surrogate pair becomes
-    text, since many readers refuse a line that has one.
+    JSON's own escapes keep the values as they are, except half of a surrogate pair, which many
+    readers refuse: it becomes text.
     """
     text = _encode(record)
     return text if text.isprintable() else _NOT_ASCII.sub(_json_escape, text)

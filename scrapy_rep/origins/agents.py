@@ -1,4 +1,4 @@
-"""Which tokens a request goes by (docs/agents.md)."""
+"""The product tokens of a request (docs/agents.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 META_KEY = "rep_user_agent"
 SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 
-# Header values are remembered up to here: some projects send a different one each time.
+# Cached header values: some projects send a different one each time.
 _REMEMBERED = 1000
 
 
@@ -32,77 +32,57 @@ class Agents:
     """Determines the product tokens that a request obeys rules for, most specific first."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
-        self._crawler = crawler
+        self.crawler = crawler
         self._known: dict[str, tuple[str, ...]] = {}
         self._warned = False
         self._fixed = settings.user_agent
-        if self._fixed is None:
-            configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
-            if configured:
-                self._fixed = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
+        configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
+        if self._fixed is None and configured:
+            self._fixed = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
         self._default: tuple[str, ...] | None = None
         _EACH.add(self)
 
     def check_spider(self) -> None:
-        """Take the spider's attribute, if it has one.
+        """Apply the spider's attribute, if it has one.
 
-        :raises SettingsError: if it is no token and no list of tokens
+        :raises SettingsError: if it is neither a token nor a list of tokens
         """
-        crawler = self._crawler
+        crawler = self.crawler
         spider = crawler.spidercls if crawler.spider is None else crawler.spider
         value = getattr(spider, SPIDER_ATTRIBUTE, None)
-        if value is None:
-            return
         try:
-            self._fixed = chain(value)
+            self._fixed = self._fixed if value is None else chain(value)
         except ValueError:
             raise SettingsError(
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
 
     @property
-    def crawler(self) -> Crawler:
-        """Whose agents these are."""
-        return self._crawler
-
-    def is_of(self, spider: object) -> bool:
-        """Whether it tells the chains of *spider*."""
-        return self._crawler.spider is spider
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its crawl has not ended."""
-        return self._crawler.crawling
-
-    @property
     def usual(self) -> tuple[str, ...] | None:
-        """The chain of requests that name no agent of their own; None: not asked for yet."""
+        """The chain of requests that don't name an agent; None until the first of them."""
         return self._default if self._fixed is None else self._fixed
 
     def is_usual(self, request: Request) -> bool:
-        """Whether *request* goes by :attr:`usual`. False if that takes a closer look to tell."""
+        """Whether *request* goes by :attr:`usual`. False if telling takes a closer look."""
         if META_KEY in request.meta:
             return False
         return self._fixed is not None or "User-Agent" not in (request.headers or ())
 
     def chain_of(self, request: Request) -> tuple[str, ...]:
-        """Return the chain for *request*; empty if no token can be told (then ``*`` applies)."""
+        """Return the chain for *request*; empty if it has no token (then ``*`` applies)."""
         value = request.meta.get(META_KEY)
         if value is not None:
             return self._lenient(value, f"a request's meta[{META_KEY!r}]")
         if self._fixed is not None:
             return self._fixed
-        if request.headers:  # empty for nearly all: the look-up costs more than the rest
-            header = request.headers.get("User-Agent")
-            if header:
-                return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
+        # Nearly all are empty, and the look-up costs more than the rest.
+        if request.headers and (header := request.headers.get("User-Agent")):
+            return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
         return self._own()
 
     def chain_sent(self, request: Request) -> tuple[str, ...]:
-        """Return the chain for a request that has been sent.
-
-        By then Scrapy has given it a User-Agent header, or a middleware one that names no crawler.
-        """
+        """Return the chain of a request that was sent: its User-Agent header may be Scrapy's, or a
+        browser's."""
         if request.meta.get(META_KEY) is not None or self._fixed is not None:
             return self.chain_of(request)
         return chain_in_header(request) or self._own()
@@ -113,19 +93,18 @@ class Agents:
         return self._default
 
     def _default_header(self) -> tuple[str, str]:
-        """What Scrapy sends where a request has no User-Agent header, and which setting says so."""
-        settings = self._crawler.settings
+        """Return the User-Agent header that Scrapy adds, and the setting it comes from."""
+        settings = self.crawler.settings
         for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
             if to_unicode(name).lower() == "user-agent" and value:
                 return to_unicode(value, "latin-1"), "the setting DEFAULT_REQUEST_HEADERS"
         # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
-        value = getattr(self._crawler.spider, "user_agent", None) or settings.get("USER_AGENT")
+        value = getattr(self.crawler.spider, "user_agent", None) or settings.get("USER_AGENT")
         return str(value or ""), "the setting USER_AGENT"
 
     def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
-        """The chain for a value that may be a full User-Agent header. Warns where there is none."""
-        known = self._known.get(value) if isinstance(value, str) else None
-        if known is not None:
+        """Return the chain for a value that may be a full User-Agent header; warn if it has none."""
+        if isinstance(value, str) and (known := self._known.get(value)) is not None:
             return known
         try:
             tokens = chain(value)
@@ -135,10 +114,10 @@ class Agents:
         if not tokens and not self._warned:
             self._warned = True
             logger.warning(
-                "No product token can be told from %(where)s (%(value)r), so the rules for all "
-                "agents (*) apply. Name yours in the setting REP_USER_AGENT.",
+                "There is no product token in %(where)s (%(value)r), so the rules for all agents (*) "
+                "apply. Set REP_USER_AGENT to yours.",
                 {"where": where, "value": str(value)[:200]},
-                extra={"spider": self._crawler.spider},
+                extra={"spider": self.crawler.spider},
             )
         if isinstance(value, str):
             if len(self._known) >= _REMEMBERED:
@@ -151,7 +130,7 @@ _EACH: WeakSet[Agents] = WeakSet()
 
 
 def chain_in_header(request: Request) -> tuple[str, ...]:
-    """Return the token of the request's User-Agent header, as a chain; empty if there is none."""
+    """Return the token of the request's User-Agent header as a chain; empty without one."""
     token = _token_in((request.headers.get("User-Agent") or b"").decode("latin-1"))
     return (token,) if token else ()
 
@@ -160,11 +139,8 @@ _token_in = lru_cache(_REMEMBERED)(product_token)
 
 
 def chain_behind(request: Request | None) -> tuple[str, ...]:
-    """Return the chain that the crawl of *request* goes by, which has been sent.
-
-    Where its crawl can't be told from others that go by different names, what the request says
-    itself has to do.
-    """
+    """Return the chain of a request that was sent. If it may belong to crawls with different
+    chains, only what the request itself says counts."""
     if request is None:
         return ()
     found = crawls_behind(request)
@@ -177,12 +153,12 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
 
 
 def crawls_behind(request: Request) -> list[Agents]:
-    """Return the agents of the crawl that *request* may be of: of several crawls in this process the
-    one that the callback belongs to, else all that are running."""
+    """Return the agents of the crawls in this process that *request* may belong to: its callback's,
+    else all that are running."""
     spider = getattr(request.callback, "__self__", None)
     crawls = list(_EACH)
     return (
-        [one for one in crawls if spider is not None and one.is_of(spider)]
-        or [one for one in crawls if one.is_running]
+        [one for one in crawls if spider is not None and one.crawler.spider is spider]
+        or [one for one in crawls if one.crawler.crawling]
         or crawls
     )

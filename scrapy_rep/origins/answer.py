@@ -1,9 +1,25 @@
-"""What one fetch of a robots.txt brought (REP.md section 3)."""
+"""The result of one fetch of a robots.txt, and who caused a failure: the site, a proxy or the project
+itself. Only the first says anything about the site (REP.md section 3)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
+
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    NotConfigured,
+    NotSupported,
+    ResponseDataLossError,
+    StopDownload,
+    UnsupportedURLSchemeError,
+)
 
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.protocol.availability import Outcome
@@ -11,19 +27,22 @@ from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import Entry, pack_body
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FrameType
+
     from scrapy.http import Headers
 
-# Characters of what an exception says.
 _MAX_REASON = 250
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of asking for a robots.txt."""
+    """The result of one fetch."""
 
     outcome: Outcome
     url: str
-    """Of the last request, after redirects."""
+    """After redirects."""
     hops: int
     status: int | None = None
     """None if there was no HTTP answer."""
@@ -33,19 +52,15 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """What to tell a person about an outcome that isn't rules."""
+        """Why there are no rules, in words for people."""
         if self.error is not None:
             return text_of(self.error)[:_MAX_REASON]
         return f"HTTP status {self.status}"
 
     def entry(self, origin: str, **times: Any) -> Entry:
-        """Return what is kept of it, for an answer that counts.
-
-        :param times: of the entry
-        """
-        packed, sha256 = b"", None
-        if self.outcome is Outcome.RULES:
-            packed, sha256 = pack_body(cut(self.body))
+        """Return an answer that counts as an entry, with its *times*."""
+        has_rules = self.outcome is Outcome.RULES
+        packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
         return Entry(
             origin,
             outcome=self.outcome,
@@ -56,3 +71,95 @@ class Answer:
             sha256=sha256,
             **times,
         )
+
+
+class ProjectError(Exception):
+    """The project's own code prevented the fetch: retrying can't help."""
+
+
+class ProxyError(Exception):
+    """A proxy failed, which says nothing about the site behind it."""
+
+
+CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
+"""Misconfiguration: retrying can't help."""
+
+DEAD_HOST_ERRORS = (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    # What Scrapy's aiohttp handler raises for a host such as 1.2.3.
+    UnsupportedURLSchemeError,
+)
+
+_NETWORK_ERRORS = (
+    *DEAD_HOST_ERRORS,
+    DownloadCancelledError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    ResponseDataLossError,
+    TimeoutError,
+    OSError,
+)
+_NETWORK_MODULES = frozenset({"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"})
+
+# No ValueError: it may be about what a server sent.
+_BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+_MIDDLEWARE = frozenset({"process_request", "process_response", "process_exception"})
+_HANDLER = frozenset({"download_request"})
+
+_ADVICE = "make it ignore URLs that end in /robots.txt"
+
+
+def refused_by_project(error: Exception) -> ProjectError | None:
+    """Return what to tell the user if the project's own code caused *error*; None if the site or the
+    network did."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    if isinstance(error, IgnoreRequest):
+        who = _component(frames, _MIDDLEWARE, own=False) or "a component of the project"
+        text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"
+    elif isinstance(error, StopDownload):
+        text = stopped()
+    elif name := _component(frames, _MIDDLEWARE, own=True):
+        if isinstance(error, _NETWORK_ERRORS) or _is_of_network(error):
+            return None
+        text = f"{name} failed on the request for robots.txt ({text_of(error)})"
+    elif isinstance(error, _BUGS) and (name := _component(frames, _HANDLER, own=True)):
+        text = f"the download handler {name} failed ({text_of(error)})"
+    else:
+        return None
+    found = ProjectError(text)
+    found.__cause__ = error
+    return found
+
+
+def stopped() -> str:
+    """Return what to tell the user if the project's signal handler stopped a download."""
+    return (
+        "a handler of headers_received or bytes_received stopped the download of robots.txt: "
+        f"{_ADVICE}"
+    )
+
+
+def _is_of_network(error: Exception) -> bool:
+    return any(one.__module__.partition(".")[0] in _NETWORK_MODULES for one in type(error).__mro__)
+
+
+def _component(frames: Iterable[FrameType], names: frozenset[str], *, own: bool) -> str | None:
+    """Return the last class (else function) in the traceback with a method in *names*.
+
+    :param own: whether to skip Scrapy's classes
+    """
+    found = None
+    ignored = {"scrapy_rep", "scrapy"} if own else {"scrapy_rep"}
+    for frame in frames:
+        name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
+        # Scrapy's middleware manager calls all the others.
+        manager = module == "scrapy.core.downloader.middleware"
+        if name in names and module.partition(".")[0] not in ignored and not manager:
+            component = frame.f_locals.get("self")
+            kind = type(component)
+            found = f"{module}.{name}"
+            if component is not None:
+                found = f"{kind.__module__}.{kind.__qualname__}"
+    return found

@@ -1,8 +1,6 @@
-"""The body of a robots.txt response: cut while it arrives, decoded within a limit
-(REP.md section 2).
-
-Scrapy's own means do not fit: ``DOWNLOAD_MAXSIZE`` fails a response where the protocol wants
-its beginning, and HttpCompressionMiddleware does the same with what unpacks to more.
+"""The body of a robots.txt response, truncated on arrival and decoded within a limit (REP.md
+section 2). ``DOWNLOAD_MAXSIZE`` and HttpCompressionMiddleware fail a response that is too large; the
+protocol wants its beginning.
 """
 
 from __future__ import annotations
@@ -27,40 +25,36 @@ if TYPE_CHECKING:
 META_KEY = "_rep_transfer"
 
 ACCEPT_ENCODING = "gzip, deflate"
-"""What :func:`decode` reads with the standard library alone."""
+"""What :func:`decode` supports."""
 
-# One byte more than counts, so that the parser sees whether the limit cuts a line in two.
+# One byte more than counts: it tells the parser whether the limit cuts a line in two.
 READ_BYTES = MAX_BYTES + 1
 
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
-"""For a body in an encoding that was not asked for: HttpCompressionMiddleware may unpack so much. It
-does so in one go."""
+"""Limit for HttpCompressionMiddleware, which decodes other encodings, in one go."""
 
 _MAX_MEMBERS = 100
-"""Of a gzip file. Members can be empty, and each costs as much as a kilobyte of rules."""
+"""Of a gzip file. An empty one costs as much as a kilobyte of rules."""
 
 
 class Transfer:
-    """What is seen of one response while it arrives. Travels in the request's meta."""
+    """One response while it arrives. Kept in the request's meta."""
 
     __slots__ = ("cut", "encodings", "on_left", "problem", "received")
 
     def __init__(self, on_left: Callable[[], object]) -> None:
-        """:param on_left: called when the response has left the downloader, before Scrapy looks for
-        another request
-        """
+        """:param on_left: called when the response leaves the downloader, before the next request"""
         self.on_left = on_left
         self.received = 0
         self.cut = False
         self.encodings: list[str] = []
         self.problem: str | None = None
-        """Why the body is not decoded at all, if it isn't."""
+        """Why the body can't be decoded."""
 
     def body_of(self, response: Response) -> bytes:
-        """Return the body: decoded, and at most :data:`READ_BYTES` of it.
+        """Return at most :data:`READ_BYTES` of the decoded body.
 
-        :raises ResponseDataLossError: if the body is not what its ``Content-Encoding`` says, or
-            ends before its end
+        :raises ResponseDataLossError: if it is truncated or not what ``Content-Encoding`` says
         """
         if self.problem is not None:
             raise ResponseDataLossError(self.problem)
@@ -73,11 +67,8 @@ class Transfer:
 
 
 class TransferWatch:
-    """Watches the transfers of robots.txt responses through Scrapy's signals.
-
-    It listens only while there is something to watch: handlers of ``bytes_received`` are called
-    for every piece of every page.
-    """
+    """Follows robots.txt responses by Scrapy's signals, while there are any: ``bytes_received`` is
+    sent for every piece of every page."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._listener = Listener(
@@ -109,7 +100,7 @@ class TransferWatch:
                 raise StopDownload(fail=False)
 
     def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
-        """Take the decoding over from HttpCompressionMiddleware, which sees the response next."""
+        """Take over from HttpCompressionMiddleware, which sees the response next."""
         transfer = request.meta.get(META_KEY)
         if not isinstance(transfer, Transfer):
             return
@@ -133,20 +124,19 @@ class TransferWatch:
             transfer.on_left()
 
 
-# 47: zlib finds out whether it is gzip or zlib.
+# 47: gzip or zlib, as zlib detects.
 _WBITS = {"gzip": 47, "x-gzip": 47, "deflate": 47}
 
 
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return the first :data:`READ_BYTES` bytes that *data* decodes to, and whether its end was
-    reached.
+    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached.
 
     :raises ResponseDataLossError: if *data* isn't what *encoding* says
     """
     if not data:
         return b"", True
     wbits = _WBITS[encoding]
-    # RFC 9110 means zlib by "deflate", and some servers send it raw.
+    # In RFC 9110 "deflate" means zlib; some servers send it raw.
     if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
         wbits = -15
     output = b""
@@ -160,7 +150,7 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
                 return output, False
             data = decoder.unused_data.lstrip(b"\0")  # the next member of a gzip file
     except zlib.error as error:
-        if output:  # rubbish after the end of the stream
+        if output:  # garbage after the stream
             return output, True
         raise ResponseDataLossError(f"the body is not {encoding}: {error}") from error
     return output, True

@@ -1,4 +1,4 @@
-"""What every part of the package needs of the crawl it belongs to."""
+"""What the parts of the package need to know about their crawl."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CrawlContext:
-    """One crawl: made by the middleware, passed to each part."""
+    """One crawl. The middleware makes it."""
 
     crawler: Crawler
     settings: RepSettings
@@ -28,16 +28,16 @@ class CrawlContext:
 
     @property
     def stats(self) -> StatsCollector:
-        """The crawl's stats."""
+        """Of the crawler."""
         assert self.crawler.stats is not None
         return self.crawler.stats
 
     @property
     def spider(self) -> Spider | None:
-        """The spider. None while the shell makes its engine."""
+        """None while the shell makes its engine."""
         return self.crawler.spider
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What each line of the log carries: ``extra=context.extra``."""
+        """For each log line: ``extra=context.extra``."""
         return {"spider": self.crawler.spider}

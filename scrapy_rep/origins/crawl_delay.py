@@ -1,7 +1,5 @@
-"""``crawl-delay``: no part of the protocol, but obeyed if the user wants it (REP.md section 12).
-
-Google ignores it. With ``REP_CRAWL_DELAY`` the download slot of a site's pages is slowed down.
-"""
+"""``crawl-delay``: not in the protocol and ignored by Google. ``REP_CRAWL_DELAY`` slows down the
+site's download slot (REP.md section 12)."""
 
 from __future__ import annotations
 
@@ -19,18 +17,17 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.origins.table import OriginTable
+    from scrapy_rep.origins.state import OriginState, OriginTable
 
 logger = get_logger(__name__)
 
-# The slot that Scrapy chose, or that was chosen here. Redirects and retries inherit
-# `download_slot` with the rest of a request's meta; only one that the user named goes on to count.
+# The slot chosen by Scrapy or here. Redirects and retries inherit `download_slot`; it stays only if
+# the user set it.
 _CHOSEN = "rep_download_slot"
 
 
 class CrawlDelay(ResolutionListener):
-    """Slows down the download slots of sites that ask for it."""
+    """Applies crawl delays to download slots."""
 
     part = "crawl delay"
 
@@ -42,29 +39,29 @@ class CrawlDelay(ResolutionListener):
         self._told = Recent()
         self._log = Sparse(logger, "origins whose crawl-delay is obeyed")
         self.marks = frozenset({META_KEY} if self._most else ())
-        """What in a request's meta keeps it from the middleware's fast path."""
+        """Meta keys that keep a request off the middleware's fast path."""
         if self._most:
             context.crawler.signals.connect(self._reached, signals.request_reached_downloader)
 
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
-        """Return how many seconds to wait between two requests to the origin, at most what the
-        setting grants. 0 if its robots.txt doesn't say."""
+        """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; 0 if
+        its robots.txt doesn't say."""
         if state.robots is None or not self._most:
             return 0.0
         delay = state.robots.delay(chain, self._context.settings.obey_global_group)
         return 0.0 if delay is None else min(delay[0], self._most)
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Requests may be waiting in the slot already."""
+        """Slow down at once: requests may be waiting in the slot."""
         request = resolution.request
         if self._most and resolution.robots is not None and self._agents.is_usual(request):
             chain = self._agents.chain_of(request)
             self._slow(self._context.engine.slots.key_of(request.url), resolution.state, chain)
 
     def _reached(self, request: Request) -> None:
-        """*request* has reached its slot, and is about to wait its turn."""
+        """*request* is about to queue in its slot."""
         meta = request.meta
-        if meta.get("dont_obey_robotstxt"):  # which our own requests for robots.txt have, too
+        if meta.get("dont_obey_robotstxt"):  # as our own requests have
             return
         key = meta[META_KEY]
         if key == self._context.engine.slots.key_of(request.url):
@@ -75,7 +72,7 @@ class CrawlDelay(ResolutionListener):
             try:
                 state = self._table.get(origin_of(request))
             except ValueError:
-                return  # an URL that the protocol doesn't cover
+                return  # the protocol doesn't cover this URL
         if state is not None:
             self._slow(key, state, self._agents.chain_sent(request))
 
@@ -97,18 +94,17 @@ class CrawlDelay(ResolutionListener):
         stats.max_value("rep/crawl_delay/max", seconds)
         values = {"origin": state.name, "seconds": seconds, "line": line, "asked": asked}
         message = (
-            "Waiting %(seconds)g s between requests to %(origin)s: crawl-delay in line %(line)d"
+            "Waiting %(seconds)g s between requests to %(origin)s: crawl-delay in line %(line)d of "
+            "its robots.txt"
         )
         if asked > seconds:
             stats.inc_value("rep/crawl_delay/limited")
-            message += " of its robots.txt asks for %(asked)g s, more than REP_CRAWL_DELAY allows"
-        else:
-            message += " of its robots.txt"
+            message += " asks for %(asked)g s, more than REP_CRAWL_DELAY allows"
         self._log.log(message, values, self._context.spider)
 
     def choose_slot(self, request: Request, state: OriginState) -> None:
-        """Let *request* not be slowed down, nor slow others down, for what it has nothing to do
-        with: the site it was redirected from, or another agent's delay."""
+        """Keep *request* clear of delays that aren't its own: of the site that redirected it, or for
+        another agent."""
         if not self._most or self._context.settings.dry_run:
             return
         meta, agents = request.meta, self._agents

@@ -1,8 +1,8 @@
-"""One robots.txt, fetched through Scrapy's own engine (REP.md sections 2 and 3).
+"""Fetches robots.txt through Scrapy's engine (REP.md sections 2 and 3).
 
-The project's proxies, headers, delays, TLS settings and download handlers apply. Nothing that
-belongs to page requests does: no retries, redirects, HTTP cache, cookies, offsite filter. FTP
-goes past the engine, see `origins/ftp.py`, unless the project has a handler of its own for it.
+The project's proxies, headers, delays, TLS settings and download handlers apply; retries, redirects,
+HTTP cache, cookies and the offsite filter don't. FTP bypasses the engine (`origins/ftp.py`) unless
+the project has its own handler for it.
 """
 
 from __future__ import annotations
@@ -24,58 +24,54 @@ from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
-from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
-from scrapy_rep.origins.failures import (
+from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
     DEAD_HOST_ERRORS,
+    Answer,
     ProjectError,
     ProxyError,
     refused_by_project,
     stopped,
 )
+from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.engine.access import EngineAccess
-    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 
-# As the built-in middleware has it: before the pages that wait for it.
+# As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
 
-# Characters of a URL that is followed. Servers take no longer ones, and entries keep the last.
+# Characters. Servers accept no longer ones, and entries keep the last.
 _MAX_URL = 8192
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
 
 class InvalidStatus(ValueError):
-    """An answer that is no HTTP: its status may have any number of digits."""
+    """Not HTTP: the status may have any number of digits."""
 
 
 class Fetcher:
     """Fetches robots.txt files."""
 
-    def __init__(self, crawler: Crawler, settings: RepSettings, engine: EngineAccess) -> None:
-        self._crawler = crawler
-        self._settings = settings
-        self._engine = engine
-        self._watch = TransferWatch(crawler)
-        self.targets = Targets(crawler, settings.private_hosts)
-        """Which hosts a site may name."""
+    def __init__(self, context: CrawlContext) -> None:
+        self._context = context
+        self._watch = TransferWatch(context.crawler)
+        self.targets = Targets(context.crawler, context.settings.private_hosts)
+        """Where a site may send us."""
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
-        """Ask for *origin*'s robots.txt, once.
+        """Fetch *origin*'s robots.txt, once.
 
-        :param like: a request to *origin*: its proxy and bind address are used
-        :raises Exception: only :data:`CONFIGURATION_ERRORS`, and what cancelling raises; all else
+        :param like: a request to *origin* whose proxy and bind address to use
+        :raises Exception: only :data:`CONFIGURATION_ERRORS` and ``CancelledError``; any other error
             is an answer
         """
         url = origin.robots_url
@@ -83,12 +79,11 @@ class Fetcher:
         for hops in range(MAX_HOPS + 1):
             try:
                 with ExitStack() as slot, self._watch:
-                    slot.enter_context(self._engine.extra_slot())
+                    slot.enter_context(self._context.engine.extra_slot())
                     response, body = await self._get(url, slot, like)
             except (*CONFIGURATION_ERRORS, CancelledError):
-                raise  # cancelled: nobody wants to know any more
-            except Exception as raised:
-                # Whatever a download handler or another middleware raises, nothing was learnt.
+                raise
+            except Exception as raised:  # of any download handler or middleware
                 if refused := refused_by_project(raised):
                     raise refused from raised
                 return Answer(Outcome.UNREACHABLE, url, hops, error=raised)
@@ -97,7 +92,7 @@ class Fetcher:
                 error = InvalidStatus("the HTTP status is not a number from 100 to 999")
                 return Answer(Outcome.UNREACHABLE, url, hops, error=error)
             if status not in REDIRECTS:
-                outcome = outcome_of(status, body, soft_404=self._settings.soft_404)
+                outcome = outcome_of(status, body, soft_404=self._context.settings.soft_404)
                 return Answer(outcome, url, hops, status, response.headers, body)
             target = redirect_target(url, response)
             if target is None or target in seen:
@@ -110,35 +105,29 @@ class Fetcher:
         return Answer(Outcome.MISSING, url, hops, status, response.headers)
 
     async def _may_follow(self, url: str, target: str) -> bool:
-        """Whether a redirect is one that a site owner could mean (SECURITY.md)."""
+        """Whether a redirect plausibly leads to a robots.txt (SECURITY.md)."""
         by, named = Origin.from_url(url), Origin.from_url(target)
         if by.host == named.host:
             return True
         parts = urlsplit(target)
-        # What acts has parameters, and a file has none, or its name tells what it is.
+        # URLs with side effects have parameters; files have none, or a name that says what they are.
         plain = not parts.query or parts.path.endswith("/robots.txt")
         if plain and not await self.targets.refuses(named, by):
             return True
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value("rep/redirects/refused")
+        self._context.stats.inc_value("rep/redirects/refused")
+        why = "the address is private" if plain else "a URL of another host with a query"
         logger.debug(
-            "%(url)s redirects to %(target)s, which is not followed: %(why)s",
-            {
-                "url": url,
-                "target": target,
-                "why": "it has a private address" if plain else "it is no file of another host",
-            },
-            extra={"spider": self._crawler.spider},
+            "Not following the redirect from %(url)s to %(target)s: %(why)s",
+            {"url": url, "target": target, "why": why},
+            extra=self._context.extra,
         )
         return False
 
     async def _get(self, url: str, slot: ExitStack, like: Request | None) -> tuple[Response, bytes]:
-        """:param slot: given back when the response arrives; later, a page would take it before
-        we see the response
-        """
-        timeout = self._settings.download_timeout
+        """:param slot: closed when the response arrives, before a page can take the slot"""
+        timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._scrapy_has_ftp():
-            slot.close()  # the downloader has nothing to do with it
+            slot.close()  # this bypasses the downloader
             response = await _within(timeout, ftp.retrieve(url))
             return response, response.body
         transfer = Transfer(slot.close)
@@ -147,11 +136,11 @@ class Fetcher:
             callback=NO_CALLBACK,
             priority=PRIORITY,
             dont_filter=True,
-            # Asked for explicitly: bodies are decoded here (see body.py).
+            # body.py decodes these.
             headers={"Accept-Encoding": ACCEPT_ENCODING, **_credentials(like)},
             meta={
                 **_way(like),
-                **self._engine.slots.beside(url, "robots.txt", if_slowed=True),
+                **self._context.engine.slots.beside(url, "robots.txt", if_slowed=True),
                 META_KEY: transfer,
                 "dont_obey_robotstxt": True,
                 "dont_redirect": True,
@@ -168,11 +157,12 @@ class Fetcher:
                 "ftp_password": "guest",
             },
         )
-        assert self._crawler.engine is not None
-        download = self._crawler.engine.download_async(request)
+        engine = self._context.crawler.engine
+        assert engine is not None
+        download = engine.download_async(request)
         if url.startswith("ftp:"):
-            # Scrapy's FTP handler knows no timeout, and the project's own need not. The others
-            # count theirs from when the request leaves its slot's queue, which can be long after.
+            # FTP handlers may have no timeout. Others count theirs from when the request leaves its
+            # slot's queue.
             download = _within(timeout, download)
         try:
             response = await download
@@ -186,8 +176,8 @@ class Fetcher:
         return response, transfer.body_of(response)
 
     def _scrapy_has_ftp(self) -> bool:
-        """Whether FTP would go through Scrapy's own handler, in a way that `origins/ftp.py` can too."""
-        settings = self._crawler.settings
+        """Whether `origins/ftp.py` can stand in for Scrapy's FTP handler."""
+        settings = self._context.crawler.settings
         return (
             settings.getwithbase("DOWNLOAD_HANDLERS").get("ftp") == _SCRAPYS_FTP
             and settings.getbool("FTP_PASSIVE_MODE")
@@ -195,56 +185,56 @@ class Fetcher:
         )
 
 
-# What of a request's meta decides which way it takes. What else may (a slot, a browser) is about how
-# pages are loaded.
-_WAY = ("proxy", "bindaddress")
-
-
 def _way(like: Request | None) -> dict[str, Any]:
-    return {key: like.meta[key] for key in _WAY if key in like.meta} if like is not None else {}
+    """Return the part of *like*'s meta that routes it. Other keys (a slot, a browser) are for pages."""
+    keys = ("proxy", "bindaddress")
+    return {key: like.meta[key] for key in keys if key in like.meta} if like is not None else {}
 
 
 def _credentials(like: Request | None) -> dict[str, Any]:
-    """Those for the proxy of *like*, which HttpProxyMiddleware may have moved to a header."""
+    """Return the header into which HttpProxyMiddleware may have moved *like*'s proxy login."""
     name = "Proxy-Authorization"
     if like is not None and like.meta.get("proxy") and name in like.headers:
         return {name: like.headers[name]}
     return {}
 
 
-# What proxies write into answers of their own: RFC 9209, and the most widespread of them.
+# Proxies mark their own answers so: RFC 9209, and the most common one.
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
 def _check_proxy(response: Response, proxied: bool) -> None:
-    """:raises ProxyError: if it was a proxy that answered, for itself"""
+    """:raises ProxyError: if the response is a proxy's own"""
     marked = any(name in response.headers for name in _PROXY_HEADERS)
     if response.status == 407 and (proxied or marked):
-        raise ProxyError("the proxy asks for a login (HTTP status 407)")
+        raise ProxyError("the proxy requires a login (HTTP 407)")
     if response.status in (502, 503, 504) and marked:
-        raise ProxyError(f"the proxy answered with HTTP status {response.status}")
+        raise ProxyError(f"the proxy answered HTTP {response.status}")
 
 
 def redirect_target(url: str, response: Response) -> str | None:
-    """Where a redirect leads, None if it can't be followed."""
+    """Return where a redirect leads; None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
     if not location or len(location) > _MAX_URL:
         return None
     try:
-        # Once more: a relative URL is not encoded for its scheme.
+        # Encoded again: encoding depends on the scheme, which a relative URL lacks.
         target = encoded(urljoin(url, encoded(location)))
         origin = Origin.from_url(target)
     except ValueError:
         return None
     if origin.scheme not in ("http", "https"):
         return None
-    # User info would be sent to whoever is named there.
+    # No user info: it would be sent to that host.
     target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
     return target if len(target) <= _MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:
-    """Await *download*; give it up after *seconds* with a ``DownloadTimeoutError``."""
+    """Await *download* for at most *seconds*.
+
+    :raises DownloadTimeoutError: after that
+    """
     done: Deferred[Response] = Deferred()
 
     def finish(result: Response | Failure) -> None:

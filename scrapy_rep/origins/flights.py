@@ -1,5 +1,4 @@
-"""Fetches of robots.txt under way: one flight an origin, a limited number at a time
-(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
+"""Fetches of robots.txt in progress: one per origin, a limited number at a time (docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,13 +25,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# This many fetches at a time for each of CONCURRENT_REQUESTS. Silent sites never answer; they must
-# not block the rest.
+# Fetches at a time per CONCURRENT_REQUESTS. Silent sites never answer; they must not block the rest.
 _AT_A_TIME = 4
 
 
 class StillWaiting(Exception):
-    """The answer has not come within the time that somebody was willing to wait."""
+    """The time to wait is over, and there is no answer yet."""
 
 
 class CrawlEnding(Exception):
@@ -40,32 +38,32 @@ class CrawlEnding(Exception):
 
 
 class Flight:
-    """One robots.txt being asked for, or about to be."""
+    """One fetch, in progress or queued."""
 
     __slots__ = ("_began_at", "landing", "origin", "request", "result", "running", "waiters")
 
     def __init__(self, origin: Origin, request: Request | None) -> None:
         self.origin = origin
         self.request = request
-        """The request that was the first to want to know, if it was one."""
+        """The first request that needs the answer, if a request does."""
         self._began_at = time.monotonic()
         self.waiters: list[Deferred[OriginState]] = []
         self.landing = False
-        """Whether the answer is there and counts, but has not been announced to all."""
+        """Whether there is an answer, and listeners are being told."""
         self.result: OriginState | Exception | None = None
-        """Once it has landed. Without asyncio that may be as soon as it begins."""
+        """Set on landing, which without asyncio may be at once."""
         self.running: Deferred[Any] | None = None
 
     def left_of(self, seconds: float) -> float:
-        """Return what is left of *seconds*, counted from the beginning of the flight."""
+        """Return how many of the *seconds* since the flight began are left."""
         return self._began_at + seconds - time.monotonic()
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer, at most *seconds*.
 
-        :raises StillWaiting: if they are over
+        :raises StillWaiting: after that
         :raises CrawlEnding: if the spider closes
-        :raises Exception: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         if isinstance(self.result, Exception):
             raise self.result
@@ -79,7 +77,7 @@ class Flight:
             return await maybe_deferred_to_future(waiter)
 
         def give_up() -> None:
-            if waiter in self.waiters:  # else it landed in this very turn of the event loop
+            if waiter in self.waiters:  # else it landed in this turn of the event loop
                 self.waiters.remove(waiter)
                 waiter.errback(StillWaiting())
 
@@ -91,14 +89,10 @@ class Flight:
 
 
 class Flights:
-    """All flights. Beyond the cap they queue: origins never asked before those asked again."""
+    """All flights. Those above the cap queue, first attempts ahead of retries."""
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        ask: Callable[[Flight], Awaitable[OriginState]],
-    ) -> None:
-        """:param ask: fetches the flight's robots.txt and takes in what came of it"""
+    def __init__(self, crawler: Crawler, ask: Callable[[Flight], Awaitable[OriginState]]) -> None:
+        """:param ask: fetches the flight's robots.txt and updates what is known"""
         self._crawler = crawler
         self._ask = ask
         self._flights: dict[Origin, Flight] = {}
@@ -110,8 +104,7 @@ class Flights:
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             self._cap = _AT_A_TIME * concurrency
         else:
-            # Scrapy's handler for this mode opens CONCURRENT_REQUESTS connections at the most, and
-            # half of them are for pages.
+            # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
             self._cap = max(1, concurrency // 2)
         self._ended = False
 
@@ -121,8 +114,8 @@ class Flights:
     def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
         """Return the flight to *origin*; begin one if there is none.
 
-        :param request: the one that wants to know
-        :param again: whether earlier fetches failed
+        :param request: needs the answer
+        :param again: whether this is a retry
         """
         flight = self._flights.get(origin)
         if flight is None:
@@ -139,9 +132,9 @@ class Flights:
         while self._in_the_air < self._cap and (self._first or self._again) and not self._ended:
             flight = (self._first or self._again).popleft()
             if self._flights.get(flight.origin) is not flight:
-                continue  # broken off before it began
+                continue  # cancelled
             self._in_the_air += 1
-            # A task of its own: it goes on if the request that began it is given up.
+            # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
 
     async def _fly(self, flight: Flight) -> None:
@@ -151,7 +144,7 @@ class Flights:
         except Exception as error:
             if not isinstance(error, (*CONFIGURATION_ERRORS, CancelledError)):
                 logger.exception(
-                    "Bug in scrapy-rep: robots.txt of %(origin)s",
+                    "Bug in scrapy-rep: the fetch of %(origin)s/robots.txt failed",
                     {"origin": flight.origin},
                     extra={"spider": self._crawler.spider},
                 )
@@ -174,7 +167,7 @@ class Flights:
 
     @property
     def landing(self) -> bool:
-        """Whether the answer of any is there and is being told."""
+        """Whether listeners are being told an answer."""
         return any(flight.landing for flight in self._flights.values())
 
     def get(self, origin: Origin) -> Flight | None:
@@ -182,21 +175,19 @@ class Flights:
         return self._flights.get(origin)
 
     def abandon(self, origin: Origin) -> None:
-        """Break the flight to *origin* off, unless somebody waits for it, or its answer is there:
-        handlers of signals are being told then."""
+        """Cancel the flight to *origin*, unless something waits for it or it is landing."""
         flight = self._flights.get(origin)
         if flight is not None and not flight.waiters and not flight.landing:
             self._cancel(flight)
 
     def _cancel(self, flight: Flight) -> None:
         del self._flights[flight.origin]
-        if flight.running is not None:  # else it is in a queue, which it leaves when its turn comes
-            # What it ends with is of no interest any more.
+        if flight.running is not None:  # else it is queued, and skipped later
             flight.running.addErrback(lambda _: None)
             flight.running.cancel()
 
     async def rest(self, origin: Origin, seconds: float) -> None:
-        """Let *seconds* pass, as a flight would that is never begun.
+        """Wait *seconds*.
 
         :raises CrawlEnding: if the spider closes meanwhile
         """
@@ -211,7 +202,7 @@ class Flights:
             self._resting.discard(rest)
 
     def end(self) -> None:
-        """Give all flights up: those who wait get :class:`CrawlEnding`."""
+        """Cancel all flights: their waiters get :class:`CrawlEnding`."""
         self._ended = True
         for rest in list(self._resting):
             self._land(rest, CrawlEnding())

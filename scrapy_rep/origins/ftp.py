@@ -1,7 +1,7 @@
 """robots.txt by FTP: an anonymous RETR (REP.md section 2).
 
-Scrapy's own handler reads to the end of the file, however far that is, and nothing can stop it.
-Here everything has a limit, and both connections end when the fetch does.
+Scrapy's handler reads files of any size, and can't be stopped. Here everything has a limit, and both
+connections end with the fetch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _MAX_REPLIES = 65_536
 """Bytes of all replies together: some servers greet with pages of text."""
 
-# The host before them is not read: the server could name any, inside the user's network too.
+# Without the host: the server could name any, even in the user's network.
 _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
 
 
 def retrieve(url: str) -> Deferred[Response]:
-    """Fetch *url*; a missing file is a 404. Cancelling closes the connections at once.
+    """Fetch *url*; a missing file is a 404. Cancelling closes the connections.
 
-    :raises Exception: (through the Deferred) if there is no whole file
+    :raises Exception: (through the Deferred) if the file is incomplete
     """
     return Deferred.fromCoroutine(_retrieve(url))
 
@@ -47,14 +47,14 @@ async def _retrieve(url: str) -> Response:
         numbers = _PORT.search(await control.ask("PASV", b"227"))
         high, low = map(int, numbers.groups()) if numbers else (256, 0)
         if max(high, low) > 255:
-            raise DownloadFailedError("the FTP server names no port")
+            raise DownloadFailedError("the FTP server named no port")
         await data.open(control.transport.getPeer().host, high << 8 | low)
         reply = await control.ask(f"RETR {parts.path}", b"1", b"2", b"550")
         if reply.startswith(b"550"):
             return Response(url, status=404)
         await data.ended
         if reply.startswith(b"1") and len(data.body) < READ_BYTES:
-            await control.ask("", b"2")  # else the connection has ended before the file
+            await control.ask("", b"2")  # else the connection was lost
         return Response(url, body=bytes(data.body[:READ_BYTES]))
     finally:
         control.close()
@@ -65,7 +65,7 @@ class _Connection(Protocol):
     transport: Any = None
 
     def open(self, host: str | None, port: int) -> Deferred[Any]:
-        from twisted.internet import reactor  # to import it is to install one
+        from twisted.internet import reactor  # importing it installs one
 
         creator = ClientCreator(reactor, lambda: self)  # type: ignore[no-untyped-call]
         return creator.connectTCP(host, port)  # type: ignore[no-untyped-call,no-any-return]
@@ -76,20 +76,20 @@ class _Connection(Protocol):
 
 
 class _Control(_Connection):
-    """The connection that commands go through."""
+    """The connection for commands."""
 
     def __init__(self) -> None:
         self._left = _MAX_REPLIES
         self._line = b""
         self._code = b""
-        """Of the reply of several lines that is being received."""
+        """Of an unfinished reply of several lines."""
         self._replies: DeferredQueue[bytes] = DeferredQueue()
 
     async def ask(self, command: str, *codes: bytes) -> bytes:
-        """Send *command*, if there is one, and return the last line of the reply.
+        """Send *command*, if any, and return the last line of the reply.
 
-        :param codes: what its code has to begin with
-        :raises DownloadFailedError: if it doesn't, or the server hangs up
+        :param codes: what it may begin with
+        :raises DownloadFailedError: for any other reply, or none
         """
         if command:
             self.transport.write(f"{command}\r\n".encode())
@@ -118,7 +118,7 @@ class _Control(_Connection):
 
 
 class _Data(_Connection):
-    """The connection that the file comes through: as much of it as counts."""
+    """The connection for the file: as much of it as counts."""
 
     def __init__(self) -> None:
         self.body = bytearray()

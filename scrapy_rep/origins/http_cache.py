@@ -1,8 +1,7 @@
-"""Scrapy's HTTP cache, where a replay without the site finds what it had (docs/cache.md).
+"""robots.txt in Scrapy's HTTP cache, for replays without the site (docs/cache.md).
 
-It never answers for a robots.txt that can be fetched: today's file counts. What is in it is the copy
-from an earlier fetch (REP.md section 4). With ``HTTPCACHE_IGNORE_MISSING`` it is all there is, since
-nothing is to be asked for then.
+A robots.txt that can be fetched is always fetched; the cache has the older copy (REP.md section 4).
+With ``HTTPCACHE_IGNORE_MISSING`` nothing is fetched, so the cache is all there is.
 """
 
 from __future__ import annotations
@@ -27,39 +26,34 @@ from scrapy_rep.storages.base import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy.crawler import Crawler
-
-    from scrapy_rep.engine.access import EngineAccess
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.fetcher import Fetcher
     from scrapy_rep.protocol import Origin
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
 
 class HttpCache:
-    """What the HTTP cache has; nothing, where it fails.
+    """A storage to :class:`~scrapy_rep.origins.cache.RobotsCache`, or, with
+    ``HTTPCACHE_IGNORE_MISSING``, its fetcher. Empty if Scrapy's cache fails."""
 
-    To :class:`~scrapy_rep.origins.cache.RobotsCache` it is a storage, or with ``HTTPCACHE_IGNORE_MISSING``
-    what fetches.
-    """
-
-    def __init__(
-        self, crawler: Crawler, settings: RepSettings, engine: EngineAccess, fetcher: Fetcher
-    ) -> None:
-        """:param fetcher: for a project that has switched Scrapy's middleware off after all"""
-        self._crawler = crawler
+    def __init__(self, context: CrawlContext, fetcher: Fetcher) -> None:
+        """:param fetcher: for projects that remove Scrapy's middleware despite the setting"""
+        self._context = context
         self._fetcher = fetcher
-        self._soft_404 = settings.soft_404
-        self._engine = engine
-        self._told = False
-        self.enabled = crawler.settings.getbool("HTTPCACHE_ENABLED")
-        self.offline = self.enabled and crawler.settings.getbool("HTTPCACHE_IGNORE_MISSING")
-        """Whether nothing is to be asked for that is not in it."""
+        self._warned = False
+        settings = context.crawler.settings
+        self.enabled = settings.getbool("HTTPCACHE_ENABLED")
+        self.offline = self.enabled and settings.getbool("HTTPCACHE_IGNORE_MISSING")
+        """Whether only what is in the cache counts."""
+
+    @property
+    def _cache(self) -> Any:
+        return self._context.engine.http_cache
 
     def answers(self, request: Request) -> bool:
-        """Whether *request* will be answered from it, so that its site notices nothing."""
-        cache = self._engine.http_cache if self.enabled else None
+        """Whether the cache will answer *request*, without its site."""
+        cache = self._cache if self.enabled else None
         if cache is None or request.meta.get("dont_cache"):
             return False
         request = request.copy()  # a policy may add headers
@@ -72,21 +66,16 @@ class HttpCache:
             self._failed(error)
             return False
 
-    # As what fetches
-
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
-        """Return the robots.txt of *origin* that was recorded; without one nothing is forbidden:
-        what is not recorded either is not asked for."""
-        if self._engine.http_cache is None:
+        """Return the cached robots.txt of *origin*. Without one everything is allowed: pages that
+        aren't in the cache won't be fetched anyway."""
+        if self._cache is None:
             return await self._fetcher.fetch(origin, like)
         return self._find(origin.robots_url) or Answer(Outcome.MISSING, origin.robots_url, 0)
 
-    # As a storage
-
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
-        """Return the copy that it has of *origin*, which is to be asked all the same."""
-        url = f"{origin}/robots.txt"
-        answer = self._find(url)
+        """Return the copy of *origin*'s robots.txt. The fetch is always granted."""
+        answer = self._find(f"{origin}/robots.txt")
         if answer is None:
             return Claim(None, granted=True)
         date = latest(headers.text(answer.headers, "Date") or "")
@@ -94,20 +83,22 @@ class HttpCache:
         return Claim(answer.entry(origin, fetched_at=fetched_at), granted=True)
 
     def publish(self, entry: Entry) -> None:
-        """Keep *entry* for a replay, if it is an answer."""
-        if entry.unreachable_since is None:
-            url = f"{entry.origin}/robots.txt"
-            status = 200 if entry.outcome is Outcome.RULES else 404
-            response = TextResponse(url, status=status, body=entry.body)
-            self._store(Request(url), response)
+        """Store *entry* for a replay, unless it is a failure."""
+        if entry.unreachable_since is not None or self._cache is None:
+            return
+        url = f"{entry.origin}/robots.txt"
+        status = 200 if entry.outcome is Outcome.RULES else 404
+        response = TextResponse(url, status=status, body=entry.body)
+        try:
+            self._cache.storage.store_response(self._context.spider, Request(url), response)
+        except Exception as error:  # noqa: BLE001 (a full disk)
+            self._failed(error)
 
     def give_back(self, origin: str) -> None:
-        """Nothing is lent."""
-
-    # The HTTP cache itself
+        """Do nothing: there are no leases."""
 
     def _find(self, url: str) -> Answer | None:
-        """Return what it has of a robots.txt, redirects followed."""
+        """Return the cached answer, after redirects."""
         for hops in range(MAX_HOPS + 1):
             try:
                 response = self._unpacked(Request(url))
@@ -118,7 +109,8 @@ class HttpCache:
                 return None
             if response.status not in REDIRECTS:
                 body = response.body[:READ_BYTES]
-                outcome = outcome_of(response.status, body, soft_404=self._soft_404)
+                soft_404 = self._context.settings.soft_404
+                outcome = outcome_of(response.status, body, soft_404=soft_404)
                 if outcome is Outcome.UNREACHABLE:
                     return None
                 return Answer(outcome, url, hops, response.status, response.headers, body)
@@ -129,32 +121,23 @@ class HttpCache:
         return Answer(Outcome.MISSING, url, hops, response.status, response.headers)
 
     def _unpacked(self, request: Request) -> Any:
-        """Scrapy's own middleware keeps what it gets as it came."""
+        """Scrapy's middleware stores bodies compressed, as they came."""
         response = self._load(request)
-        compression = self._crawler.get_downloader_middleware(HttpCompressionMiddleware)
+        compression = self._context.crawler.get_downloader_middleware(HttpCompressionMiddleware)
         if response is None or compression is None or not headers.encodings(response.headers):
             return response
         request.meta["download_maxsize"] = OTHER_ENCODINGS_MAX
         return compression.process_response(request, response)
 
     def _load(self, request: Request) -> Any:
-        cache = self._engine.http_cache
-        return cache and cache.storage.retrieve_response(self._crawler.spider, request)
-
-    def _store(self, request: Request, response: TextResponse) -> None:
-        cache = self._engine.http_cache
-        try:
-            if cache is not None:
-                cache.storage.store_response(self._crawler.spider, request, response)
-        except Exception as error:  # noqa: BLE001 (a full disk)
-            self._failed(error)
+        cache = self._cache
+        return cache and cache.storage.retrieve_response(self._context.spider, request)
 
     def _failed(self, error: Exception) -> None:
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             logger.warning(
-                "The HTTP cache can't be used for robots.txt: %(error)s. Further failures are not "
-                "reported.",
+                "Can't use the HTTP cache for robots.txt: %(error)s. Further failures are not logged.",
                 {"error": text_of(error)},
-                extra={"spider": self._crawler.spider},
+                extra=self._context.extra,
             )

@@ -1,4 +1,4 @@
-"""All that a crawl knows of origins, put together: the door of this folder."""
+"""The entrance to this folder: what a crawl knows of origins, and how it finds out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.resolver import Resolver
-from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.table import OriginTable
+from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.storages.opening import open_storage
@@ -28,43 +27,35 @@ if TYPE_CHECKING:
 
 
 class Origins:
-    """What is known of origins, how it is found out, and what it means for a request."""
+    """The parts of this folder, wired together."""
 
     def __init__(self, context: CrawlContext) -> None:
-        """:raises SettingsError: if there is no such storage as the settings name"""
+        """:raises SettingsError: if the storage doesn't exist"""
         settings = context.settings
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
         self.agents = Agents(context.crawler, settings)
-        """Which product tokens a request goes by."""
         self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, context.clock
         )
-        """What is in memory."""
-        fetcher = Fetcher(context.crawler, settings, context.engine)
-        self.http_cache = HttpCache(context.crawler, settings, context.engine, fetcher)
-        """Scrapy's own, which keeps robots.txt files for replays."""
+        fetcher = Fetcher(context)
+        self.http_cache = HttpCache(context, fetcher)
         source: Fetcher | HttpCache = fetcher
         storage: StorageAccess | HttpCache | None = None
         if self.http_cache.offline:
-            source = self.http_cache  # what is old must not be taken for new by others: no storage
+            source = self.http_cache  # no storage: others would take old answers for new ones
         else:
             storage = open_storage(context.crawler, settings, context.clock)
-            if storage is None and self.http_cache.enabled:
-                storage = self.http_cache
+            storage = storage or (self.http_cache if self.http_cache.enabled else None)
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
-        """What is known, and may be used now."""
         self.policy = Policy.of(settings)
-        self.resolver = Resolver(context, self.agents, self.cache)
-        """Tells its listeners of each answer."""
+        self.resolver = Resolver(context, self.cache)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
-        """Slows down the requests to sites that ask for it, if the user wants that."""
         self.flights = Flights(context.crawler, self.resolver.ask)
-        """The fetches that are under way."""
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
-        """Return what is known of the request's origin, or the origin if its robots.txt has to be
-        asked for; and what of the URL is compared with rules.
+        """Return what is known of the request's origin, or the origin if a fetch is due; and the
+        part of the URL that rules match.
 
         :raises ValueError: if the URL has no origin
         """
@@ -80,19 +71,18 @@ class Origins:
             return state, path
         origin = origin_of(request)
         state = self.cache.get(origin)
-        if state is None:
-            return origin, path
-        self.table.add_prefix(state, prefix)
-        return state, path
+        if state is not None:
+            self.table.add_prefix(state, prefix)
+        return state or origin, path
 
     def decide(
         self, state: OriginState, chain: tuple[str, ...], path: str, *, always: bool = False
     ) -> Decision | None:
-        """Return what the rules at hand say about *path*; None for what they plainly allow, which
-        then takes the middleware's fast path.
+        """Return what the rules say about *path*; None if they allow it, and so the middleware's fast
+        path can from now on.
 
-        :param chain: the product tokens that the request goes by
-        :param always: return a decision in any case, and leave the fast path out
+        :param chain: the request's product tokens
+        :param always: return a decision even then, and leave the fast path alone
         """
         robots = state.robots
         if robots is None:

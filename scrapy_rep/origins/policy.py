@@ -1,7 +1,7 @@
 """What to do with a request, given what is known of its origin (REP.md section 4).
 
-The one place that decides whether a request is judged by rules, waits, is held, is dropped, or
-passes unjudged. Pure: no I/O, no clock; time is passed in. The middleware and the hold carry it out.
+The one place that decides whether a request is judged, waits, is held, is dropped or passes. Pure: no
+I/O, no clock. The middleware and the hold carry the advice out.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class Decide(NamedTuple):
-    """Apply the rules at hand."""
+    """Apply the rules."""
 
 
 class Pass(NamedTuple):
-    """Let it pass unjudged: ``REP_UNREACHABLE`` is "allow"."""
+    """Let it pass: ``REP_UNREACHABLE`` is "allow"."""
 
 
 class Wait(NamedTuple):
-    """Wait in place, in the downloader, for an answer."""
+    """Wait in the downloader."""
 
     seconds: float
-    """While nothing is known: at most, from when the fetch was asked for. For an unreachable origin:
-    until it may be asked again."""
+    """If nothing is known: the longest, from the start of the fetch. If the origin is unreachable:
+    until the next attempt."""
 
 
 class Hold(NamedTuple):
-    """Set it aside, outside the downloader, until there is an answer."""
+    """Hold it outside the downloader until there is an answer."""
 
 
 class Drop(NamedTuple):
@@ -41,9 +41,9 @@ class Drop(NamedTuple):
 
     reason: str
     attempts: int = 0
-    """Failed fetches of robots.txt in a row."""
+    """Consecutive failed fetches of robots.txt."""
     for_room: bool = False
-    """Whether it is dropped only because too many are held."""
+    """Whether the only reason is that too many are held."""
 
     @classmethod
     def of(cls, state: OriginState) -> Drop:
@@ -60,39 +60,39 @@ class Room(Enum):
     FREE = "free"
     """At least one more."""
     FULL = "full"
-    """None: the hold is full, or as full as other origins' shares allow."""
+    """None: the rest of the hold, if any, is for other origins."""
     GREEDY = "greedy"
-    """None, and the origin itself holds a large part of them all."""
+    """None, and much of what is held is this origin's."""
 
 
 class Situation(NamedTuple):
-    """What counts beside what is known of the origin."""
+    """What else the advice depends on."""
 
     direct: bool = False
-    """A direct download (a media pipeline's, say), which can't be held."""
+    """Whether it is a direct download (a media pipeline's, say), which can't be held."""
     room: Room = Room.FREE
     slot_free: bool = True
-    """Whether one more request may wait in place."""
+    """Whether another request may wait in place."""
     durable: bool = False
-    """Whether what is held outlives the crawl."""
+    """Whether the hold outlives the crawl."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Gives advice by the user's settings."""
+    """The settings that decide."""
 
     unreachable: str
     """``REP_UNREACHABLE``."""
     dead_host_tries: int
     """``REP_DEFER_DEAD_HOST_TRIES``."""
     grace: float
-    """``REP_DEFER_GRACE``: seconds that a request waits in place for a first answer."""
+    """``REP_DEFER_GRACE``: seconds to wait in place for a first answer."""
     patience: float
-    """``REP_DOWNLOAD_TIMEOUT``: seconds that a direct download waits for an unreachable origin."""
+    """``REP_DOWNLOAD_TIMEOUT``: seconds for which a direct download waits for the next attempt."""
 
     @classmethod
     def of(cls, settings: RepSettings) -> Policy:
-        """Return the policy that *settings* ask for."""
+        """Return the policy for *settings*."""
         return cls(
             settings.unreachable,
             settings.defer_dead_host_tries,
@@ -103,7 +103,7 @@ class Policy:
     def advise(self, state: OriginState | None, now: float, situation: Situation) -> Advice:
         """Return what to do with a request.
 
-        :param state: what is known of its origin; None: robots.txt has to be asked for
+        :param state: what is known of its origin; None: a fetch is due
         :param now: seconds since the epoch
         """
         if state is None:
@@ -121,24 +121,23 @@ class Policy:
         return Hold() if situation.room is Room.FREE else drop._replace(for_room=True)
 
     def without_answer(self, situation: Situation) -> Wait | Hold | Drop:
-        """Return what to do with a request of an origin of which nothing is known."""
+        """Return what to do with a request if nothing is known of its origin."""
         if situation.direct:
             return Wait(math.inf)
         if situation.room is Room.FREE:
             return Wait(self.grace) if situation.slot_free else Hold()
         if situation.room is Room.GREEDY and not situation.slot_free:
-            # The other origins need the slots.
+            # Other origins need the slots.
             return Drop("too many of its requests are held", for_room=True)
-        # Waiting takes slots, which slows down whatever floods the hold with new origins.
+        # A waiting request takes a slot, which slows down a flood of new origins.
         return Wait(math.inf)
 
     def at_the_end(self, situation: Situation) -> Hold | Drop:
-        """Return what to do with a request whose robots.txt won't come: the crawl is ending."""
-        if situation.durable and not situation.direct:
-            return Hold()
-        return Drop("the crawl is ending")
+        """Return what to do with a request that still waits when the crawl ends."""
+        hold = situation.durable and not situation.direct
+        return Hold() if hold else Drop("the crawl is ending")
 
     def is_worth_waiting(self, state: OriginState) -> bool:
-        """Whether *state* may soon change, and the user wants to wait for that."""
+        """Whether to wait for *state* to change."""
         alive = state.entry.dead_attempts < self.dead_host_tries
         return state.unreachable and alive and self.unreachable == "defer"

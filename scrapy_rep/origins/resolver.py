@@ -1,5 +1,5 @@
-"""Asks for a robots.txt, takes in what comes of it, and tells all parts of the package that want to
-know, before the requests that wait for it go on. The order is set in ``RepMiddleware.__init__``."""
+"""Has robots.txt fetched and tells the package's other parts of the answer, before waiting requests
+go on. ``RepMiddleware.__init__`` sets the order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from scrapy_rep.engine.isolation import Isolation
+from scrapy_rep.engine.log import Isolation
 from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
@@ -27,57 +27,56 @@ class Resolution:
 
     state: OriginState
     answer: Answer | None
-    """What the fetch brought. None: it was found in the storage."""
+    """None: it came from the storage."""
     request: Request
-    """The first request that wanted to know."""
+    """The first that needed it."""
 
     @property
     def outcome(self) -> Outcome:
-        """What the answer means; what is known, if nothing was fetched."""
+        """The answer's outcome; without one, the stored one."""
         return self.state.entry.outcome if self.answer is None else self.answer.outcome
 
     @property
     def robots(self) -> RobotsTxt | None:
-        """The rules that it brought."""
+        """The rules, if it has any."""
         return self.state.robots if self.outcome is Outcome.RULES else None
 
     @property
     def robots_url(self) -> str:
-        """Where the file came from, for relative URLs in it."""
+        """The file's URL after redirects: the base of relative URLs in it."""
         return self.state.entry.url or self.state.origin.robots_url
 
 
 class ResolutionListener:
-    """What wants to know of answers. A bug in one of them keeps it from no other."""
+    """Is told of answers. A bug in one listener doesn't affect the others."""
 
     part = "part"
-    """What the log calls it when it fails."""
+    """Its name in the log."""
 
     async def resolved(self, resolution: Resolution) -> None:
-        """There is an answer, or news from the storage. Requests are decided by it already."""
+        """Handle an answer, or news from the storage. It already counts for requests."""
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """There will be none.
+        """Handle that there will be no answer.
 
-        :param error: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`, a bug, or
-            ``CancelledError``: nothing waits for it any more
+        :param error: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
+            ``CancelledError`` (nothing waits for it)
         """
 
 
 class Resolver:
-    """Has robots.txt files asked for, and announces what came of it."""
+    """Has robots.txt fetched and tells its listeners."""
 
-    def __init__(self, context: CrawlContext, agents: Agents, cache: RobotsCache) -> None:
-        self._agents = agents
+    def __init__(self, context: CrawlContext, cache: RobotsCache) -> None:
         self._cache = cache
         self._isolated = Isolation(context.crawler)
         self.listeners: list[ResolutionListener] = []
-        """In the order in which they are told."""
+        """In order."""
 
     async def ask(self, flight: Flight) -> OriginState:
-        """Have a flight's robots.txt fetched, or found in the storage.
+        """Resolve a flight's robots.txt.
 
-        :raises Exception: one of :data:`~scrapy_rep.origins.failures.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         try:
             state, answer = await self._cache.ask(flight.origin, flight.request)
@@ -96,8 +95,7 @@ class Resolver:
 
 
 class RulesReader(ResolutionListener):
-    """Has a new file read while its body is at hand, a large one in a thread. Listeners after this
-    one find its rules and its sitemaps ready."""
+    """Parses a new file while its body is in memory, so that later listeners needn't."""
 
     part = "reading of robots.txt"
 
@@ -106,7 +104,7 @@ class RulesReader(ResolutionListener):
         self._cache = cache
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Read them for the agent that asked first."""
+        """Parse them for the first agent that needs them."""
         if resolution.robots is not None:
             chain, answer = self._agents.chain_of(resolution.request), resolution.answer
             await self._cache.read(resolution.state, chain, answer.body if answer else None)

@@ -1,28 +1,44 @@
-"""What is known of one origin, ready to decide by."""
+"""Origins in memory: recently used ones parsed, others compressed (docs/DESIGN.md, "Bodies
+compressed, rules on demand")."""
 
 from __future__ import annotations
 
+import time
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.storages.entry import UnreadableEntry
+from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_rep.protocol.matching import Rules
     from scrapy_rep.storages.base import Entry
 
-# What an origin in use takes, beside texts, the packed body and what was read of it.
+# Origins kept parsed, some 6 KB each. Parsing again is cheap compared to a page.
+_PARSED = 2000
+
+# One in this many (or of their bytes) leave together: finding the least recently used takes a while,
+# and keeping them in order would cost every request.
+_LEAVING = 50
+
+# URL prefixes per origin on the hot path: HTTP://EXAMPLE.com:80/ is one.
+_PREFIXES = 4
+
+# An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
 
 
 class OriginState:
-    """An origin's entry, ready to decide by. Mutable: holders of a reference see updates.
+    """An origin's entry and rules. Mutable: holders of a reference see updates.
 
-    ``standing`` says what it is good for, and changes so (REP.md sections 4 and 5):
+    ``standing`` says what it is good for, and changes as follows (REP.md sections 4 and 5):
 
-    - ASK → a fetch, a *flight* (:mod:`scrapy_rep.origins.flights`); an origin that was never asked
-      is not in the table at all;
+    - ASK → a fetch, a *flight* (:mod:`scrapy_rep.origins.flights`); new origins have no state;
     - flight → FRESH: an answer that counts, until ``entry.fresh_until``;
     - flight → STALE (there is an older copy) or UNREACHABLE (there is none): a failure, until
       ``entry.next_attempt_at``; UNRESTRICTED instead of UNREACHABLE after 30 days of failures;
@@ -45,41 +61,152 @@ class OriginState:
         self.name = entry.origin
         """The origin, as text."""
         self.used_at = 0.0
-        """When it was last used, in seconds since the epoch."""
+        """Seconds since the epoch."""
         self.size = 0
-        """The bytes that it is counted with, see :meth:`OriginTable.weigh`."""
+        """Bytes, as :meth:`OriginTable.weigh` counted them."""
         self.standing = Standing.ASK
         self.usable_until = 0.0
-        """Until when nothing has to be fetched, in seconds since the epoch."""
+        """When the next fetch is due, in seconds since the epoch."""
         self.rules: Rules | None = None
-        """Rules for the fast path, for the crawl's own agent, valid until :attr:`usable_until`. If
-        None, or if they don't allow the path, the gate decides."""
+        """For the fast path: the usual agent's, until :attr:`usable_until`. If None, or if they don't
+        allow the path, the gate decides."""
         self.prefixes: tuple[str, ...] = ()
         self.update(entry)
 
     def update(self, entry: Entry) -> None:
-        """Take a newer entry in."""
+        """Replace the entry by a newer one."""
         self.entry = entry
-        # The body is kept compressed, in the entry alone.
         self.robots = RobotsTxt(entry) if entry.has_copy else None
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes by now: what was read of the file too."""
+        """About how many bytes it takes, with what was parsed so far."""
         entry = self.entry
         size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
         return size if self.robots is None else size + self.robots.size
 
     @property
     def origin(self) -> Origin:
-        """Whose robots.txt this is. Made when it is asked for, which is rare."""
+        """Whose robots.txt this is. Rarely needed, so made on demand."""
         return Origin.from_text(self.name)
 
     @property
     def unreachable(self) -> bool:
-        """Whether there is nothing to decide by."""
+        """Whether nothing says what is allowed."""
         return (
             self.entry.outcome is not Outcome.RULES
             and self.entry.unreachable_since is not None
             and self.standing is not Standing.UNRESTRICTED
         )
+
+
+class OriginTable:
+    """A limited number of origins, and of bytes. The least recently used leave; if bytes are short,
+    only those above the average size.
+
+    Parsed ones may take half of the bytes, packed ones the rest; pinned ones don't count. The latest
+    stays, whatever its size.
+    """
+
+    def __init__(
+        self, max_origins: int, max_bytes: int, clock: Callable[[], float] = time.time
+    ) -> None:
+        """:param clock: seconds since the epoch"""
+        self._clock = clock
+        self._max_origins = max_origins
+        self._max_bytes = max_bytes
+        self._max_parsed = min(_PARSED, max_origins)
+        self._parsed: dict[str, OriginState] = {}
+        self._parsed_bytes = 0
+        self._packed = MemoryStorage(max_origins, max_bytes)
+        self._pinned: dict[str, OriginState] = {}
+        self.by_prefix: dict[str, OriginState] = {}
+        """Parsed ones, by what their URLs begin with, up to the path's slash."""
+
+    def get(self, origin: Origin) -> OriginState | None:
+        """Return what is known of *origin*, usable or not."""
+        name = str(origin)
+        state = self._parsed.get(name) or self._pinned.get(name)
+        if state is None:
+            try:
+                entry = self._packed.take(name)
+            except UnreadableEntry:  # a clock out of range, say
+                entry = None
+            if entry is not None:
+                state = OriginState(entry)
+                self._add(state)
+        return state
+
+    def put(self, origin: Origin, entry: Entry) -> OriginState:
+        """Add or update an entry."""
+        state = self.get(origin)
+        if state is None:
+            state = OriginState(entry)
+            self._add(state)
+        else:
+            state.update(entry)
+            state.used_at = self._clock()
+            self.weigh(state)
+        return state
+
+    def weigh(self, state: OriginState) -> None:
+        """Count the bytes of *state* again: parsing adds some."""
+        if state.size != (size := state.bytes) and self._parsed.get(state.name) is state:
+            self._parsed_bytes += size - state.size
+            state.size = size
+            self._make_room(state)
+
+    def add_prefix(self, state: OriginState, prefix: str) -> None:
+        """Have *state* in :attr:`by_prefix` while it is parsed."""
+        if self.by_prefix.get(prefix) is state or state.name not in self._parsed:
+            return
+        if len(state.prefixes) < _PREFIXES:
+            state.prefixes += (prefix,)
+            self.by_prefix[prefix] = state
+
+    def pin(self, origin: Origin) -> None:
+        """Keep *origin*: requests wait for it."""
+        state = self.get(origin)
+        if state is not None:
+            if self._parsed.pop(state.name, None) is not None:
+                self._parsed_bytes -= state.size
+            self._pinned[state.name] = state
+
+    def unpin(self, origin: Origin) -> None:
+        """Let *origin* leave again."""
+        state = self._pinned.pop(str(origin), None)
+        if state is not None:
+            self._add(state)
+
+    def _add(self, state: OriginState) -> None:
+        state.used_at = self._clock()
+        state.size = state.bytes
+        self._parsed[state.name] = state
+        self._parsed_bytes += state.size
+        self._make_room(state)
+
+    def _make_room(self, latest: OriginState) -> None:
+        """Have some leave, but not the *latest*, if there are too many or they are too large."""
+        most, half = self._max_parsed, self._max_bytes // 2
+        if len(self._parsed) > most or self._parsed_bytes > half:
+            # If only bytes are short, removing the large ones is enough.
+            share = half // len(self._parsed)
+            most, enough = most - most // _LEAVING, half - half // _LEAVING
+            for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
+                many = len(self._parsed) > most
+                if not many and self._parsed_bytes <= enough:
+                    break
+                if (many or oldest.size > share) and oldest is not latest:
+                    self._leave(oldest)
+        self._packed.shrink(
+            self._max_origins - len(self._parsed), self._max_bytes - min(self._parsed_bytes, half)
+        )
+
+    def _leave(self, state: OriginState) -> None:
+        del self._parsed[state.name]
+        self._parsed_bytes -= state.size
+        state.usable_until = 0.0  # for holders of a reference
+        for prefix in state.prefixes:
+            del self.by_prefix[prefix]
+        state.prefixes = ()
+        self._packed.save(state.entry)

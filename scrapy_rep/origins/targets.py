@@ -1,5 +1,4 @@
-"""Where one site may send us: what a public site names never leads to a private address
-(SECURITY.md)."""
+"""Where a site may send us: a public one never to a private address (SECURITY.md)."""
 
 from __future__ import annotations
 
@@ -20,24 +19,23 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol import Origin
 
-# RFC 6761, RFC 6762, RFC 8375, and what ICANN has reserved for private use.
+# RFC 6761, RFC 6762, RFC 8375; ICANN reserves .internal for private use.
 _PRIVATE_NAMES = (".localhost", ".local", ".home.arpa", ".internal")
 
-# Addresses that carry an IPv4 address in their last four bytes (RFC 6052).
+# Its last four bytes are an IPv4 address (RFC 6052).
 _NAT64 = IPv6Network("64:ff9b::/96")
 
-# This many hosts are remembered.
+# Hosts.
 _REMEMBERED = 10_000
 
 
 def is_private_address(text: str) -> bool | None:
-    """Whether an address is loopback, link-local, private or otherwise not public; None if *text*
-    is a name."""
+    """Whether an address is loopback, link-local, private or otherwise not public; None for a name."""
     try:
         address: IPv4Address | IPv6Address = ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
         try:
-            # 127.1, 0x7f000001 and 2130706433, which operating systems take for addresses.
+            # Operating systems accept 127.1, 0x7f000001 and 2130706433.
             address = IPv4Address(socket.inet_aton(text))
         except (OSError, ValueError):
             return None
@@ -50,12 +48,11 @@ def is_private_address(text: str) -> bool | None:
 
 
 def is_private_host(host: str) -> bool | None:
-    """Whether *host*, as an :class:`Origin` has it, is private; None if only a look-up can tell."""
+    """Whether an :class:`Origin`'s *host* is private; None if only a look-up can tell."""
     name = host.rstrip(".")
+    local = "." not in name or f".{name}".endswith(_PRIVATE_NAMES)
     private = is_private_address(name)
-    if private is None and ("." not in name or f".{name}".endswith(_PRIVATE_NAMES)):
-        return True
-    return private
+    return True if private is None and local else private
 
 
 class Targets:
@@ -66,30 +63,29 @@ class Targets:
         self._all = private_hosts
         settings = crawler.settings
         self._reactor = settings.getbool("TWISTED_REACTOR_ENABLED", True)
-        # It is the proxy that looks names up then, and ours may mean something else.
+        # A proxy looks names up itself, and may get other addresses than we would.
         self._looks_up = not (settings.getbool("HTTPPROXY_ENABLED") and getproxies())
         self._known: dict[str, bool] = {}
 
     async def refuses(self, target: Origin, by: Origin) -> bool:
-        """Whether we do not ask *target* for anything because *by* has named it."""
+        """Whether not to request anything from *target*, since it was *by* that named it."""
         if self._all or target.host == by.host or not await self._is_private(target.host):
             return False
         return not await self._is_private(by.host)
 
     async def _is_private(self, host: str) -> bool:
         private = is_private_host(host)
-        if private is None and self._looks_up:
-            private = self._known.get(host)
-            if private is None:
-                addresses = await self._look_up(host)
-                private = any(is_private_address(address) for address in addresses)
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[host] = private
-        return bool(private)
+        if private is not None or not self._looks_up:
+            return bool(private)
+        if host not in self._known:
+            private = any(map(is_private_address, await self._look_up(host)))
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[host] = private
+        return self._known[host]
 
     async def _look_up(self, host: str) -> list[str]:
-        """Return the addresses of *host*: those that Scrapy connects to, from its DNS cache."""
+        """Return the addresses that Scrapy connects to, from its DNS cache."""
         if not self._reactor:
             try:
                 found = await asyncio.get_running_loop().getaddrinfo(host, None)
@@ -101,7 +97,7 @@ class Targets:
         receiver = _Receiver()
         try:
             reactor.nameResolver.resolveHostName(receiver, host)
-        except (OSError, ValueError):  # a name that none can be
+        except (OSError, ValueError):  # no valid name
             return []
         return await maybe_deferred_to_future(receiver.done)
 

@@ -1,6 +1,5 @@
-"""Requests that wait in the downloader for a robots.txt: briefly, and only a share of them
-(docs/DESIGN.md, "Nothing waits while holding a download slot"). Whether and how long is for
-:mod:`scrapy_rep.origins.policy` to say."""
+"""Requests that wait in the downloader for a robots.txt: few, and briefly (docs/DESIGN.md, "Nothing
+waits while holding a download slot"), as :mod:`scrapy_rep.origins.policy` advises."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
 
-# One in this many of the download slots may be taken by requests that wait.
+# Waiting requests may take one in this many download slots.
 _SHARE = 2
 
-# Where CONCURRENT_REQUESTS is 0, for no limit: as many silent origins would be many all the same.
+# In place of CONCURRENT_REQUESTS = 0 (unlimited).
 _UNLIMITED = 100
 
 _Answer: TypeAlias = "OriginState | Hold | Drop"
 
 
 class Waiting:
-    """Counts and times the requests that wait in place."""
+    """Counts and times them."""
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
@@ -48,12 +47,12 @@ class Waiting:
 
     @property
     def slot_free(self) -> bool:
-        """Whether one more request may wait."""
+        """Whether another request may wait."""
         return self._count < self._most
 
     async def first(self, request: Request, origin: Origin, situation: Situation) -> _Answer:
-        """Have the robots.txt of *origin*, of which nothing is known, fetched, and wait as long as
-        the policy advises. Return what is known then, or what to do with *request* instead."""
+        """Have the unknown robots.txt of *origin* fetched, and wait as the policy advises. Return
+        what is known then, or what to do with *request* instead."""
         flight = self._flights.to(origin, request)
         advice = self._policy.advise(None, self._context.clock(), situation)
         if not isinstance(advice, Wait):
@@ -79,8 +78,8 @@ class Waiting:
             return Drop(text_of(error))
 
     async def alone(self, request: Request, origin: Origin) -> OriginState | None:
-        """Have the robots.txt of *origin* fetched, and wait for it however long it takes, for a
-        caller outside the downloader. None: there will be none."""
+        """Have the robots.txt of *origin* fetched, for a caller outside the downloader, however long
+        it takes. None: there will be no answer."""
         try:
             return await self._flights.to(origin, request).wait()
         except CancelledError:
@@ -94,10 +93,10 @@ class Waiting:
     async def again(
         self, request: Request, state: OriginState, seconds: float
     ) -> OriginState | Drop:
-        """Wait until the robots.txt of an unreachable origin was asked for once more, at most
+        """Wait for the next attempt to fetch an unreachable robots.txt, at most
         ``REP_DOWNLOAD_TIMEOUT``. For direct downloads, which can't be held.
 
-        :param seconds: until it may be asked for
+        :param seconds: until that attempt may start
         """
         origin = state.origin
         try:

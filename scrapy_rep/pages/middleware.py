@@ -8,8 +8,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from scrapy_rep.engine.isolation import Isolation
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Isolation, Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError

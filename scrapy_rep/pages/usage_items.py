@@ -10,8 +10,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from scrapy_rep.engine.isolation import Isolation
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import Isolation, get_logger
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.pages.usage_middleware import UsageMiddleware
 from scrapy_rep.pages.usage_settings import settings_for

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.middleware import RepMiddleware
     from scrapy_rep.origins.cache import RobotsCache
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.origins.table import OriginTable
+    from scrapy_rep.origins.state import OriginState, OriginTable
     from scrapy_rep.protocol import Origin
 
 Chain = tuple[str, ...]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 
 from scrapy_rep.engine.closing import Stage
-from scrapy_rep.engine.isolation import Isolation
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Isolation, Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.startup import StopAtStart
 from scrapy_rep.exceptions import UsageDisallowed

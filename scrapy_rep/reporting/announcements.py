@@ -8,9 +8,8 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep import signals
-from scrapy_rep.engine.isolation import Isolation
-from scrapy_rep.engine.log import Sparse, get_logger
-from scrapy_rep.origins.failures import CONFIGURATION_ERRORS
+from scrapy_rep.engine.log import Isolation, Sparse, get_logger
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.robotparser import RobotParser

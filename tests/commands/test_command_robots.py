@@ -381,8 +381,8 @@ def test_warnings_come_through(project: Path) -> None:
     assert done.status == 1
     assert done.errors == [
         (
-            "scrapy robots: No product token can be told from the setting USER_AGENT ('1'), so the "
-            "rules for all agents (*) apply. Name yours in the setting REP_USER_AGENT."
+            "scrapy robots: There is no product token in the setting USER_AGENT ('1'), so the "
+            "rules for all agents (*) apply. Set REP_USER_AGENT to yours."
         )
     ]
 

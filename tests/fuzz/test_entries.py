@@ -17,7 +17,7 @@ from scrapy.settings import Settings
 from scrapy_rep.engine.words import iso
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.table import OriginTable
+from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.freshness import standing

@@ -19,45 +19,45 @@ CLEAN = [
     "License: https://example.com/license.xml",
 ]
 
-UNREAD = "ignored, since it can't be read: "
+UNREAD = "can't be read, so the line says nothing: "
 BEFORE = "no user-agent line above it: for all crawlers here, but others may ignore it"
 FOUND = {
-    "Content-Usage: train-ai = n": [("bad-usage", UNREAD + "no spaces are allowed around =")],
-    "Content-Usage: Train-AI=n": [("bad-usage", UNREAD + "keys must be in lower case")],
+    "Content-Usage: train-ai = n": [("bad-usage", UNREAD + "remove the blanks around the =")],
+    "Content-Usage: Train-AI=n": [("bad-usage", UNREAD + "write keys in lower case")],
     "Content-Usage: train-ai=n,": [
         (
             "bad-usage",
-            f"{UNREAD}not a dictionary of structured fields (RFC 9651) at character 12",
+            f"{UNREAD}the preferences break RFC 9651 at character 12",
         )
     ],
     "Content-Usage: train-ai=n; search=y": [
         (
             "bad-usage",
-            '"search" is ignored: put a comma before it, not a semicolon',
+            '"search" says nothing: separate it with a comma, not a semicolon',
         )
     ],
-    "Content-Usage: /path": [("bad-usage", "ignored: no preference")],
+    "Content-Usage: /path": [("bad-usage", "no preference is given, so the line says nothing")],
     "Content-Usage: train-ai=no": [
-        ("bad-usage", '"train-ai" is ignored: its value is neither y nor n')
+        ("bad-usage", '"train-ai" is neither y nor n, so it says nothing')
     ],
     "Content-Usage: ai-train=n": [
-        ("unknown-use", 'ignored: unknown use "ai-train"; did you mean train-ai?')
+        ("unknown-use", 'ignored: unknown purpose "ai-train"; did you mean train-ai?')
     ],
     "Content-Usage: serach=n": [
-        ("unknown-use", 'ignored: unknown use "serach"; did you mean search?')
+        ("unknown-use", 'ignored: unknown purpose "serach"; did you mean search?')
     ],
-    "Content-Usage: tdm=n": [("unknown-use", 'ignored: unknown use "tdm"')],
+    "Content-Usage: tdm=n": [("unknown-use", 'ignored: unknown purpose "tdm"')],
     "Content-Signal: ai-train = no": [
-        ("bad-signal", 'spaces around =, so some crawlers may not read "ai-train"')
+        ("bad-signal", '"ai-train" has blanks around the =: other crawlers may not read it')
     ],
     "Content-Signal: ai-train=n": [
-        ("bad-signal", '"ai-train" is ignored: its value is neither yes nor no')
+        ("bad-signal", '"ai-train" is neither yes nor no, so it says nothing')
     ],
     "Content-Signal: train-ai=no": [
-        ("unknown-use", 'ignored: unknown use "train-ai"; did you mean ai-train?')
+        ("unknown-use", 'ignored: unknown purpose "train-ai"; did you mean ai-train?')
     ],
-    "Content-Signal:": [("bad-signal", "ignored: no signal")],
-    "License: license.xml": [("bad-license", "not a full URL, as a license needs")],
+    "Content-Signal:": [("bad-signal", "no signal is given, so the line says nothing")],
+    "License: license.xml": [("bad-license", "a license needs a full URL")],
 }
 
 

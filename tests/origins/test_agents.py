@@ -228,8 +228,8 @@ async def test_no_token_can_be_told(sites: Sites, settings: Any, headers: Any, m
     """`*` applies, with one warning (DESIGN.md), however many requests are sent so."""
     result = await assert_went_by(sites, settings, Sent("all", headers, meta))
     [message] = token_warnings(result)
-    assert message.startswith("No product token can be told from ")
-    assert message.endswith("Name yours in the setting REP_USER_AGENT.")
+    assert message.startswith("There is no product token in ")
+    assert message.endswith("Set REP_USER_AGENT to yours.")
 
 
 async def test_warning_after_very_many_headers(sites: Sites) -> None:

@@ -61,7 +61,7 @@ async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
     assert result.stat("rep/crawl_delay/origins") == 1
     assert result.stat("rep/crawl_delay/max") == DELAY
     assert result.stat("rep/crawl_delay/limited") == 0
-    [line] = [one for one in result.records if "crawl-delay" in one.getMessage()]
+    [line] = [one for one in result.records if "crawl-delay in line" in one.getMessage()]
     assert (line.levelname, line.name) == ("INFO", "scrapy_rep.origins")
     origin = slow.url("").removesuffix("/")
     assert line.getMessage() == (
@@ -327,4 +327,5 @@ async def test_a_large_file_is_read_once_and_in_a_thread(
         assert len(read_in) == number
     assert threading.main_thread() not in read_in
     assert site.robots_fetches == 1
-    assert min(gap for gap in gaps(site)) >= DELAY
+    first, _, second = gaps(site)  # the other is that between the two crawls
+    assert min(first, second) >= DELAY

@@ -168,7 +168,7 @@ async def test_a_broken_http_cache_is_one_warning(sites: Sites, cache: dict[str,
     urls = [one.url(path) for one in (site, other) for path in ("/a", "/private")]
     result = await crawl(urls, {**cache, "HTTPCACHE_STORAGE": BrokenStorage})
     assert set(result.responses) == {urls[0], urls[2]}
-    told = [one for one in result.records if "HTTP cache can't be used" in one.getMessage()]
+    told = [one for one in result.records if "Can't use the HTTP cache" in one.getMessage()]
     assert [one.levelname for one in told] == ["WARNING"]
     result.assert_clean()
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_rep.origins import table as module
+from scrapy_rep.origins import state as module
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.table import OriginTable
+from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings

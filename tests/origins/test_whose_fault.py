@@ -77,9 +77,9 @@ def reasons(result: CrawlResult) -> set[str]:
 @pytest.mark.parametrize(
     ("one", "says"),
     [
-        (Filter, "refused the request for robots.txt (IgnoreRequest: no HTML): let it leave alone"),
-        (Buggy, "failed at the request for robots.txt (ZeroDivisionError: division by zero)"),
-        (Wrong, "failed at the request for robots.txt (RuntimeError: no proxies left)"),
+        (Filter, "refused the request for robots.txt (IgnoreRequest: no HTML): make it ignore"),
+        (Buggy, "failed on the request for robots.txt (ZeroDivisionError: division by zero)"),
+        (Wrong, "failed on the request for robots.txt (RuntimeError: no proxies left)"),
     ],
 )
 async def test_middlewares_that_fail_are_the_users_to_mend(
@@ -214,14 +214,14 @@ async def test_proxies_share_the_robots_txt_of_an_origin(sites: Sites) -> None:
 @pytest.mark.parametrize(
     ("robots", "says"),
     [
-        (answer("", 407, [("Proxy-Authenticate", "Basic")]), "the proxy asks for a login"),
+        (answer("", 407, [("Proxy-Authenticate", "Basic")]), "the proxy requires a login"),
         (
             answer("<title>404 not found</title>", 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
-            "the proxy answered with HTTP status 503",
+            "the proxy answered HTTP 503",
         ),
         (
             answer("<title>404 not found</title>", 502, [("Proxy-Status", "p; error=http")]),
-            "the proxy answered with HTTP status 502",
+            "the proxy answered HTTP 502",
         ),
     ],
 )

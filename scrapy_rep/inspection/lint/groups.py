@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _STARS = re.compile(r"\*+")
 
+# Pairs of an agent and a rule: with more the file is hostile, and only its other findings count.
+_MAX_PAIRS = 1_000_000
+
 
 def group_findings(outline: Outline) -> Iterator[Finding]:
     """Yield agents without rules, and rules without effect."""
@@ -33,23 +36,27 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
     Only what can be proven: the other one matches exactly the same paths, and wins. All groups
     that name an agent are one, so a rule must lose for each of its agents.
     """
-    tokens = dict.fromkeys(
-        agent.token for group in outline.groups for agent in group.agents if agent.token
-    )
-    best: dict[str, dict[str, RuleLine]] = {}
-    for token in tokens:
-        winners = best[token] = {}
-        for rule in outline.rules_for(token):
+    if sum(len(group.agents) * len(group.rules) for group in outline.groups) > _MAX_PAIRS:
+        return
+    groups = [
+        (dict.fromkeys(agent.token for agent in group.agents if agent.token), group.rules)
+        for group in outline.groups
+    ]
+    best: dict[tuple[str, str], RuleLine] = {}
+    for tokens, rules in groups:
+        for rule in rules:
             same = _same_paths(rule)
-            if same is not None and (same not in winners or _rank(rule) > _rank(winners[same])):
-                winners[same] = rule
-    for group in outline.groups:
-        here = dict.fromkeys(agent.token for agent in group.agents if agent.token)
-        for rule in group.rules:
-            same = _same_paths(rule)
-            if same is None or not here:
+            if same is None:
                 continue
-            rivals = [best[token][same] for token in here]
+            for token in tokens:
+                if _rank(rule) > _rank(best.setdefault((token, same), rule)):
+                    best[token, same] = rule
+    for tokens, rules in groups:
+        for rule in rules:
+            same = _same_paths(rule)
+            if same is None or not tokens:
+                continue
+            rivals = [best[token, same] for token in tokens]
             if all(_beats(rival, rule) for rival in rivals):
                 yield _shadowed(rule, rivals[0])
 

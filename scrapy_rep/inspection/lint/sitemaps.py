@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.encoding import resolve_sitemap
 from scrapy_rep.inspection.lint.finding import Finding
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.protocol.matching import allows, comparable, path_of
+from scrapy_rep.protocol.matching import allows, comparable, line_of, path_of
 from scrapy_rep.protocol.tokens import GLOBAL
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.inspection.outline import Outline
 
-# How many of the agents that may not fetch a sitemap are named.
-_NAMED = 3
+# How many agents are asked about each sitemap, and how many are named that may not fetch it.
+_ASKED, _NAMED = 50, 3
 
 
 def sitemap_findings(
@@ -26,6 +27,7 @@ def sitemap_findings(
     robots = RobotsTxt.parse(kept)
     named = [agent.token for group in outline.groups for agent in group.agents if agent.token]
     tokens = dict.fromkeys([GLOBAL, *named])
+    rules = {agent: robots.rules(agent)[1] for agent in islice(tokens, _ASKED)}
     own = Origin.from_url(robots_url) if robots_url else None
     base = robots_url or "http://host.invalid/robots.txt"
     for line, value in outline.sitemaps:
@@ -43,14 +45,8 @@ def sitemap_findings(
         if own is not None and origin != own:
             continue
         path = comparable(path_of(url))
-        by = []
-        for agent in tokens:
-            token, rules = robots.rules(agent)
-            found = rules._find(path)
-            if not allows(found) and token == agent:
-                rule = robots._decision(token, found).rule
-                assert rule is not None
-                by.append(f"{agent} (line {rule.line})")
+        found = [(agent, own_rules._find(path)) for agent, own_rules in rules.items()]
+        by = [f"{agent} (line {line_of(key)})" for agent, key in found if not allows(key)]
         if by:
             condition = "" if own is not None or relative else "if it is on this host, "
             more = f" and {len(by) - _NAMED} more" if len(by) > _NAMED else ""

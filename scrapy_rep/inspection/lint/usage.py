@@ -34,7 +34,7 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
         homeless = first is None or line < first
         if field == "license":
             if "://" not in value:
-                yield Finding(line, "bad-license", "not a full URL, as a license needs")
+                yield Finding(line, "bad-license", "a license needs a full URL")
         elif field == "content-signal":
             if homeless:
                 why = "no user-agent line above it: for all crawlers here, but others may ignore it"
@@ -53,17 +53,18 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
 
 def _preferences(line: int, value: bytes) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-usage", "ignored: no preference")
+        yield Finding(line, "bad-usage", "no preference is given, so the line says nothing")
         return
     try:
         members = read_preferences(value)
     except Malformed as error:
-        yield Finding(line, "bad-usage", f"ignored, since it can't be read: {_why(value, error)}")
+        why = f"can't be read, so the line says nothing: {_why(value, error)}"
+        yield Finding(line, "bad-usage", why)
         return
     for key in members.wrong:
-        yield Finding(line, "bad-usage", f"{quoted(key)} is ignored: its value is neither y nor n")
+        yield Finding(line, "bad-usage", f"{quoted(key)} is neither y nor n, so it says nothing")
     for key in members.parameters:
-        why = f"{quoted(key)} is ignored: put a comma before it, not a semicolon"
+        why = f"{quoted(key)} says nothing: separate it with a comma, not a semicolon"
         yield Finding(line, "bad-usage", why)
     for key in members.unknown:
         yield _unknown(line, key, LABELS)
@@ -71,25 +72,25 @@ def _preferences(line: int, value: bytes) -> Iterator[Finding]:
 
 def _why(value: bytes, error: Malformed) -> str:
     if _BLANKS.search(value):
-        return "no spaces are allowed around ="
+        return "remove the blanks around the ="
     if _CAPITAL.search(value):
-        return "keys must be in lower case"
+        return "write keys in lower case"
     if error.position is None:
         return str(error)
-    return f"not a dictionary of structured fields (RFC 9651) at character {error.position + 1}"
+    return f"the preferences break RFC 9651 at character {error.position + 1}"
 
 
 def _signals(line: int, value: str) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-signal", "ignored: no signal")
+        yield Finding(line, "bad-signal", "no signal is given, so the line says nothing")
     for name, said, loose in read_signals(value):
         if name not in SIGNALS and name not in OTHER:
             yield _unknown(line, name, SIGNALS)
         elif name in SIGNALS and said not in VALUES:
-            why = f"{quoted(name)} is ignored: its value is neither yes nor no"
+            why = f"{quoted(name)} is neither yes nor no, so it says nothing"
             yield Finding(line, "bad-signal", why)
         elif loose:
-            why = f"spaces around =, so some crawlers may not read {quoted(name)}"
+            why = f"{quoted(name)} has blanks around the =: other crawlers may not read it"
             yield Finding(line, "bad-signal", why)
 
 
@@ -97,4 +98,4 @@ def _unknown(line: int, name: str, known: Collection[str]) -> Finding:
     close = get_close_matches(name[:50], known, 1)
     meant = _TWINS.get(name) or (close[0] if close else None)
     hint = f"; did you mean {meant}?" if meant else ""
-    return Finding(line, "unknown-use", f"ignored: unknown use {quoted(name)}{hint}")
+    return Finding(line, "unknown-use", f"ignored: unknown purpose {quoted(name)}{hint}")

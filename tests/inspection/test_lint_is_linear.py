@@ -1,0 +1,33 @@
+"""A hostile robots.txt can be linted in linear time: many agents, rules, sitemaps, whole of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from string import ascii_lowercase
+
+import pytest
+
+from scrapy_rep.inspection.lint import lint
+from tests.helpers.growth import TIMES, assert_linear
+
+pytestmark = pytest.mark.alone
+
+NAMES = ["".join(letters) for letters in product(ascii_lowercase, repeat=3)]
+
+FILES: dict[str, Callable[[int], str]] = {
+    "groups": lambda n: "".join(f"User-agent: {one}\nDisallow: /{one}\n" for one in NAMES[:n]),
+    "agents of one group": lambda n: (
+        "".join(f"User-agent: {one}\n" for one in NAMES[:n])
+        + "".join(f"Disallow: /{one}\n" for one in NAMES[:n])
+    ),
+    "sitemaps and groups": lambda n: "".join(
+        f"User-agent: {one}\nDisallow: /\nSitemap: http://a.example/{one}\n" for one in NAMES[:n]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_hostile_file_takes_linear_time(name: str) -> None:
+    small, large = (FILES[name](count).encode() for count in (500, 500 * TIMES))
+    assert_linear(lambda: lint(small), lambda: lint(large))
