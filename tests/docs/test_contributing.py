@@ -60,3 +60,16 @@ def test_workflows_run_the_same_commands() -> None:
     assert len(commands) >= 3
     ours = (".ci/run", "python3 tests/run.py")
     assert [one for one in commands if not any(our in one for our in ours)] == []
+
+
+def test_how_it_is_built_names_files_that_are_there() -> None:
+    text = ROOT.joinpath("docs/DESIGN.md").read_text("utf-8")
+    named = re.findall(r"`((?:[\w]+/)+(?:\w+\.py)?)`|`(\w+\.py)`", text)
+    paths = [one or other for one, other in named]
+    assert len(paths) > 20
+    missing = [
+        path
+        for path in paths
+        if not (ROOT / path).exists() and not (ROOT / "scrapy_rep" / path).exists()
+    ]
+    assert missing == []
