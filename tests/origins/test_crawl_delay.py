@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.http import Response
+from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep.protocol.groups import Groups
 from tests.helpers.behaviours import after, answer, in_turn, redirect, reset
@@ -220,6 +221,23 @@ async def test_two_ports_of_a_host_share_its_slot(sites: Sites) -> None:
     await crawl([*urls(slow, 3), *urls(same, 3)], ON)
     times = [hit.time for site in (slow, same) for hit in site.requests[1:]]
     known = [time for time in sorted(times) if time >= slow.requests[1].time]
+    assert min(late - early for early, late in pairwise(known)) >= DELAY
+
+
+@pytest.mark.skipif(not is_reactor_installed(), reason="needs Scrapy's DNS cache")
+@pytest.mark.filterwarnings("ignore:.*CONCURRENT_REQUESTS_PER_IP")
+async def test_two_names_of_an_address_share_its_slot(sites: Sites) -> None:
+    slow = sites.add(robots=asking(DELAY), name="slow.test")
+    fast = sites.add(robots=asking(0), name="fast.test", host=slow.host)
+    by_address = {
+        "CONCURRENT_REQUESTS_PER_IP": 8,
+        # The default one does without.
+        "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
+    }
+    result = await crawl([*urls(slow, 4), *urls(fast, 4)], {**ON, **by_address})
+    assert len(result.responses) == 8
+    times = sorted(hit.time for site in (slow, fast) for hit in site.requests[1:])
+    known = [time for time in times if time >= slow.requests[1].time]
     assert min(late - early for early, late in pairwise(known)) >= DELAY
 
 
