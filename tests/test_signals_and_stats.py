@@ -264,12 +264,12 @@ async def test_robots_unreachable_gives_reason_and_attempts(sites: Sites) -> Non
         assert isinstance(error, RobotsUnreachable)
         assert request.url == site.url(path)
         assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
-        assert (error.reason, error.attempts) == ("HTTP status 503", 1)
-        assert str(error) == "robots.txt unreachable: HTTP status 503"
+        assert (error.reason, error.attempts) == ("HTTP 503", 1)
+        assert str(error) == "robots.txt unreachable: HTTP 503"
         line = f"DEBUG Dropped: {error}: <GET {site.url(path)}>"
         assert result.log.count(line) == 1
     # The first failure of a row is news.
-    news = f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP status 503); "
+    news = f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP 503); "
     assert result.log.count(news) == 1
     assert "ERROR" not in result.log
     result.assert_clean()

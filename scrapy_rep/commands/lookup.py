@@ -163,7 +163,7 @@ async def follow(request: Request, get: Callable[[Request], Awaitable[Response]]
             return response
         target = redirect_target(request.url, response)
         if target is None:
-            problem = f"HTTP status {response.status} that leads nowhere"
+            problem = f"HTTP {response.status} that leads nowhere"
             raise CommandError(problem, Status.UNREACHABLE)
         request = Request(target)
     raise CommandError(f"redirects in a loop, or more than {MAX_HOPS} times", Status.UNREACHABLE)

@@ -110,7 +110,7 @@ class _PagePrinter:
             rules = page_rules(page, chain)
             if page.url != "file:":
                 fetched = page
-                rows.append(("answer", f"HTTP status {page.status}"))
+                rows.append(("answer", f"HTTP {page.status}"))
                 if page.url != name:
                     rows.append(("redirects to", page.url))
         meaning = _meaning(rules)

@@ -225,7 +225,7 @@ class _Site:
             return None
         if 200 <= response.status < 300:
             return response.body
-        one.problem = f"HTTP status {response.status}"
+        one.problem = f"HTTP {response.status}"
         return None
 
 

@@ -86,7 +86,7 @@ def _print(
     if isinstance(page, CommandError):
         rows.append(("not fetched", str(page)))
     else:
-        rows.append(("answer", f"HTTP status {page.status}"))
+        rows.append(("answer", f"HTTP {page.status}"))
         if page.url != url:
             rows.append(("redirects to", page.url))
     colours = [""] * len(rows)

@@ -198,7 +198,7 @@ class RobotsFile:
         if self.outcome is Outcome.MISSING:
             return missing(facts.status, facts.hops)
         page = ", an HTML page" if self.is_page else ""
-        return "" if facts.status is None else f"HTTP status {facts.status}{page}"
+        return "" if facts.status is None else f"HTTP {facts.status}{page}"
 
 
 def _why(found: list[tuple[int, RuleLine]], at: int) -> str:
@@ -225,7 +225,7 @@ def _why(found: list[tuple[int, RuleLine]], at: int) -> str:
 def missing(status: int | None, hops: int) -> str:
     """Return the answer that means there is no file, and why."""
     if status is not None and 300 <= status < 400:
-        return f"HTTP status {status} that leads nowhere, after {hops} redirects"
+        return f"HTTP {status} that leads nowhere, after {hops} redirects"
     if status is not None and status >= 500:
-        return f'HTTP status {status} with a page that says "not found", see REP_SOFT_404'
-    return f"HTTP status {status}"
+        return f'HTTP {status} with a page that says "not found", see REP_SOFT_404'
+    return f"HTTP {status}"

@@ -55,7 +55,7 @@ class Answer:
         """Why there are no rules, in words for people."""
         if self.error is not None:
             return text_of(self.error)[:_MAX_REASON]
-        return f"HTTP status {self.status}"
+        return f"HTTP {self.status}"
 
     def entry(self, origin: str, **times: Any) -> Entry:
         """Return an answer that counts as an entry, with its *times*."""

@@ -3,6 +3,7 @@ answer changes it (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -137,7 +138,7 @@ class RobotsCache:
         :returns: what is known now, and the answer; None if it came from the storage
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
-        broken_until, why = self._broken.get(origin, (0.0, ""))
+        broken_until, why = self._broken.get(origin, (-math.inf, ""))
         if self._clock() < broken_until:
             raise ProjectError(why)
         storage = self._storage

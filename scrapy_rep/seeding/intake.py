@@ -175,7 +175,7 @@ class Intake:
 
     async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
         if not 200 <= response.status < 300:
-            self._end(sitemap, f"HTTP status {response.status}")
+            self._end(sitemap, f"HTTP {response.status}")
             return
         settings, spool, retry = self._crawl.settings, self._spool, self._spool.patience.retry
         reader = SitemapReader(

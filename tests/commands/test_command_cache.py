@@ -71,11 +71,11 @@ DOWN = Entry(
     unreachable_since=FAR_OFF - 10,
     attempts=3,
     next_attempt_at=FAR_OFF,
-    error="HTTP status 503",
+    error="HTTP 503",
 )
 STALE = replace(
     FRESH, origin="https://stale.example", unreachable_since=LONG_AGO, attempts=2,
-    next_attempt_at=FAR_OFF, error="HTTP status 500",
+    next_attempt_at=FAR_OFF, error="HTTP 500",
 )  # fmt: skip
 ALL = [FRESH, MISSING, DOWN, STALE]
 
@@ -179,9 +179,9 @@ def test_cache_lists_all_entries_in_aligned_columns(project: Project) -> None:
         ["http://example.com:8080", "due for a refetch", "404: no restrictions",
          "2023-11-14T22:13:20Z", "fresh until 2023-11-14T22:13:21Z"],
         ["https://down.example", "unreachable", "none yet",
-         "-", "unreachable since 2096-10-02T07:06:30Z: HTTP status 503"],
+         "-", "unreachable since 2096-10-02T07:06:30Z: HTTP 503"],
         ["https://stale.example", "stale", "200: rules",
-         "2023-11-14T22:13:20Z", "unreachable since 2023-11-14T22:13:20Z: HTTP status 500"],
+         "2023-11-14T22:13:20Z", "unreachable since 2023-11-14T22:13:20Z: HTTP 500"],
         ["https://www.example.com", "fresh", "200: rules",
          "2023-11-14T22:13:20Z", "fresh until 2096-10-02T07:06:40Z"],
     ]  # fmt: skip

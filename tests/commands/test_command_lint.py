@@ -103,5 +103,5 @@ def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     assert done.status == 3
     assert [line["code"] for line in done.json] == ["no-file", "html", "empty"]
     assert done.errors == [
-        f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP status 503",
+        f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503",
     ]

@@ -41,7 +41,7 @@ def test_a_page_is_fetched_and_read(project: Path, site: Site, reactor: str) -> 
     assert done.out == (
         f"{site.url('/moved')}\n"
         "  agent                  ShopBot\n"
-        "  answer                 HTTP status 200\n"
+        "  answer                 HTTP 200\n"
         f"  redirects to           {site.url('/tea')}\n"
         "  X-Robots-Tag 2         noarchive\n"
         f"  X-Robots-Tag 2         unavailable_after: {date}+00:00\n"

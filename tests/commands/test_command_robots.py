@@ -266,7 +266,7 @@ def test_no_file_and_no_answer(sites: Sites, project: Path) -> None:
         ("unreachable", False, None, None, None),
         ("unreachable", False, None, None, None),
     ]
-    assert pick(done.json[1:], "error")[0] == ("HTTP status 503",)
+    assert pick(done.json[1:], "error")[0] == ("HTTP 503",)
     assert "Timeout" in done.json[2]["error"]
     assert "refused" in done.json[3]["reason"]
     assert (gone.count("/robots.txt"), down.count("/robots.txt")) == (1, 1)
@@ -292,12 +292,12 @@ def test_answers_come_from_the_cache(sites: Sites, project: Path) -> None:
     assert site.count("/robots.txt") == 1
     assert (first.pop("from_cache"), again.pop("from_cache")) == (False, True)
     assert first == again
-    assert "(from the cache), HTTP status 200" in robots(project, url, settings=kept).out
+    assert "(from the cache), HTTP 200" in robots(project, url, settings=kept).out
     # That it could not be had just now is known too.
     assert robots(project, down.url("/"), settings=kept).status == 3
     done = robots(project, down.url("/"), "--json", settings=kept)
     assert (done.status, done.json[0]["from_cache"]) == (3, True)
-    assert done.json[0]["error"] == "HTTP status 503"
+    assert done.json[0]["error"] == "HTTP 503"
     assert down.count("/robots.txt") == 1
 
 
@@ -316,7 +316,7 @@ def test_a_copy_of_an_unreachable_file(sites: Sites, project: Path) -> None:
     assert done.status == 1
     assert (line["stale"], line["from_cache"], line["status"]) == (True, False, 503)
     assert (line["line"], line["fetched_at"]) == (5, first["fetched_at"])
-    assert line["error"] == "HTTP status 503"
+    assert line["error"] == "HTTP 503"
     done = robots(project, url, settings=kept)
     assert "still in use: the site is unreachable (tried before: HTTP" in done.out
     assert site.count("/robots.txt") == 2

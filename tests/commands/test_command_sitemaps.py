@@ -168,7 +168,7 @@ def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None
     assert [line["problem"] for line in done.json] == [
         f"redirects to {there.url('/s.xml')}: forbidden by line 2: Disallow: /",
         "redirects in a loop, or more than 5 times",
-        "HTTP status 301 that leads nowhere",
+        "HTTP 301 that leads nowhere",
     ]
     assert there.count("/s.xml") == 0
     assert here.count("/loop.xml") == 1
@@ -203,7 +203,7 @@ def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path
     )
     assert (done.status, done.err) == (3, "")
     gone, page, long, deep, deeper, mail, broken, ftp = (line["problem"] for line in done.json)
-    assert gone == "HTTP status 404"
+    assert gone == "HTTP 404"
     assert "HTML" in page
     assert "2000" in long
     assert deep is None
@@ -220,9 +220,7 @@ def test_no_sitemaps_and_no_answer(sites: Sites, project: Path) -> None:
     assert f"{none.url('/robots.txt')}: 0 sitemaps\n" in done.out
     done = robots(project, "--sitemaps", down.url("/"))
     assert (done.status, done.out) == (3, "")
-    assert done.errors == [
-        f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP status 503"
-    ]
+    assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
 
 
 def test_sites_come_from_standard_input_too(sites: Sites, project: Path) -> None:

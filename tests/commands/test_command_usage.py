@@ -49,7 +49,7 @@ def test_each_purpose_is_told_with_its_reason(project: Path, site: Site, reactor
     assert told[:-1] == [
         site.url("/moved"),
         "  agent            ShopBot",
-        "  answer           HTTP status 200",
+        "  answer           HTTP 200",
         f"  redirects to     {site.url('/tea')}",
         f"  train-ai         no: {signal}",
         "  train-ai-images  no: meta robots, line 1: noai",

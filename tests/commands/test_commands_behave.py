@@ -110,17 +110,17 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
     # As for a page that can't be downloaded: the shell passes the exception on, a check fails.
     assert done.status == (1 if name in ("shell", "check") else 0)
     if name == "check":
-        assert "RobotsUnreachable: robots.txt unreachable: HTTP status 503\n" in done.err
+        assert "RobotsUnreachable: robots.txt unreachable: HTTP 503\n" in done.err
         return
     error, *_ = [line for line in done.errors if "[scrapy_rep" in line and " ERROR: " in line]
     assert error.endswith(
-        f"ERROR: Not fetching {site.url('/tea')}: robots.txt unreachable: HTTP status 503. This "
+        f"ERROR: Not fetching {site.url('/tea')}: robots.txt unreachable: HTTP 503. This "
         "command tries robots.txt only once; to fetch the page anyway, add "
         "-s REP_UNREACHABLE=allow"
     )
     assert "held" not in done.err
     if name == "shell":
-        assert done.errors[-1].endswith("NotFetched: robots.txt unreachable: HTTP status 503")
+        assert done.errors[-1].endswith("NotFetched: robots.txt unreachable: HTTP 503")
     else:
         assert "Traceback" not in done.err
 

@@ -168,7 +168,7 @@ def sitemap(url: str, **more: Any) -> Sitemap:
 def test_a_tree_of_sitemaps_fits_the_terminal(terminal: Terminal) -> None:
     shown = tree.Tree(Output(terminal), ["FooBot"])
     url = f"http://a.example{LONG}.xml"
-    shown.add(sitemap(url, kind=Kind.URLSET, problem="HTTP status 503 " * 5), (True,))
+    shown.add(sitemap(url, kind=Kind.URLSET, problem="HTTP 503 " * 5), (True,))
     shown.add(sitemap("http://a.example/s.xml", kind=Kind.URLSET, problem="empty"), (True,))
     *long, last = terminal.getvalue().splitlines()
     assert max(map(width, long)) <= 80

@@ -26,7 +26,7 @@ class Stats(dict[str, Any]):
 
 
 def many(
-    count: int, *, rule: str = "", url: str = "x", error: str = "HTTP status 503", origin: str = ""
+    count: int, *, rule: str = "", url: str = "x", error: str = "HTTP 503", origin: str = ""
 ) -> ReportData:
     """Data of *count* origins; every tenth is unreachable, every seventh has no robots.txt."""
     ledger, held = Ledger(), Timeline()

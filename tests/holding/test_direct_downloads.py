@@ -180,8 +180,7 @@ async def test_each_file_that_fails_is_a_warning(sites: Sites, tmp_path: Path) -
     [item] = result.spider.items
     assert item["files"] == []
     assert sorted(warnings(result)) == [
-        f"Not downloading {url}: robots.txt unreachable (asked 2 times): HTTP status 503"
-        for url in urls
+        f"Not downloading {url}: robots.txt unreachable (asked 2 times): HTTP 503" for url in urls
     ]
     assert site.count("/robots.txt") == 2
     assert site.count("/a") == site.count("/b") == 0

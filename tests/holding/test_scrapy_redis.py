@@ -163,7 +163,7 @@ def test_without_persistence_the_errbacks_get_the_reason(
     assert sorted(run.urls("failed")) == urls
     for failed in run.of("failed"):
         assert failed.detail.startswith("RobotsUnreachable: ")
-        assert "HTTP status 503" in failed.detail
+        assert "HTTP 503" in failed.detail
     assert queue.keys() == []
     run.assert_clean()
 

@@ -222,7 +222,7 @@ def test_without_jobdir_the_errbacks_get_the_reason(
     assert sorted(run.urls("failed")) == sorted(set(reasons)), "an errback was called twice"
     assert set(run.urls("deferred")) <= set(reasons)
     assert all(reason.startswith("RobotsUnreachable: ") for reason in reasons.values())
-    assert "HTTP status 503" in reasons[busy.url("/0")]
+    assert "HTTP 503" in reasons[busy.url("/0")]
     assert "the crawl ended" in reasons[busy.url("/0")]
     if grace < 1:
         assert len(reasons) == len(urls)

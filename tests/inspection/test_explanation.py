@@ -128,11 +128,11 @@ def test_without_a_file() -> None:
     facts = Facts(origin="http://a.b", status=404)
     gone = RobotsFile(Outcome.MISSING, facts=facts).explain("http://a.b/x", "/x", ("a",))
     assert (gone.allowed, gone.unreachable) == (True, False)
-    assert gone.reason == "no robots.txt (HTTP status 404): no restrictions"
+    assert gone.reason == "no robots.txt (HTTP 404): no restrictions"
     facts = Facts(origin="http://a.b", status=302, hops=5)
     lost = RobotsFile(Outcome.MISSING, facts=facts).explain("http://a.b/x", "/x", ("a",))
     assert lost.reason == (
-        "no robots.txt (HTTP status 302 that leads nowhere, after 5 redirects): no restrictions"
+        "no robots.txt (HTTP 302 that leads nowhere, after 5 redirects): no restrictions"
     )
 
 
@@ -140,7 +140,7 @@ def test_a_page_of_a_server_in_trouble_says_not_found() -> None:
     """Why a 500 counts as "no such file"."""
     facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", status=500)
     robots = RobotsFile(Outcome.MISSING, facts=facts)
-    answer = 'HTTP status 500 with a page that says "not found", see REP_SOFT_404'
+    answer = 'HTTP 500 with a page that says "not found", see REP_SOFT_404'
     one = robots.explain("http://a.b/x", "/x", ("a",))
     assert one.reason == f"no robots.txt ({answer}): no restrictions"
     assert answer in facts_line(robots)
@@ -152,7 +152,7 @@ def test_a_page_instead_of_a_file_is_called_a_page() -> None:
     robots = RobotsFile(Outcome.RULES, page, facts)
     one = robots.explain("http://a.b/x", "/x", ("a",))
     assert one.reason.endswith("and no * group (robots.txt is an HTML page)")
-    assert "HTTP status 200, an HTML page, fresh until" in facts_line(robots)
+    assert "HTTP 200, an HTML page, fresh until" in facts_line(robots)
     # Rules count wherever they stand.
     robots = RobotsFile(Outcome.RULES, page + b"\nUser-agent: *\nDisallow: /\n", facts)
     one = robots.explain("http://a.b/x", "/x", ("a",))

@@ -172,7 +172,7 @@ async def test_an_unreachable_origin_is_asked_ever_less_often(sites: Sites, cloc
     assert asked.counts == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
     attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
     assert attempts == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6]
-    assert "(asked 6 times): HTTP status 503" in str(result.spider.errors[-1][1])
+    assert "(asked 6 times): HTTP 503" in str(result.spider.errors[-1][1])
 
 
 RETRY_AFTER = [

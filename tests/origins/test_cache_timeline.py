@@ -188,7 +188,7 @@ async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) 
     assert (failed.unreachable_since, failed.updated_at) == (clock.now, clock.now)
     assert (failed.attempts, failed.dead_attempts) == (1, 0)
     assert 75 <= failed.next_attempt_at - clock.now <= 100
-    assert failed.error == "HTTP status 503"
+    assert failed.error == "HTTP 503"
     assert failed.sha256 == entry.sha256
 
 

@@ -19,7 +19,7 @@ NOW = 1000.0
 PATIENCE = 30.0
 FULL, GREEDY = Room.FULL, Room.GREEDY
 NO_ROOM = Drop("too many of its requests are held", for_room=True)
-FAILED = Drop("HTTP status 503", 2)
+FAILED = Drop("HTTP 503", 2)
 ENDING = Drop("the crawl is ending")
 ENTRY = Entry("http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING)
 UNREACHABLE = Entry(
@@ -27,7 +27,7 @@ UNREACHABLE = Entry(
     updated_at=NOW,
     unreachable_since=NOW,
     attempts=2,
-    error="HTTP status 503",
+    error="HTTP 503",
     next_attempt_at=NOW + 5,
 )
 

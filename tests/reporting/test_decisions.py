@@ -51,7 +51,7 @@ async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
     result = await crawl(urls(site, 20))  # REP_UNREACHABLE is "drop"
     [line] = lines(result, "Dropping requests")
     assert line == f"Dropping requests to {origin_of(site)}: robots.txt unreachable: " + (
-        "HTTP status 503"
+        "HTTP 503"
     )
     assert len(lines(result, "Dropped: ", level="DEBUG")) == 20
     assert_clean(result)

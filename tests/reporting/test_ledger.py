@@ -41,7 +41,7 @@ def answered(
         asked=asked,
         status=200,
         hops=0,
-        error="HTTP status 503" if attempts else None,
+        error="HTTP 503" if attempts else None,
         attempts=attempts,
         now=now,
     )

@@ -103,7 +103,7 @@ async def test_held_and_released(sites: Sites, tmp_path: Path) -> None:
     )
     fields = ("verdict", "line", "sha256", "status", "reason")
     assert told(records(path), *fields) == [
-        ("held", None, None, None, "HTTP status 503"),
+        ("held", None, None, None, "HTTP 503"),
         ("released", None, None, None, None),
         ("disallowed", 3, HASH, 200, None),
     ]
@@ -136,7 +136,7 @@ async def test_allowed_by_policy(sites: Sites, tmp_path: Path) -> None:
     site, path = sites.add(robots=503), tmp_path / "d.jsonl"
     await crawl(site.url("/x"), {"REP_UNREACHABLE": "allow", "REP_DECISIONS": str(path)})
     assert told(records(path), "verdict", "reason") == [
-        ("allowed", "REP_UNREACHABLE is 'allow'; HTTP status 503")
+        ("allowed", "REP_UNREACHABLE is 'allow'; HTTP 503")
     ]
 
 
@@ -150,7 +150,7 @@ async def test_by_an_older_copy(
     await crawl(StepSpider, {"REP_DECISIONS": str(path)}, steps=steps, clock=clock)
     [one] = records(path)
     assert (one["verdict"], one["line"], one["sha256"]) == ("disallowed", 3, HASH)
-    assert one["reason"] == "an older copy is applied; HTTP status 503"
+    assert one["reason"] == "an older copy is applied; HTTP 503"
     assert one["fetched"] == "2027-01-15T08:00:00.000Z"
     assert one["time"] == "2027-01-16T09:00:00.000Z"
 
@@ -164,11 +164,11 @@ async def test_after_thirty_days(
     steps = [*[site.url("/1"), 8 * 86400] * 4, site.url("/2")]
     await crawl(StepSpider, {"REP_DECISIONS": str(path)}, steps=steps, clock=clock)
     assert told(records(path)[3:], "url", "verdict", "reason", "sha256", "status") == [
-        (site.url("/1"), "unreachable", "HTTP status 503", None, None),
+        (site.url("/1"), "unreachable", "HTTP 503", None, None),
         (
             site.url("/2"),
             "allowed",
-            "unreachable for longer than REP_UNREACHABLE_LIMIT; HTTP status 503",
+            "unreachable for longer than REP_UNREACHABLE_LIMIT; HTTP 503",
             None,
             None,
         ),

@@ -205,7 +205,7 @@ async def test_a_sitemap_is_guessed_where_none_is_listed(sites: Sites, on: bool)
     assert listed.count("/sitemap.xml") == 0
     assert missing.count("/sitemap.xml") == int(on)
     # To be expected: not worth a warning.
-    assert len(lines(result, "was not read: HTTP status 404")) == int(on)
+    assert len(lines(result, "was not read: HTTP 404")) == int(on)
     result.assert_clean()
 
 

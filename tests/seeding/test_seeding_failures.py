@@ -33,10 +33,10 @@ async def seeded(*sites: Site, settings: dict[str, Any] | None = None) -> CrawlR
 
 
 FAILURES: dict[str, tuple[Any, str]] = {
-    "404": (404, "HTTP status 404"),
-    "410": (410, "HTTP status 410"),
-    "500": (500, "HTTP status 500"),
-    "503": (503, "HTTP status 503"),
+    "404": (404, "HTTP 404"),
+    "410": (410, "HTTP 410"),
+    "500": (500, "HTTP 500"),
+    "503": (503, "HTTP 503"),
     "reset": (reset(), "onnection"),
     "html": (answer("<!doctype html><title>Not found", type="text/html"), "an HTML page"),
     "html-as-xml": (answer("<html><body>x</body></html>", type="text/xml"), "an HTML page"),

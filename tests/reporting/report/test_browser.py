@@ -171,7 +171,7 @@ def test_the_filter_shows_matching_origins_only(page_of_many: Path, browser: Bro
     field.clear()
     field.send_keys("http status 503")  # any column
     failed = browser.column("#origins-table", 10)
-    assert failed and set(failed) == {"HTTP status 503"}
+    assert failed and set(failed) == {"HTTP 503"}
     field.clear()
     field.send_keys("nothing has this")
     assert browser.column("#origins-table", 0) == []

@@ -72,7 +72,7 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     assert found[1][5].startswith(f"{other}/?session=")
     spells = {row[0]: row for row in rows(page, "spells-table")}
     assert set(spells) == {away, town.down}
-    assert spells[away][6] == "HTTP status 503"
+    assert spells[away][6] == "HTTP 503"
     assert spells[town.down][2].endswith(" or later")  # than when it was last asked for
     assert not spells[away][2].endswith(" or later")
     assert texts(page, "#sitemaps-table tbody tr") == ["found2"]
