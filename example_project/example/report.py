@@ -21,7 +21,7 @@ COLUMNS = {
     "site": 10,
     "robots.txt answered": 25,
     "fetched": 20,
-    "dropped, and why": 38,
+    "dropped, and why": 40,
     "sitemaps": 16,
 }
 LEGEND = """\
