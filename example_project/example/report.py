@@ -86,7 +86,7 @@ class Report:
             rule = error.decision.rule
             why = f"line {rule.line}: {rule}"
         elif isinstance(error, RobotsUnreachable):
-            why = f"no robots.txt: {error.reason}"
+            why = f"unreachable: {error.reason}"
         else:
             why = f"{type(error).__name__}: {error}"
         origin = Origin.from_url(failure.request.url)
