@@ -21,7 +21,7 @@ COLUMNS = {
     "site": 10,
     "robots.txt answered": 25,
     "fetched": 20,
-    "dropped, and why": 38,
+    "dropped, and why": 40,
     "sitemaps": 16,
 }
 LEGEND = """\
@@ -86,7 +86,7 @@ class Report:
             rule = error.decision.rule
             why = f"line {rule.line}: {rule}"
         elif isinstance(error, RobotsUnreachable):
-            why = f"no robots.txt: {error.reason}"
+            why = f"unreachable: {error.reason}"
         else:
             why = f"{type(error).__name__}: {error}"
         origin = Origin.from_url(failure.request.url)
