@@ -41,8 +41,8 @@ _PART = "check of usage preferences (REP_USAGE)"
 
 # Verdicts of REP_DECISIONS: what is dropped, and what counts that.
 _DROPPED = {
-    "usage_request": ("Request for", "rep/usage/requests"),
-    "usage_item": ("Item of", "rep/usage/items"),
+    "usage_request": ("request to", "rep/usage/requests"),
+    "usage_item": ("item from", "rep/usage/items"),
 }
 
 
@@ -159,13 +159,13 @@ class UsageMiddleware:
         values = {
             "what": what,
             "url": request.url,
-            "dropped": "would be dropped" if self._dry_run else "dropped",
+            "drops": "Would drop" if self._dry_run else "Dropping",
             "purpose": purpose,
             "statement": statement,
         }
-        message = "%(what)s %(url)s %(dropped)s: the site says no to %(purpose)s (%(statement)s)"
+        message = "%(drops)s %(what)s %(url)s: the site says no to %(purpose)s (%(statement)s)"
         if self._told.add((origin, verdict)):
-            message += "; more of this site at DEBUG level"
+            message += "; more for this site at DEBUG level"
             self._tell.log(message, values, self._crawler.spider)
         else:
             logger.debug(message, values, extra={"spider": self._crawler.spider})

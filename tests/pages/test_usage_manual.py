@@ -104,7 +104,7 @@ async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
             yield {"url": response.url}
 
     result = await crawl(Spider, settings, requests=[site.url("/archive/1")])
-    [told] = lines(result, "Item of")
+    [told] = lines(result, "Dropping item from")
     assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("text", "INFO: Item")
     [example] = blocks("text", '"verdict": "usage"')
     one = next(one for one in recorded(path) if one["verdict"] == "usage")

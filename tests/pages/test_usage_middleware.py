@@ -134,8 +134,8 @@ async def test_the_first_of_a_site_is_told(site: Site) -> None:
     urls = [site.url(f"/no/{number}") for number in range(3)]
     result = await crawl(ItemSpider, settings, requests=urls)
     why = "the site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
-    assert lines(result, "Item of") == [
-        f"Item of {urls[0]} dropped: {why}; more of this site at DEBUG level"
+    assert lines(result, "Dropping item from") == [
+        f"Dropping item from {urls[0]}: {why}; more for this site at DEBUG level"
     ]
 
 
