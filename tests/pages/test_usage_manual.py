@@ -105,7 +105,7 @@ async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
 
     result = await crawl(Spider, settings, requests=[site.url("/archive/1")])
     [told] = lines(result, "Dropping item from")
-    assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("text", "INFO: Item")
+    assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("text", "INFO: Dropping")
     [example] = blocks("text", '"verdict": "usage"')
     one = next(one for one in recorded(path) if one["verdict"] == "usage")
     assert like_the_manual(json.dumps(one), site) == like_the_manual(example.strip(), site)
