@@ -312,3 +312,30 @@ def test_what_the_server_has_evicted_is_unknown(redis_server: RedisServer) -> No
     assert storage.load_many([A, B]) == {}
     assert storage.load(A) is None
     assert storage.lease(A, "other", 60.0)
+
+
+@needs_server
+async def test_a_failover_costs_no_answer(world: World, tmp_path: Path) -> None:
+    """The server is a replica for a while, and refuses writes; then it is the primary again."""
+    import redis
+
+    from scrapy_rep.storages import RedisStorage
+
+    with RedisServer(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        world.storage = RedisStorage(server.url, "test", 1000.0)  # type: ignore[assignment]
+        access = world.access = world.new()
+        assert (await access.claim(A, always)).granted
+        client.replicaof("127.0.0.1", "1")
+        with captured_log() as records:
+            access.publish(missing(A))
+            assert (await access.claim(B, always)).granted, "the crawl goes on"
+            access.publish(missing(B))
+            await world.settle()
+            client.replicaof("no", "one")
+            world.now += 10.1
+            access._save_again()
+            await world.settle()
+        assert len(lines(records, level="WARNING")) == 1
+        assert world.storage.load_many([A, B]) == {A: missing(A), B: missing(B)}
+        world.now += 10.1
+        await access.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from scrapy_rep.storages import Entry, UnreadableEntry
 from tests.helpers.process import environment
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.storing import NOW, A, B, missing, rules
+from tests.helpers.tls import server_context
 
 redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
 
@@ -251,6 +253,26 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
         right.save(rules())
         assert right.load(A) == rules()
         for one in (storage, wrong, right):
+            one.close()
+
+
+def test_connections_with_tls(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server_context(tmp_path)
+    certificate = str(tmp_path / "loopback.pem")
+    files = dict.fromkeys(("tls_cert_file", "tls_key_file", "tls_ca_cert_file"), certificate)
+    with RedisServer(tmp_path, tls_port=str(port), tls_auth_clients="no", **files):
+        url = f"rediss://127.0.0.1:{port}"
+        ours = f"ssl_ca_certs={certificate}&ssl_check_hostname=false"
+        right = RedisStorage(f"{url}?{ours}", "rep", HOUR)
+        right.save(rules())
+        assert right.load(A) == rules()
+        unknown = RedisStorage(url, "rep", HOUR)  # by a certificate that nobody vouches for
+        with pytest.raises(redis.ConnectionError, match="(?i)certificate"):
+            unknown.load(A)
+        for one in (right, unknown):
             one.close()
 
 
