@@ -25,7 +25,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cachecrawls import crawl_together, fill
-from cachework import MEMORY, REDIS, SQLITE, Place, builtin, files_of, growth, look_up, ours
+from cachework import (
+    MEMORY,
+    REDIS,
+    SQLITE,
+    Place,
+    builtin,
+    files_of,
+    growth,
+    look_up,
+    meet,
+    ours,
+    relay,
+)
 from crawls import child
 from robotsfiles import described
 
@@ -45,6 +57,11 @@ MOST_BYTES = 1500
 MOST_GROWTH = 5e6
 MOST_FETCHES = 1.0
 MOST_BLOCK = 0.1
+LEAST_NEAR, LEAST_FAR = 2000, 1000
+
+# As many as a crawl with CONCURRENT_REQUESTS = 16 asks for at a time.
+AT_ONCE = 64
+FAR, FAR_SECONDS = "Redis, 5 ms away", 0.005
 
 
 class Scale(NamedTuple):
@@ -84,6 +101,7 @@ def main() -> None:
             *memory(scale, options.corpus),
             *grow(scale, options.corpus, places),
             *layers(scale, options.corpus, places),
+            *met(scale, places),
             *fleets(scale, places),
             *loop(scale, options.corpus, places),
         ]
@@ -216,6 +234,29 @@ def layers(scale: Scale, corpus: str | None, kinds: list[str]) -> list[str]:
         print(f"  {kind + ' from a crawl, thread and all':34}{rates.crawl:12,.0f}", flush=True)
     print()
     return []
+
+
+def met(scale: Scale, kinds: list[str]) -> list[str]:
+    """How many new origins a second can be looked up, leased and saved. Returns what came of the
+    goals."""
+    print(f"New origins a second: looked up, leased and saved, {AT_ONCE} at a time")
+    goals = []
+    for kind in [*kinds, *[FAR for kind in kinds if kind == REDIS]]:
+        say(f"new origins, {kind}")
+        with ExitStack() as stack:
+            where = place(REDIS if kind == FAR else kind)
+            if kind == FAR:
+                port = stack.enter_context(child(relay, where.url, FAR_SECONDS)).recv()
+                where = where._replace(url=f"redis://127.0.0.1:{port}")
+            rate = stack.enter_context(child(meet, where, scale.filled, AT_ONCE)).recv()
+        print(f"  {kind:34}{rate:12,.0f}", flush=True)
+        least = LEAST_FAR if kind == FAR else LEAST_NEAR
+        goals.append(
+            f"  {'met' if rate >= least else 'MISSED':8}{kind}, new origins a second: {rate:,.0f} "
+            f"(at least {least:,})"
+        )
+    print()
+    return goals
 
 
 def fleets(scale: Scale, kinds: list[str]) -> list[str]:

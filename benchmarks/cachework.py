@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import sys
 import time
@@ -201,6 +202,59 @@ async def _look_up(
         claim = await access.claim(str(origin), cache._is_usable)
         assert claim.entry is not None
     pipe.send(Rates(parsed, packed, alone, len(some) / (time.perf_counter() - began)))
+
+
+# New origins
+
+
+def meet(place: Place, count: int, at_once: int, pipe: Connection) -> None:
+    """Sends how many new origins a second can be looked up, leased and saved."""
+    from cachecrawls import run_inside
+
+    run_inside(place.settings(), partial(_meet, count, at_once, pipe))
+
+
+async def _meet(count: int, at_once: int, pipe: Connection, middleware: Any) -> None:
+    access = middleware.origins.cache._storage
+    packed, sha256 = pack_body(made(1)[0])
+    numbers = iter(range(count))
+
+    async def one_after_another() -> None:
+        for number in numbers:
+            origin = str(Origin.from_url(url_of(number)))
+            claim = await access.claim(origin, lambda entry: True)
+            assert claim.granted
+            access.publish(entry_of(number, packed, sha256))
+
+    began = time.perf_counter()
+    await asyncio.gather(*[one_after_another() for _ in range(at_once)])
+    while access._running:
+        await asyncio.sleep(0.001)
+    pipe.send(count / (time.perf_counter() - began))
+
+
+def relay(url: str, seconds: float, pipe: Connection) -> None:
+    """A server as far away as a round trip of *seconds*. Sends its port."""
+    port = int(url.rpartition(":")[2])
+
+    async def copy(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, later: Callable[..., Any]
+    ) -> None:
+        while data := await reader.read(65536):
+            later(seconds / 2, writer.write, data)
+        later(seconds / 2, writer.close)
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        later = asyncio.get_running_loop().call_later
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(copy(reader, far_writer, later), copy(far_reader, writer, later))
+
+    async def run() -> None:
+        server = await asyncio.start_server(connect, "127.0.0.1", 0)
+        pipe.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(run())
 
 
 def rate(keys: list[Any], look: Callable[[Any], Any]) -> float:
