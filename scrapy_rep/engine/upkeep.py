@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from scrapy.utils.asyncio import CallLaterResult
 
 
+_SECONDS = 1.0
+
+
 class Upkeep:
     """Calls a function every second, never twice at a time."""
 
@@ -28,7 +31,7 @@ class Upkeep:
         self._timer = None
         await self.now()
         if not self._ended:
-            self._timer = call_later(1.0, lambda: deferred_from_coro(self.begin()))
+            self._timer = call_later(_SECONDS, lambda: deferred_from_coro(self.begin()))
 
     async def now(self, *, last: bool = False) -> None:
         """Call it at once.

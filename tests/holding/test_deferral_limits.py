@@ -64,9 +64,9 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
     assert result.stats["rep/held"] == 0
     assert not set(record.released) & set(wanted)
     assert not any("page" in hit.path for hit in site.requests)
-    ours = lines(result, f"equests of {origin_of(site)} ")
+    ours = lines(result, f"equests to {origin_of(site)}")
     assert len(ours) == 2
-    assert "20 requests" in ours[1] and "given up" in ours[1]
+    assert ours[1].startswith("Gave up 20 requests")
     assert ("kept for the next run" in ours[1]) is jobdir
     assert await record.concurrency() == [16, 16]
     assert_clean(result)
@@ -164,7 +164,7 @@ async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
     assert "the host is down" in result.failures[wanted[0]].reason
     assert result.stat("rep/given_up") == result.stat("rep/deferred") == 10
     assert result.stat("rep/unreachable/dropped") == 1
-    assert len(lines(result, "10 requests of", "given up", "the host is down")) == 1
+    assert len(lines(result, "Gave up 10 requests to", "the host is down")) == 1
     assert_clean(result)
 
 
@@ -214,8 +214,8 @@ async def test_a_later_request_is_held_after_others_were_given_up(sites: Sites) 
     )
     assert list(result.responses) == [site.url("/page5")]
     assert len(result.failures) == 5
-    assert len(lines(result, f"equests of {origin_of(site)} ")) == 3
-    assert len(lines(result, f"1 request of {origin_of(site)} released")) == 1
+    assert len(lines(result, f"equests to {origin_of(site)} ")) == 3
+    assert len(lines(result, f"Released 1 request to {origin_of(site)}")) == 1
     assert_clean(result)
 
 

@@ -301,7 +301,7 @@ def test_what_is_given_up_is_kept_for_the_next_run(
 
 
 def warned_of_kill(run: Crawl) -> int:
-    return run.log.count("was killed. Scrapy writes its queue")
+    return run.log.count("was killed. Scrapy saves its queue")
 
 
 @pytest.mark.parametrize("interrupts", [0, 2], ids=["kill", "second Ctrl-C"])

@@ -75,7 +75,7 @@ async def run(
 
 def told(result: CrawlResult, fault: Fault) -> None:
     """Once, and once that it is over if it is."""
-    said = warnings(result, without="up to the end")
+    said = warnings(result, without="Could not finish writing")
     assert fault.words in said[0]
     assert len(said) == 1, result.log
     assert len(lines(result, "can be used again")) <= 1
@@ -173,7 +173,7 @@ async def test_recovering_while_it_fails(sites: Sites, tmp_path: Path, fault: Fa
     fault.begin()
     second = await run([], tmp_path)
     fault.end()
-    said = warnings(second, without="up to the end")
+    said = warnings(second, without="Could not finish writing")
     assert len(said) <= 1, "\n".join(said)
     await the_rest(site, tmp_path, second)
 

@@ -212,7 +212,7 @@ def test_others_are_shown(tmp_path: Path, kind: str, how: tuple[str, ...]) -> No
     assert a in done.out
     assert b not in done.out
     [line] = done.err.splitlines()
-    assert line.startswith("scrapy robots: 1 entry can't be read, and counts as absent: ")
+    assert line.startswith("scrapy robots: skipped 1 unreadable entry; the first: ")
 
 
 @pytest.mark.process
@@ -246,4 +246,4 @@ def test_others_on_a_server(tmp_path: Path, redis_server: RedisServer) -> None:
         client.set("others:entry:http://b.example", b'{"schema":1,"origin":"nonsense"}')
     done = robots(make_project(tmp_path / "p"), "--cache", "a.example", settings=stored)
     assert "http://a.example" in done.out
-    assert "1 entry can't be read" in done.err
+    assert "skipped 1 unreadable entry" in done.err
