@@ -247,6 +247,6 @@ async def test_one_is_one_request(sites: Sites) -> None:
     site = sites.add(robots=in_turn(503, RULES))
     result = await crawl([site.url("/page"), f"{sites.refused()}/1"], DEFER)
     assert len(lines(result, f"Released 1 request to {origin_of(site)}")) == 1
-    assert len(lines(result, "1 request of ", " given up")) == 1
+    assert len(lines(result, "Gave up 1 request to ")) == 1
     assert "1 requests" not in result.log
-    assert "1 times" not in result.log
+    assert "1 attempts" not in result.log
