@@ -128,7 +128,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (others if too_slow or same_everywhere else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))
-    items[:] = chosen
+    # Those that run alone come last, together: for each of them, all workers stand still.
+    items[:] = sorted(chosen, key=lambda item: item.get_closest_marker("alone") is not None)
     config.hook.pytest_deselected(items=others)
 
 
