@@ -20,9 +20,10 @@ from scrapy_rep.protocol.page.html import MAX_BYTES
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from scrapy_rep.commands.robots import RobotsCommand
+    from scrapy_rep.protocol import Origin
 
 _NAMES = (
     "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate",
@@ -36,16 +37,8 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     printer = _PagePrinter(as_json=options.json)
 
     async def job(lookup: Lookup) -> None:
-        for url, request, _ in asked:
-            # Each agent for itself: robots.txt may keep one of them out.
-            pages: dict[str, Response] = {}
-            for chain in agents or [usual_chain(lookup.agents)]:
-                page: Response | CommandError
-                try:
-                    page = await fetch(lookup, request, chain, pages)
-                except CommandError as error:
-                    page = error
-                printer.add(url, chain, page)
+        async for url, chain, _, page in fetched(lookup, asked, agents):
+            printer.add(url, chain, page)
             printer.output.flush()
 
     if options.file is not None:
@@ -74,7 +67,23 @@ def _headers(given: Sequence[str]) -> Headers:
     return headers
 
 
-async def fetch(
+async def fetched(
+    lookup: Lookup, asked: Iterable[tuple[str, Request, Origin]], agents: Sequence[Chain]
+) -> AsyncIterator[tuple[str, Chain, Request, Response | CommandError]]:
+    """Yield each URL for each agent (robots.txt may keep one of them out), with its request and the
+    page, or why there is none."""
+    for url, request, _ in asked:
+        pages: dict[str, Response] = {}
+        for chain in agents or [usual_chain(lookup.agents)]:
+            try:
+                page = await _fetch(lookup, request, chain, pages)
+            except CommandError as error:
+                yield url, chain, request, error
+            else:
+                yield url, chain, request, page
+
+
+async def _fetch(
     lookup: Lookup, request: Request, chain: Chain, pages: dict[str, Response]
 ) -> Response:
     """Return the page that redirects lead to, or raise ``CommandError``.

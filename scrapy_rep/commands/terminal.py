@@ -160,7 +160,7 @@ class Output:
     def _close(self, error: OSError) -> NoReturn:
         # What is still in the buffer would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        if isinstance(error, BrokenPipeError):  # whoever reads has enough, as `head` has
+        if isinstance(error, BrokenPipeError):  # the reader has seen enough, like `head`
             raise CommandError("", Status.GOOD) from None
         raise CommandError(f"standard output: {error.strerror}") from None
 

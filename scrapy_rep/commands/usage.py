@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.ending import CommandError, Status, gravest
 from scrapy_rep.commands.inputs import Chain, chains, request_for, requests
-from scrapy_rep.commands.lookup import Lookup, run_crawl, usual_chain
-from scrapy_rep.commands.page import fetch
+from scrapy_rep.commands.lookup import Lookup, run_crawl
+from scrapy_rep.commands.page import fetched
 from scrapy_rep.commands.terminal import BOLD, GREEN, RED, Output
 from scrapy_rep.engine.words import clean
 from scrapy_rep.pages.usage import usage_of
@@ -40,26 +40,20 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 
     async def job(lookup: Lookup) -> None:
         known = UsageLookup(*lookup.sources)
-        for url, request, _ in asked:
-            pages: dict[str, Response] = {}
-            for chain in agents or [usual_chain(lookup.agents)]:
-                page: Response | CommandError
-                try:
-                    page = await fetch(lookup, request, chain, pages)
-                except CommandError as error:
-                    page = error
-                    usage = known.robots(request, chain)  # all that is known without the page
-                    statuses.add(error.status)
-                else:
-                    final, _ = request_for(page.url)
-                    await known.fetch(final, chain)
-                    usage = usage_of(page, final, known, chain)
-                if NO in usage.verdicts.values():
-                    statuses.add(Status.FOUND)
-                if options.json:
-                    output.json(_as_json(url, chain, usage, page))
-                else:
-                    _print(output, url, chain, usage, page)
+        async for url, chain, request, page in fetched(lookup, asked, agents):
+            if isinstance(page, CommandError):
+                usage = known.robots(request, chain)  # all that is known without the page
+                statuses.add(page.status)
+            else:
+                final, _ = request_for(page.url)
+                await known.fetch(final, chain)
+                usage = usage_of(page, final, known, chain)
+            if NO in usage.verdicts.values():
+                statuses.add(Status.FOUND)
+            if options.json:
+                output.json(_as_json(url, chain, usage, page))
+            else:
+                _print(output, url, chain, usage, page)
             output.flush()
 
     if asked:
