@@ -208,9 +208,11 @@ class StorageAccess:
         """Return which *origins* to fetch: all, if leasing fails."""
         if not (every := [*renewed, *origins]):
             return set()
-        arguments = (every, self._owner, self._lease_seconds)
-        leased = self._outages.attempt(LEASE, set(every), self._storage.lease_many, *arguments)
-        return leased & set(origins)
+
+        def lease() -> set[str]:
+            return set(self._storage.lease_many(every, self._owner, self._lease_seconds))
+
+        return self._outages.attempt(LEASE, set(every), lease) & set(origins)
 
     def _release(self, origins: list[str]) -> None:
         if origins:

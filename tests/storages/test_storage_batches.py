@@ -270,6 +270,17 @@ async def test_a_storage_of_two_methods_goes_on_working(world: World) -> None:
     await access.close()
 
 
+@pytest.mark.parametrize("leased", [None, 7, object()], ids=["None", "a number", "an object"])
+async def test_leases_of_a_users_class_may_be_nonsense(world: World, leased: Any) -> None:
+    """One warning, and everybody may ask: no claim is left without an answer."""
+    world.storage.lease_many = lambda *_: leased  # type: ignore[method-assign]
+    with captured_log() as records:
+        claims = await claimed(world.access, ORIGINS[:3])
+    assert claims == [Claim(None, granted=True)] * 3
+    assert len(lines(records, level="WARNING")) == 1
+    await world.access.close()
+
+
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server)])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "sqlite":
