@@ -97,6 +97,8 @@ class DownloadSlots:
             return False
         if slowed is None or slowed.slot is not slot:
             own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
+            if not self._slowed:
+                self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
             slowed = self._slowed[key] = _Slowed(slot, own)
             self._sweep()
         slowed.want(origin, seconds)
@@ -123,8 +125,6 @@ class DownloadSlots:
 
     def _sweep(self) -> None:
         """Forget slots that Scrapy has removed."""
-        if len(self._slowed) == 1:
-            self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
         if len(self._slowed) >= self._sweep_at:
             slots = self._downloader.slots
             self._slowed = {
