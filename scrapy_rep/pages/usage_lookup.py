@@ -96,13 +96,15 @@ class UsageLookup:
     async def read(self, request: Request, chain: Chain) -> None:
         """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
         _, state = self.known(request)
-        if state is None or state.robots is None or len(state.entry.body) <= LARGE:
+        if state is None or state.robots is None:
             return
         for one in (chain, *((name,) for name in self._tokens)):
-            await self._cache.read(state, one)
+            if self._cache.takes_long(state, one):
+                await self._cache.read(state, one)
         entry = state.entry
         group, _ = state.robots.rules(chain, self._obey_global)
-        if (entry.sha256, group) not in self._robots:
+        # The body is unpacked for its length: only if there is something to read.
+        if (entry.sha256, group) not in self._robots and len(entry.body) > LARGE:
             found = await run_in_thread(read_robots, entry.body, group)
             self._keep((entry.sha256, group), found)
 
