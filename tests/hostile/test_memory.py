@@ -78,6 +78,10 @@ KINDS: dict[str, Callable[[], bytes]] = {
 }
 
 
+# In which servers of other tests, in threads of this process, wait with a buffer.
+SERVERS = ["*/pyftpdlib/*", "*/selectors.py"]
+
+
 def known_of(number: int, body: bytes, **values: Any) -> OriginState:
     """As an answer leaves it: read for an agent, with its sitemaps."""
     known = OriginState(rules(f"https://www.site-{number}.example", body, NOW + number, **values))
@@ -92,10 +96,12 @@ def taken(make: Callable[[], object]) -> tuple[int, Any]:
     gc.collect()
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
         made = make()
         gc.collect()
-        return tracemalloc.get_traced_memory()[0] - before, made
+        took = tracemalloc.get_traced_memory()[0]
+        servers = [tracemalloc.Filter(True, pattern) for pattern in SERVERS]
+        others = tracemalloc.take_snapshot().filter_traces(servers).traces
+        return took - sum(trace.size for trace in others), made
     finally:
         tracemalloc.stop()
 
