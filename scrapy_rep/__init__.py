@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
+    from scrapy_rep.engine.pqueue import BroadPriorityQueue
     from scrapy_rep.middleware import RepMiddleware, may_fetch
     from scrapy_rep.pages.following import follow_links
     from scrapy_rep.pages.middleware import PageMiddleware
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Addon",
+    "BroadPriorityQueue",
     "PageMiddleware",
     "RepMiddleware",
     "RobotParser",
@@ -37,6 +39,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Addon": "addon",
+    "BroadPriorityQueue": "engine.pqueue",
     "PageMiddleware": "pages.middleware",
     "RepMiddleware": "middleware",
     "RobotParser": "robotparser",

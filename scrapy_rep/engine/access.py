@@ -39,18 +39,34 @@ class EngineAccess:
         """Add a download slot for something that isn't a page.
 
         `download_async` and requests that wait in a middleware count against CONCURRENT_REQUESTS:
-        16 silent robots.txt would stop a crawl of 16. Nothing public raises
-        ``Downloader.total_concurrency``; 0 means no limit.
+        16 silent robots.txt would stop a crawl of 16.
         """
-        downloader = self._engine.downloader
-        if not getattr(downloader, "total_concurrency", 0):
-            yield
-            return
-        downloader.total_concurrency += 1
+        slots = self.add_slot()
         try:
             yield
         finally:
-            downloader.total_concurrency -= 1
+            self.remove_slot(slots)
+
+    def add_slot(self) -> int:
+        """Add a download slot and return 1; return 0 if their number isn't limited. Nothing public
+        raises ``Downloader.total_concurrency``; 0 means no limit."""
+        downloader = self._engine.downloader
+        if not getattr(downloader, "total_concurrency", 0):
+            return 0
+        downloader.total_concurrency += 1
+        return 1
+
+    def remove_slot(self, slots: int) -> None:
+        """Remove as many *slots* as :meth:`add_slot` returned."""
+        if slots:
+            self._engine.downloader.total_concurrency -= slots
+
+    def busy(self, beside: int) -> bool:
+        """Whether CONCURRENT_REQUESTS are in progress, not counting those in extra slots, nor
+        *beside* others. ``Downloader.active`` is undocumented, too."""
+        downloader = self._engine.downloader
+        most: int = getattr(downloader, "total_concurrency", 0)
+        return 0 < most <= len(downloader.active) - beside
 
     @property
     def http_cache(self) -> Any:

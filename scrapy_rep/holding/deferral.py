@@ -28,12 +28,12 @@ from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.upkeep import Upkeep
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import text_of
-from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.alarm import Alarm
 from scrapy_rep.holding.disk import Opening
 from scrapy_rep.holding.held_origin import HeldOrigin
 from scrapy_rep.holding.held_origins import HeldOrigins
-from scrapy_rep.holding.hold import Held
+from scrapy_rep.holding.hold import Held, lean
+from scrapy_rep.holding.in_place import InPlace
 from scrapy_rep.holding.intercept import Interceptor
 from scrapy_rep.holding.release import Releases
 from scrapy_rep.holding.shutdown import Shutdown
@@ -48,10 +48,9 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
+    from scrapy_rep.origins.waiting_room import Place
     from scrapy_rep.protocol import Origin
 
-# The log mentions answers that take this many times REP_DEFER_GRACE.
-_SLOW = 5
 # Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
 
@@ -68,13 +67,14 @@ class Deferral(ResolutionListener):
         self._cache = origins.cache
         self._table = origins.table
         self._flights = origins.flights
+        self._in_place = InPlace(context, origins)
         self._max_wait = context.settings.defer_max_wait
         self.held = HeldOrigins(context, origins)
         self.releases = Releases(context, self.held, self._finished)
         self._shutdown = Shutdown(context, self.releases, self.held)
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._give_up_oldest)
-        self._slow_answers = self._alarm(HeldOrigin.tell_slow)
+        self._slow_answers = self._alarm(self._in_place.is_slow)
         self._reports = Alarm(time.monotonic, self._report, self._is_paused)
         self._upkeep = Upkeep(self._look)
         self._opening: Opening | None = None
@@ -109,16 +109,30 @@ class Deferral(ResolutionListener):
 
     # Holding
 
+    def hold_in_place(self, place: Place) -> bool:
+        """Hold the request in *place* as others are, but where it is, until its robots.txt turns out to
+        be slow. Return whether it may stay. Not with a JOBDIR: what is held must be on disk."""
+        origin = place.origin
+        if self._opening is not None or self._closing or self.held.full_for(origin):
+            return False
+        if not self._in_place.may_hold(place):
+            return False
+        held = self.held.next(place.request, *self.releases.before(place.request))
+        held = lean(held._replace(place=place))
+        if held.request is place.request:
+            return False  # it can't be copied, so it could be released twice
+        self._add(origin, held, None).places.append(place)
+        return True
+
     def _intercepted(self, request: Request) -> bool:
         """Hold *request*. Return False to let it go to the scheduler instead."""
+        if self._in_place.was_sent_away(request):
+            return True  # it is held already
         origin = origin_of(request)
         state = self._cache.get(origin)
-        self.held.number += 1
-        waited, row = self.releases.before(request)
-        since = self.held.now() - waited
-        held = Held(self.held.number, since, request.dont_filter, request, row)
+        held = self.held.next(request, *self.releases.before(request))
         if self._closing:
-            return self._intercepted_at_the_end(origin, held)
+            return self._shutdown.take(origin, held, self._add)
         if self.held.full_for(origin):
             self.releases.mark(held)
             return False  # back to the scheduler: in the middleware it can wait
@@ -128,19 +142,6 @@ class Deferral(ResolutionListener):
             self._flights.to(origin, request, again=True)
         elif not self._policy.is_worth_waiting(state):
             self.releases.add(held_origin)  # an answer came meanwhile
-        return True
-
-    def _intercepted_at_the_end(self, origin: Origin, held: Held) -> bool:
-        if self.held.hold.durable:
-            held_origin = self._add(origin, held, None)
-            held_origin.why = self.held.why(held_origin, "the crawl ended")
-            for _ in self._shutdown.settle(held_origin):
-                pass  # for a request that can't be written to disk
-        elif self._context.engine.scheduler_outlives:
-            self.releases.mark(held)
-            return False
-        else:
-            self._shutdown.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
         return True
 
     def _add(self, origin: Origin, held: Held, state: OriginState | None) -> HeldOrigin:
@@ -155,12 +156,12 @@ class Deferral(ResolutionListener):
                 held_origin.tell_unreachable()
         flight = self._flights.get(origin)
         if flight is not None and not held_origin.told_unreachable:
-            left = flight.left_of(_SLOW * self._context.settings.defer_grace)
+            left = flight.left_of(self._policy.slow)
             self._slow_answers.set(key, time.monotonic() + left)
         self._context.stats.inc_value("rep/deferred")
         self._context.crawler.signals.send_catch_log(
             signals.request_deferred,
-            request=held.request,
+            request=held.place.request if held.place else held.request,
             origin=origin,
             spider=self._context.spider,
         )
@@ -183,6 +184,7 @@ class Deferral(ResolutionListener):
             why = f"{entry.error}; the host is down", entry.attempts
             self.releases.add(held_origin, why)
         else:
+            self._in_place.send_away(held_origin)
             self._table.pin(state.origin)
             self._retry_later(str(state.origin), state)
             held_origin.tell_unreachable()
@@ -279,6 +281,7 @@ class Deferral(ResolutionListener):
     async def _before_closing(self) -> None:
         """Let nothing in flight or held delay the end, and lose nothing that is held."""
         self._closing = True
+        self._in_place.end(self.held.all())
         for alarm in (self._retries, self._deadlines, self._slow_answers, self._reports):
             alarm.stop()
         self.releases.clear()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.origins.waiting_room import Place
     from scrapy_rep.protocol import Decision
     from scrapy_rep.reporting.recorder import Recorder
 
@@ -92,16 +93,41 @@ class Gate:
         """Nothing is known of *origin*: wait for its robots.txt."""
         asked_before = self._origins.table.get(origin) is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        answer = await self._waiting.first(request, origin, self._situation(origin, direct))
+        deferral, situation = self._deferral, self._situation(origin, direct)
+        flight, place = await self._waiting.place_for(request, origin, situation)
+        try:
+            answer = await self._waiting.first(flight, situation, place)
+            released = False
+            if place is not None and isinstance(answer, Hold) and self._holds(place):
+                released = await place.wait()
+                if not released:
+                    return deferral.interceptor.hand_over(request)
+                deferral.releases.arrive(request)
+        finally:
+            if place is not None:
+                self._origins.waiting_room.leave(place)
+        if not direct and (released or isinstance(answer, OriginState)):
+            await self._origins.waiting_room.slot()
+        if released:
+            return await settled(self.ask(request, direct))
         if isinstance(answer, OriginState):
             return await settled(self._act(request, answer, path, direct))
         if self._replays(request, origin):
             return None
         return self._set_aside(request, origin, answer, direct=direct)
 
+    def _holds(self, place: Place) -> bool:
+        """Whether the request in *place* is held where it waits."""
+        if self._recorder.dry_run or self._origins.http_cache.answers(place.request):
+            return False
+        if not self._deferral.hold_in_place(place):
+            return False
+        self._recorder.handed_over(place.request, place.origin)
+        return True
+
     def _situation(self, origin: Origin, direct: bool) -> Situation:
         room, durable = self._deferral.held.room(origin), self._deferral.durable
-        return Situation(direct, room, self._waiting.slot_free, durable)
+        return Situation(direct, room, self._waiting.slot_free(origin), durable)
 
     def _act(self, request: Request, state: OriginState, path: str, direct: bool) -> Decided:
         """Act as the policy advises for *state*."""

@@ -10,6 +10,7 @@ from scrapy_rep.engine.words import counted
 
 if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.waiting_room import Place
     from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
@@ -36,6 +37,7 @@ class HeldOrigin:
         "count",
         "given_up",
         "origin",
+        "places",
         "released",
         "told_unreachable",
         "unanswered",
@@ -52,6 +54,8 @@ class HeldOrigin:
         self.count = 0
         self.unanswered = 0
         """How many of these wait for a first answer."""
+        self.places: list[Place] = []
+        """Of those in the waiting room."""
         self.released = 0
         self.given_up = 0
         self.why = ("", 0)

@@ -10,15 +10,16 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.words import counted, duration
 from scrapy_rep.holding.held_origin import HeldOrigin, Log
-from scrapy_rep.holding.hold import Hold
+from scrapy_rep.holding.hold import Held, Hold
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from scrapy import Request
+
     from scrapy_rep.holding.disk import DiskHold
-    from scrapy_rep.holding.hold import Held
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
 
@@ -106,6 +107,15 @@ class HeldOrigins:
         logger.warning(message, values, extra=self._context.extra)
 
     # They come and go
+
+    def next(self, request: Request, waited: float, row: int | None) -> Held:
+        """Return *request*, to be held.
+
+        :param waited: seconds for which it was held before
+        :param row: its row on disk, if any
+        """
+        self.number += 1
+        return Held(self.number, self.now() - waited, request.dont_filter, request, row)
 
     def add(self, origin: Origin, request: Held) -> HeldOrigin:
         """Hold *request*."""

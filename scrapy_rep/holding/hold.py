@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scrapy_rep.origins.waiting_room import Place
+
 logger = get_logger(__name__)
 
 
@@ -28,6 +30,8 @@ class Held(NamedTuple):
     request: Request
     row: int | None = None
     """Its row on disk, if any."""
+    place: Place | None = None
+    """If it is in the waiting room: *request* is a copy then."""
 
 
 Entry: TypeAlias = "Held | tuple[int, float, int]"

@@ -166,7 +166,10 @@ class Releases:
                 held_origin.released += sent
 
     def _send(self, job: Job, held: Held) -> None:
-        context, request = self._context, held.request
+        context, place = self._context, held.place
+        if place is not None and place.waits:
+            held = held._replace(request=place.request)
+        request = held.request
         if not job.given_up:
             context.stats.inc_value("rep/released")
             context.crawler.signals.send_catch_log(
@@ -176,7 +179,9 @@ class Releases:
                 spider=context.spider,
             )
         self.mark(held, job.given_up)
-        if held.row is None or context.engine.scheduler_outlives:
+        if place is not None and place.waits:
+            place.call(go_on=True)
+        elif held.row is None or context.engine.scheduler_outlives:
             assert context.crawler.engine is not None
             context.crawler.engine.crawl(request)
             if held.row is not None:

@@ -13,7 +13,7 @@ from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.release import MARK, tell_given_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from twisted.internet.defer import Deferred
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.holding.hold import Held
     from scrapy_rep.holding.release import Releases
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
 
@@ -65,6 +66,23 @@ class Shutdown:
             settled.clear()
         if slices.over:
             await pause()
+
+    def take(
+        self, origin: Origin, held: Held, add: Callable[[Origin, Held, None], HeldOrigin]
+    ) -> bool:
+        """Take *held*, which is to be held when the spider is closing: keep it on disk if there is a
+        JOBDIR, else call its errback. Return False if the scheduler should take it."""
+        if self._held.hold.durable:
+            held_origin = add(origin, held, None)
+            held_origin.why = self._held.why(held_origin, "the crawl ended")
+            for _ in self.settle(held_origin):
+                pass  # for a request that can't be written to disk
+        elif self._context.engine.scheduler_outlives:
+            self._releases.mark(held)
+            return False
+        else:
+            self.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
+        return True
 
     def settle(self, held_origin: HeldOrigin) -> Iterator[Deferred[None]]:
         """Hand each request that would end with the process to the scheduler, or call its errback.

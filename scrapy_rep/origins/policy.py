@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 
+# So many times REP_DEFER_GRACE.
+_SLOW = 5
+
+
 class Decide(NamedTuple):
     """Apply the rules."""
 
@@ -99,6 +103,11 @@ class Policy:
             settings.defer_grace,
             settings.download_timeout,
         )
+
+    @property
+    def slow(self) -> float:
+        """Seconds after which a first answer is slow: from the start of the fetch."""
+        return _SLOW * self.grace
 
     def advise(self, state: OriginState | None, now: float, situation: Situation) -> Advice:
         """Return what to do with a request.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import sys
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeAlias
 
 from twisted.internet.defer import CancelledError
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.flights import Flight
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
+    from scrapy_rep.origins.waiting_room import Place
     from scrapy_rep.protocol import Origin
 
 # Waiting requests may take one in this many download slots.
@@ -39,34 +40,49 @@ class Waiting:
         self._policy = origins.policy
         self._cache = origins.cache
         self._flights = origins.flights
-        self._count = 0
+        self._room = origins.waiting_room
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
         self._most = max(1, concurrency // _SHARE)
         if context.settings.dry_run:
             self._most = sys.maxsize  # a dry run holds nothing, so every request waits in place
 
-    @property
-    def slot_free(self) -> bool:
-        """Whether another request may wait."""
-        return self._count < self._most
+    def slot_free(self, origin: Origin) -> bool:
+        """Whether another request to *origin* may wait in a download slot."""
+        return self._room.waiting_for(origin) < self._most
 
-    async def first(self, request: Request, origin: Origin, situation: Situation) -> _Answer:
-        """Have the unknown robots.txt of *origin* fetched, and wait as the policy advises. Return
-        what is known then, or what to do with *request* instead."""
+    async def place_for(
+        self, request: Request, origin: Origin, situation: Situation
+    ) -> tuple[Flight, Place | None]:
+        """Have the unknown robots.txt of *origin* fetched. Return that flight and a place to wait for
+        it, if any."""
         flight = self._flights.to(origin, request)
+        if situation.direct or situation.room is not Room.FREE or not self._policy.grace:
+            return flight, None
+        return flight, await self._room.enter(request, origin)
+
+    async def first(self, flight: Flight, situation: Situation, place: Place | None) -> _Answer:
+        """Wait for *flight* as the policy advises. Return what is known then, or what to do with the
+        request instead."""
+        if situation.direct:
+            with self._context.engine.extra_slot():  # it may wait long
+                return await self._land(flight, situation)
+        if place is not None:
+            return await self._land(flight, situation._replace(slot_free=True))
+        if situation.room is Room.FULL:
+            return await self._land(flight, situation)
+        situation = situation._replace(slot_free=self.slot_free(flight.origin))
+        with self._room.in_slot():
+            return await self._land(flight, situation)
+
+    async def _land(self, flight: Flight, situation: Situation) -> _Answer:
+        """Wait for *flight*."""
         advice = self._policy.advise(None, self._context.clock(), situation)
         if not isinstance(advice, Wait):
             assert isinstance(advice, Hold | Drop)
             return advice
+        seconds = advice.seconds
         try:
-            with ExitStack() as slot:
-                if situation.direct:  # it may wait long
-                    slot.enter_context(self._context.engine.extra_slot())
-                elif situation.room is not Room.FULL:
-                    self._count += 1
-                    slot.callback(self._leave)
-                seconds = advice.seconds
-                return await flight.wait(None if seconds == math.inf else flight.left_of(seconds))
+            return await flight.wait(None if seconds == math.inf else flight.left_of(seconds))
         except StillWaiting:
             return Hold()
         except CrawlEnding:
@@ -86,9 +102,6 @@ class Waiting:
             raise
         except Exception:  # noqa: BLE001 (as above)
             return None
-
-    def _leave(self) -> None:
-        self._count -= 1
 
     async def again(
         self, request: Request, state: OriginState, seconds: float

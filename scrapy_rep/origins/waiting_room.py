@@ -1,0 +1,172 @@
+"""Where first requests wait for a first answer: in the downloader, but without a download slot.
+
+With the answer they go on from there, once a slot is free. In crawls of many origins, the long way
+through the hold and the scheduler would cost more than a page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from scrapy import signals as scrapy_signals
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.engine.listener import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
+    from scrapy.utils.asyncio import CallLaterResult
+
+    from scrapy_rep.engine.access import EngineAccess
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.protocol import Origin
+
+# Places per CONCURRENT_REQUESTS: for the fetches at a time (flights.py), and as many that are next.
+_PLACES = 8
+# One origin may have one place in this many: none if requests come nearly one by one.
+_SHARE = 32
+# In place of CONCURRENT_REQUESTS = 0 (unlimited).
+_UNLIMITED = 100
+# Seconds to wait for a place, at most; and at most twice REP_DEFER_GRACE.
+_QUEUE_SECONDS = 1.0
+# Seconds between looks for a free slot: not every request ends with a response.
+_LOOK_SECONDS = 0.02
+
+
+class Place:
+    """A request's place."""
+
+    __slots__ = ("_called", "origin", "request", "slots")
+
+    def __init__(self, request: Request, origin: Origin, slots: int) -> None:
+        """:param slots: how many were added for it"""
+        self.request = request
+        self.origin = origin
+        self.slots = slots
+        self._called: Deferred[bool] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the request waits in :meth:`wait`."""
+        return self._called is not None
+
+    async def wait(self) -> bool:
+        """Wait for :meth:`call`, whose argument is returned."""
+        self._called = Deferred()
+        return await maybe_deferred_to_future(self._called)
+
+    def call(self, *, go_on: bool) -> None:
+        """End the wait, if there is one."""
+        called, self._called = self._called, None
+        if called is not None:
+            called.callback(go_on)
+
+
+class WaitingRoom:
+    """Its places, and the requests that queue at either door."""
+
+    def __init__(self, context: CrawlContext) -> None:
+        crawler = context.crawler
+        self._engine: EngineAccess = context.engine
+        self._most = _PLACES * (crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED)
+        self._most_of_one = self._most // _SHARE
+        self._count = 0
+        self._of: Counter[Origin] = Counter()
+        self._patience = min(_QUEUE_SECONDS, 2 * context.settings.defer_grace)
+        self._outside: deque[tuple[Request, Origin, Deferred[Place | None]]] = deque()
+        self._ready: deque[Deferred[None]] = deque()
+        self._listener = Listener(crawler, {scrapy_signals.response_received: self._admit})
+        self._timer: CallLaterResult | None = None
+        self.in_slots = 0
+        """How many requests wait in download slots instead."""
+
+    async def enter(self, request: Request, origin: Origin) -> Place | None:
+        """Return a place for *request*; None if *origin* has its share. If all are taken, wait for one
+        in a download slot, but not for long: then the engine takes fewer requests out of the
+        scheduler."""
+        if self._of[origin] >= self._most_of_one:
+            return None
+        if self._count < self._most:
+            return self._take(request, origin)
+        free: Deferred[Place | None] = Deferred()
+        entry = request, origin, free
+        self._outside.append(entry)
+
+        def give_up() -> None:
+            if entry in self._outside:  # else there is a place, in this turn of the event loop
+                self._outside.remove(entry)
+                free.callback(None)
+
+        timer = call_later(self._patience, give_up)
+        try:
+            with self.in_slot():
+                return await maybe_deferred_to_future(free)
+        finally:
+            timer.cancel()
+
+    def waiting_for(self, origin: Origin) -> int:
+        """Return how many requests wait for *origin*, or in download slots for any."""
+        return self.in_slots + self._of[origin]
+
+    def _take(self, request: Request, origin: Origin) -> Place:
+        self._count += 1
+        self._of[origin] += 1
+        return Place(request, origin, self._engine.add_slot())
+
+    def leave(self, place: Place) -> None:
+        """Free *place*."""
+        self._engine.remove_slot(place.slots)
+        self._count -= 1
+        self._of[place.origin] -= 1
+        if not self._of[place.origin]:
+            del self._of[place.origin]
+        if self._outside:
+            request, origin, free = self._outside.popleft()
+            free.callback(self._take(request, origin))
+
+    def end(self) -> None:
+        """Let no request wait for a place: the spider closes."""
+        while self._outside:
+            self._outside.popleft()[2].callback(None)
+
+    @contextmanager
+    def in_slot(self) -> Iterator[None]:
+        """Wait in a download slot."""
+        self.in_slots += 1
+        try:
+            yield
+        finally:
+            self.in_slots -= 1
+
+    async def slot(self) -> None:
+        """Wait for a download slot, after an answer: a request that has left its place needs one, and
+        so may many others. First come, first served."""
+        if not self._ready and not self._engine.busy(beside=1 + self.in_slots):
+            return
+        ready: Deferred[None] = Deferred()
+        self._ready.append(ready)
+        self._listener.begin()
+        self._look_later()
+        await maybe_deferred_to_future(ready)
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._admit()
+        if self._ready:
+            self._look_later()
+
+    def _admit(self) -> None:
+        while self._ready and not self._engine.busy(beside=len(self._ready) + self.in_slots):
+            self._ready.popleft().callback(None)
+        if not self._ready:
+            self._listener.end()
