@@ -97,18 +97,22 @@ class WaitingRoom:
         free: Deferred[Place | None] = Deferred()
         entry = request, origin, free
         self._outside.append(entry)
+        self.in_slots += 1
 
         def give_up() -> None:
             if entry in self._outside:  # else there is a place, in this turn of the event loop
                 self._outside.remove(entry)
-                free.callback(None)
+                self._let_in(free, None)
 
         timer = call_later(self._patience, give_up)
         try:
-            with self.in_slot():
-                return await maybe_deferred_to_future(free)
+            return await maybe_deferred_to_future(free)
         finally:
             timer.cancel()
+
+    def _let_in(self, free: Deferred[Place | None], place: Place | None) -> None:
+        self.in_slots -= 1
+        free.callback(place)
 
     def waiting_for(self, origin: Origin) -> int:
         """Return how many requests wait for *origin*, or in download slots for any."""
@@ -128,12 +132,12 @@ class WaitingRoom:
             del self._of[place.origin]
         if self._outside:
             request, origin, free = self._outside.popleft()
-            free.callback(self._take(request, origin))
+            self._let_in(free, self._take(request, origin))
 
     def end(self) -> None:
         """Let no request wait for a place: the spider closes."""
         while self._outside:
-            self._outside.popleft()[2].callback(None)
+            self._let_in(self._outside.popleft()[2], None)
 
     @contextmanager
     def in_slot(self) -> Iterator[None]:

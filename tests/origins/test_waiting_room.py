@@ -1,0 +1,225 @@
+"""First requests of many origins: they wait beside the download slots, and go on from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy import signals as scrapy_signals
+from scrapy.core.scheduler import Scheduler
+
+from scrapy_rep.exceptions import RobotsUnreachable
+from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.closing import SECONDS, closing_took
+from tests.helpers.crawling import crawl
+from tests.helpers.held import (
+    DEFER,
+    NEVER,
+    Gate,
+    Record,
+    assert_clean,
+    assert_no_errors,
+    assert_nothing_dropped,
+    silent_until_open,
+)
+from tests.helpers.servers import Site, Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+FEW: dict[str, Any] = {**DEFER, "CONCURRENT_REQUESTS": 4}
+# With it there are 32 places, one for each origin.
+MANY = 20
+
+
+class AtATime:
+    """How many pages were downloaded at a time, at most."""
+
+    def __init__(self) -> None:
+        self.most = self._now = 0
+
+    @property
+    def handlers(self) -> dict[Any, Any]:
+        return {
+            scrapy_signals.request_reached_downloader: self._reached,
+            scrapy_signals.request_left_downloader: self._left,
+        }
+
+    def _reached(self, request: Request, spider: Spider) -> None:
+        self._now += not request.url.endswith("/robots.txt")
+        self.most = max(self.most, self._now)
+
+    def _left(self, request: Request, spider: Spider) -> None:
+        self._now -= not request.url.endswith("/robots.txt")
+
+
+def pages(sites: Sites, count: int, robots: Any) -> tuple[list[Site], list[str]]:
+    several = [sites.add(robots=robots, pages={"/x": after(0.01, "page")}) for _ in range(count)]
+    return several, [site.url("/x") for site in several]
+
+
+def assert_each_once(several: list[Site]) -> None:
+    assert [site.count("/x") for site in several] == [1] * len(several)
+
+
+async def test_answers_that_take_longer_than_grace_spare_the_scheduler(sites: Sites) -> None:
+    """The requests are held, for all to see, but go on from where they are."""
+    gate = silent_until_open()
+    several, wanted = pages(sites, MANY, gate)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == MANY else None)
+    most = AtATime()
+    result = await crawl(
+        wanted,
+        {**FEW, "REP_DEFER_GRACE": 0.5},
+        signal_handlers={**record.handlers, **most.handlers},
+    )
+    assert sorted(record.deferred) == sorted(record.released) == sorted(wanted)
+    assert result.stat("rep/held/max") == MANY
+    assert result.stat("rep/held") == 0
+    assert result.stat("scheduler/dequeued") == MANY
+    assert 1 < most.most <= 4
+    assert await record.concurrency() == [4, 4]
+    assert_each_once(several)
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_more_origins_than_places_wait_their_turn(sites: Sites) -> None:
+    """None is held whose robots.txt takes no longer than REP_DEFER_GRACE."""
+    several, wanted = pages(sites, 100, after(0.1, RULES))
+    record, most = Record(), AtATime()
+    result = await crawl(
+        wanted,
+        {**FEW, "REP_DEFER_GRACE": 5},
+        signal_handlers={**record.handlers, **most.handlers},
+    )
+    assert record.deferred == []
+    assert result.stat("scheduler/dequeued") == 100
+    assert most.most <= 4
+    assert await record.concurrency() == [4, 4]
+    assert_each_once(several)
+    assert_clean(result)
+
+
+async def test_slow_answers_make_room_for_others(sites: Sites) -> None:
+    """Requests leave when the log tells that their site is slow, and are released as ever."""
+    gate = silent_until_open()
+    several, wanted = pages(sites, MANY, gate)
+    # 40 others come only if the places get free: they would be held, too.
+    others, more = pages(sites, 40, gate)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == MANY + 40 else None)
+    result = await crawl(
+        [*wanted, *more], {**FEW, "REP_DEFER_GRACE": 0.05}, signal_handlers=record.handlers
+    )
+    assert sorted(record.deferred) == sorted(record.released) == sorted([*wanted, *more])
+    assert result.stat("scheduler/dequeued") > MANY + 40
+    assert await record.concurrency() == [4, 4]
+    assert_each_once([*several, *others])
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_a_first_answer_that_fails_sends_them_away(sites: Sites) -> None:
+    """They go on being held, without being announced twice."""
+    gate = Gate(after(0.7, 503), RULES)
+    several, wanted = pages(sites, MANY, gate)
+    record = Record()
+    record.on_resolved = lambda: gate.open() if len(record.resolved) == MANY else None
+    result = await crawl(wanted, {**FEW, "REP_DEFER_GRACE": 0.3}, signal_handlers=record.handlers)
+    assert sorted(record.deferred) == sorted(record.released) == sorted(wanted)
+    assert result.stat("rep/deferred/unreachable") == MANY
+    assert_each_once(several)
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_they_are_given_up_where_they_wait(sites: Sites) -> None:
+    _, wanted = pages(sites, MANY, silence())
+    record = Record()
+    settings = {**FEW, "REP_DEFER_GRACE": 0.3, "REP_DEFER_MAX_WAIT": 0.2}
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    assert set(result.failures) == set(wanted)
+    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    assert result.stat("rep/given_up") == len(result.spider.errors) == MANY
+    assert result.stat("scheduler/dequeued") == MANY
+    assert await record.concurrency() == [4, 4]
+    assert_no_errors(result)
+
+
+async def test_a_crawl_that_ends_calls_their_errbacks_once(sites: Sites) -> None:
+    _, wanted = pages(sites, MANY, silence())
+    record = Record(on_deferred=lambda _, count: record.close() if count == MANY else None)
+    settings = {**FEW, "REP_DEFER_GRACE": 0.3}
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    assert result.reason == "enough"
+    assert closing_took(result) < SECONDS
+    assert set(result.failures) == set(wanted)
+    assert len(result.spider.errors) == MANY
+    assert result.stats["rep/held"] == 0
+    assert await record.concurrency() == [4, 4]
+    assert_no_errors(result)
+
+
+async def test_with_jobdir_what_is_held_leaves_the_room(sites: Sites, tmp_path: Path) -> None:
+    """For the disk, at once: a kill must not lose it."""
+    gate = silent_until_open()
+    several, wanted = pages(sites, MANY, gate)
+    seen: list[int] = []
+
+    def deferred(spider: Spider, count: int) -> None:
+        if count == MANY:
+            downloader = spider.crawler.engine.downloader  # type: ignore[union-attr]
+            seen.append(sum(not one.url.endswith("/robots.txt") for one in downloader.active))
+            gate.open()
+
+    record = Record(on_deferred=deferred)
+    settings = {**FEW, "REP_DEFER_GRACE": 0.3, "JOBDIR": str(tmp_path)}
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    assert seen[0] <= 1
+    assert_each_once(several)
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+class Slotted(Scheduler):
+    """Nobody can replace its methods."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "next_request":
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+async def test_without_a_view_of_the_scheduler_they_take_the_long_way(sites: Sites) -> None:
+    """A direct download might be among them."""
+    gate = silent_until_open()
+    several, wanted = pages(sites, MANY, gate)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == MANY else None)
+    settings = {**FEW, "REP_DEFER_GRACE": 0.3, "SCHEDULER": Slotted}
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    assert result.stat("scheduler/dequeued") == 2 * MANY
+    assert_each_once(several)
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_silent_sites_leave_the_others_their_slots(sites: Sites) -> None:
+    """Also if there are more of them than places."""
+    _, silent = pages(sites, 50, silence())
+    healthy = sites.add(robots=RULES)
+    wanted = [healthy.url(f"/page{number}") for number in range(30)]
+
+    def arrived(response: Any, spider: Any) -> None:
+        if len(spider.responses) >= len(wanted) - 1 and not closed:
+            closed.append(True)
+            record.close()
+
+    record, closed = Record(), []
+    handlers = {**record.handlers, scrapy_signals.response_received: arrived}
+    result = await crawl(
+        [*silent, *wanted], {**FEW, "REP_DEFER_MAX_WAIT": NEVER}, signal_handlers=handlers
+    )
+    assert len(result.responses) >= len(wanted) - 1
+    assert await record.concurrency() == [4, 4]
+    assert_no_errors(result)
