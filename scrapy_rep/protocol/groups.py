@@ -51,14 +51,11 @@ class Groups:
         # The patterns begin each line with a line end.
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
-        self.tokens: list[str | None] = [
-            None,
-            *[
-                token.lower() if token else _agent_token("user" + rest)
-                for token, rest in zip(pieces[1::3], pieces[2::3], strict=True)
-            ],
-        ]
+        self.tokens: list[str | None] = [None]
         """The token before each stretch of lines. None: the file's start, or another field."""
+        for at in range(1, len(pieces), 3):
+            token = pieces[at]
+            self.tokens.append(token.lower() if token else _agent_token("user" + pieces[at + 1]))
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
         """Yield the token before each stretch of lines, and the stretch."""
@@ -69,9 +66,9 @@ class Groups:
         values: list[str] = []
         numbers: list[int] = []
         line = upto = 0
-        for at in [at for at, name in enumerate(self.tokens) if name == token]:
-            if at < upto:
-                continue  # within a group that has been read
+        for at, name in enumerate(self.tokens):
+            if name != token or at < upto:
+                continue  # another group, or within one that has been read
             line += at - upto + "".join(self._stretches[upto:at]).count("\n")
             upto = at
             before = len(values)

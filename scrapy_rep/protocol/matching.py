@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import compress, islice
+from itertools import compress
 from typing import NamedTuple
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
@@ -109,7 +109,7 @@ class Rules:
             ]
             joined = "".join(values)
         # Of equal patterns the largest number counts.
-        rules = dict(zip(values, numbers, strict=True))
+        rules = dict(zip(values, numbers))
         if len(rules) < len(values):
             for pattern, number in zip(values, numbers, strict=True):
                 if number > rules[pattern]:
@@ -136,10 +136,10 @@ class Rules:
         self._prefixes = prefixes = tuple(sorted(rules))
         self._numbers = array("i", map(rules.__getitem__, prefixes))
         # Prefixes of other prefixes: the next one starts with them, too.
-        pairs = map(str.startswith, islice(prefixes, 1, None), prefixes)
-        self._inner = tuple(compress(prefixes, pairs))
-        if self._inner:
-            self._inner = tuple(sorted(self._inner, key=len, reverse=True))
+        self._inner: tuple[str, ...] = ()
+        if len(prefixes) > 1:
+            inner = compress(prefixes, map(str.startswith, prefixes[1:], prefixes))
+            self._inner = tuple(sorted(inner, key=len, reverse=True))
 
     def _sort_out(self, rules: dict[str, int]) -> None:
         """Remove all but plain prefixes from *rules*."""
