@@ -21,6 +21,7 @@ _LINES_OF_AGENTS = re.compile(
     rf"\n{_BLANKS}[Uu][Ss][Ee][Rr]"
     r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
 )
+_FEW = 3
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _COMMENT = re.compile(r"#[^\n]*")
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
@@ -51,11 +52,12 @@ class Groups:
         # The patterns begin each line with a line end.
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
-        self.tokens: list[str | None] = [None]
-        """The token before each stretch of lines. None: the file's start, or another field."""
+        tokens: list[str | None] = [None]
         for at in range(1, len(pieces), 3):
             token = pieces[at]
-            self.tokens.append(token.lower() if token else _agent_token("user" + pieces[at + 1]))
+            tokens.append(token.lower() if token else _agent_token("user" + pieces[at + 1]))
+        self.tokens = tokens
+        """The token before each stretch of lines. None: the file's start, or another field."""
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
         """Yield the token before each stretch of lines, and the stretch."""
@@ -108,6 +110,8 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
         stretch = _COMMENT.sub("", stretch)
     # Runs of rules in the usual spelling are taken at once.
     pieces = stretch.split("\nDisallow: ")
+    if len(pieces) <= _FEW:
+        return line - 1 + _collect_rows(stretch.split("\n"), line, values, numbers)
     start = 1
     last = len(pieces) - 1
     for at, piece in enumerate(pieces):
@@ -121,13 +125,17 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
             if not rest:
                 line += len(others)  # a blank line, or none
             else:
-                rows = rest.split("\n")
-                for number, field, value in read(rows, line + 1):
-                    if field <= Field.ALLOW:
-                        values.append(value)
-                        numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
-                line += len(rows)
+                line += _collect_rows(rest.split("\n"), line + 1, values, numbers)
     return line
+
+
+def _collect_rows(rows: list[str], line: int, values: list[str], numbers: list[int]) -> int:
+    """Append the rules of *rows*, of which the first is line *line*. Return how many rows it were."""
+    for number, field, value in read(rows, line):
+        if field <= Field.ALLOW:
+            values.append(value)
+            numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
+    return len(rows)
 
 
 def sitemaps_of(text: str) -> tuple[str, ...]:

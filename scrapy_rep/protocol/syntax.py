@@ -109,6 +109,8 @@ def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
     :param first: the number of the first row
     """
     for number, line in enumerate(rows, first):
+        if not line:
+            continue
         name, colon, value = line.partition(":")
         field = _FIELDS.get(name)
         if field is None or not colon:

@@ -33,11 +33,10 @@ class Wildcards:
             rows.append(("" if start == "/" else start, key, needle, pattern))
         # The best rule of each start first, and the empty start last.
         rows.sort(reverse=True)
-        self._keys: array[int] = array("q", [key for _, key, _, _ in rows])
-        self._needles = tuple([needle for _, _, needle, _ in rows])
-        self._patterns = tuple([pattern for _, _, _, pattern in rows])
+        starts, keys, self._needles, self._patterns = zip(*rows)
+        self._keys: array[int] = array("q", keys)
         first: dict[str, int] = {}
-        for at, (start, *_) in enumerate(rows):
+        for at, start in enumerate(starts):
             first.setdefault(start, at)
         # Where the rules of each start begin, and the end.
         self._bounds: array[int] = array("i", [*first.values(), len(rows)])
