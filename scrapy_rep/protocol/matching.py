@@ -115,7 +115,8 @@ class Rules:
                 if number > rules[pattern]:
                     rules[pattern] = number
             joined = "".join(rules)
-        if "/index.htm" in joined:
+        has_index = "/index.htm" in joined
+        if has_index:
             # Allowing a directory's index allows the directory itself.
             for pattern, number in list(rules.items()):
                 slash = pattern.rfind("/")
@@ -130,7 +131,7 @@ class Rules:
             self._fallback = SHORTEST + rules.pop("/")
         self._exact: dict[str, int] | None = None
         self._wildcards: Wildcards | None = None
-        if "*" in joined or "$" in joined or "/index.htm" in joined:
+        if "*" in joined or "$" in joined or has_index:
             self._sort_out(rules)
         # A tuple, since the garbage collector ignores tuples of strings, but not lists.
         self._prefixes = prefixes = tuple(sorted(rules))
@@ -138,8 +139,9 @@ class Rules:
         # Prefixes of other prefixes: the next one starts with them, too.
         self._inner: tuple[str, ...] = ()
         if len(prefixes) > 1:
-            inner = compress(prefixes, map(str.startswith, prefixes[1:], prefixes))
-            self._inner = tuple(sorted(inner, key=len, reverse=True))
+            inner = [*compress(prefixes, map(str.startswith, prefixes[1:], prefixes))]
+            if inner:
+                self._inner = tuple(sorted(inner, key=len, reverse=True))
 
     def _sort_out(self, rules: dict[str, int]) -> None:
         """Remove all but plain prefixes from *rules*."""
@@ -149,12 +151,12 @@ class Rules:
             key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)
             if "*" not in pattern:
                 exact[pattern[:-1]] = key
+                self.size += _EXACT
             elif pattern.removesuffix("$").rstrip("*") in ("", "/"):
                 self._fallback = max(self._fallback, key)
             else:
                 wildcards.append((key, pattern))
-        self.size += _EXACT * len(exact)
-        self.size += sum([_WILDCARD + len(pattern) for _, pattern in wildcards])
+                self.size += _WILDCARD + len(pattern)
         self._exact = exact or None
         self._wildcards = Wildcards(wildcards) if wildcards else None
 

@@ -16,7 +16,7 @@ MAX_LINE = 16_663
 """Bytes of a line that are read (REP.md section 6)."""
 
 # Google also drops the beginning of a byte order mark.
-_BOM = re.compile("\xef(?:\xbb\xbf?)?")
+_BOM = re.compile("^\xef(?:\xbb\xbf?)?")
 
 # The white space that Google strips. str.strip() alone would strip more.
 SPACE = " \t\v\f"
@@ -70,8 +70,8 @@ def normalise(body: bytes) -> str:
     """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark and
     NULs, with LF for line ends, and no line longer than :data:`MAX_LINE`."""
     text = cut(body).decode("latin-1")
-    if mark := _BOM.match(text):
-        text = text[mark.end() :]
+    if text[:1] == "\xef":
+        text = _BOM.sub("", text, count=1)
     if "\r" in text:
         if _LONE_CR.search(text):
             text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -33,11 +33,17 @@ class Wildcards:
             rows.append(("" if start == "/" else start, key, needle, pattern))
         # The best rule of each start first, and the empty start last.
         rows.sort(reverse=True)
-        starts, keys, self._needles, self._patterns = zip(*rows)
-        self._keys: array[int] = array("q", keys)
+        self._keys: array[int] = array("q")
+        needles: list[str] = []
+        patterns: list[str] = []
         first: dict[str, int] = {}
-        for at, start in enumerate(starts):
+        for at, (start, key, needle, pattern) in enumerate(rows):
+            self._keys.append(key)
+            needles.append(needle)
+            patterns.append(pattern)
             first.setdefault(start, at)
+        self._needles = tuple(needles)
+        self._patterns = tuple(patterns)
         # Where the rules of each start begin, and the end.
         self._bounds: array[int] = array("i", [*first.values(), len(rows)])
         self._anywhere: tuple[str, ...] = self._needles[first[""] :] if "" in first else ()
