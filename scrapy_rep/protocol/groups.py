@@ -21,9 +21,10 @@ _LINES_OF_AGENTS = re.compile(
     rf"\n{_BLANKS}[Uu][Ss][Ee][Rr]"
     r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
 )
-_FEW = 3
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _COMMENT = re.compile(r"#[^\n]*")
+# Up to so many pieces, looking for runs of rules takes longer than reading each line.
+_FEW_PIECES = 3
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
@@ -110,7 +111,7 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
         stretch = _COMMENT.sub("", stretch)
     # Runs of rules in the usual spelling are taken at once.
     pieces = stretch.split("\nDisallow: ")
-    if len(pieces) <= _FEW:
+    if len(pieces) <= _FEW_PIECES:
         return line - 1 + _collect_rows(stretch.split("\n"), line, values, numbers)
     start = 1
     last = len(pieces) - 1
@@ -129,9 +130,10 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
     return line
 
 
-def _collect_rows(rows: list[str], line: int, values: list[str], numbers: list[int]) -> int:
-    """Append the rules of *rows*, of which the first is line *line*. Return how many rows it were."""
-    for number, field, value in read(rows, line):
+def _collect_rows(rows: list[str], first: int, values: list[str], numbers: list[int]) -> int:
+    """Append the rules of *rows*, the first of which has the number *first*. Return how many rows
+    there are."""
+    for number, field, value in read(rows, first):
         if field <= Field.ALLOW:
             values.append(value)
             numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)

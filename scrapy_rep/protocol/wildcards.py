@@ -33,15 +33,16 @@ class Wildcards:
             rows.append(("" if start == "/" else start, key, needle, pattern))
         # The best rule of each start first, and the empty start last.
         rows.sort(reverse=True)
-        self._keys: array[int] = array("q")
+        keys: list[int] = []
         needles: list[str] = []
         patterns: list[str] = []
         first: dict[str, int] = {}
         for at, (start, key, needle, pattern) in enumerate(rows):
-            self._keys.append(key)
+            keys.append(key)
             needles.append(needle)
             patterns.append(pattern)
             first.setdefault(start, at)
+        self._keys: array[int] = array("q", keys)
         self._needles = tuple(needles)
         self._patterns = tuple(patterns)
         # Where the rules of each start begin, and the end.
