@@ -34,7 +34,9 @@ WARM = 3
 """How often the URLs of a file are asked in a row. Once would measure how much of a parser's data
 the others have driven out of the CPU's caches since its last turn."""
 AGAIN = 20
-"""How often these are read in a round: once would be too short to measure."""
+"""How often these, and small ones, are read in a round: once would be too short to measure."""
+SMALL = (("  of under 100 bytes", 0, 100, 1.0), ("  of 100 to 300 bytes", 100, 300, 1.5))
+"""Groups of small files: sizes in bytes, and the goal."""
 PARTS = 50
 """Into so many parts the files are cut; with each of them every parser has a turn."""
 MAX_HELD = 0.015
@@ -208,6 +210,10 @@ def measure(files: list[Site], rounds: int) -> str:
             rows.append(Row(what, parser.name, *figures, ratio, goal if is_goal else None))
 
     add("parse, ready for an agent", 4, ready, files, len(files), "file")
+    for what, least, most, goal in SMALL:
+        group = [file for file in files if least <= file.size < most] * AGAIN
+        if group:  # made-up files may have none
+            add(what, goal, ready, group, len(group), "file")
     add("match", 5, match, warm, urls * WARM, "URL")
     add("parse once, all URLs", 4, once, files, urls, "URL")
     add(f"the {len(largest)} largest files", 5, ready, again, len(again), "file")

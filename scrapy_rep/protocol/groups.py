@@ -23,6 +23,8 @@ _LINES_OF_AGENTS = re.compile(
 )
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _COMMENT = re.compile(r"#[^\n]*")
+# Up to so many pieces, looking for runs of rules takes longer than reading each line.
+_FEW_PIECES = 3
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
@@ -51,13 +53,11 @@ class Groups:
         # The patterns begin each line with a line end.
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
-        self.tokens: list[str | None] = [
-            None,
-            *[
-                token.lower() if token else _agent_token("user" + rest)
-                for token, rest in zip(pieces[1::3], pieces[2::3], strict=True)
-            ],
-        ]
+        tokens: list[str | None] = [None]
+        for at in range(1, len(pieces), 3):
+            token = pieces[at]
+            tokens.append(token.lower() if token else _agent_token("user" + pieces[at + 1]))
+        self.tokens = tokens
         """The token before each stretch of lines. None: the file's start, or another field."""
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
@@ -69,9 +69,9 @@ class Groups:
         values: list[str] = []
         numbers: list[int] = []
         line = upto = 0
-        for at in [at for at, name in enumerate(self.tokens) if name == token]:
-            if at < upto:
-                continue  # within a group that has been read
+        for at, name in enumerate(self.tokens):
+            if name != token or at < upto:
+                continue  # another group, or within one that has been read
             line += at - upto + "".join(self._stretches[upto:at]).count("\n")
             upto = at
             before = len(values)
@@ -111,6 +111,8 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
         stretch = _COMMENT.sub("", stretch)
     # Runs of rules in the usual spelling are taken at once.
     pieces = stretch.split("\nDisallow: ")
+    if len(pieces) <= _FEW_PIECES:
+        return line - 1 + _collect_rows(stretch.split("\n"), line, values, numbers)
     start = 1
     last = len(pieces) - 1
     for at, piece in enumerate(pieces):
@@ -124,13 +126,18 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
             if not rest:
                 line += len(others)  # a blank line, or none
             else:
-                rows = rest.split("\n")
-                for number, field, value in read(rows, line + 1):
-                    if field <= Field.ALLOW:
-                        values.append(value)
-                        numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
-                line += len(rows)
+                line += _collect_rows(rest.split("\n"), line + 1, values, numbers)
     return line
+
+
+def _collect_rows(rows: list[str], first: int, values: list[str], numbers: list[int]) -> int:
+    """Append the rules of *rows*, the first of which has the number *first*. Return how many rows
+    there are."""
+    for number, field, value in read(rows, first):
+        if field <= Field.ALLOW:
+            values.append(value)
+            numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
+    return len(rows)
 
 
 def sitemaps_of(text: str) -> tuple[str, ...]:

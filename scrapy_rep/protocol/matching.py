@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import compress, islice
+from itertools import compress
 from typing import NamedTuple
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
@@ -109,13 +109,14 @@ class Rules:
             ]
             joined = "".join(values)
         # Of equal patterns the largest number counts.
-        rules = dict(zip(values, numbers, strict=True))
+        rules = dict(zip(values, numbers))
         if len(rules) < len(values):
             for pattern, number in zip(values, numbers, strict=True):
                 if number > rules[pattern]:
                     rules[pattern] = number
             joined = "".join(rules)
-        if "/index.htm" in joined:
+        has_index = "/index.htm" in joined
+        if has_index:
             # Allowing a directory's index allows the directory itself.
             for pattern, number in list(rules.items()):
                 slash = pattern.rfind("/")
@@ -130,16 +131,17 @@ class Rules:
             self._fallback = SHORTEST + rules.pop("/")
         self._exact: dict[str, int] | None = None
         self._wildcards: Wildcards | None = None
-        if "*" in joined or "$" in joined or "/index.htm" in joined:
+        if "*" in joined or "$" in joined or has_index:
             self._sort_out(rules)
         # A tuple, since the garbage collector ignores tuples of strings, but not lists.
         self._prefixes = prefixes = tuple(sorted(rules))
         self._numbers = array("i", map(rules.__getitem__, prefixes))
         # Prefixes of other prefixes: the next one starts with them, too.
-        pairs = map(str.startswith, islice(prefixes, 1, None), prefixes)
-        self._inner = tuple(compress(prefixes, pairs))
-        if self._inner:
-            self._inner = tuple(sorted(self._inner, key=len, reverse=True))
+        self._inner: tuple[str, ...] = ()
+        if len(prefixes) > 1:
+            inner = [*compress(prefixes, map(str.startswith, prefixes[1:], prefixes))]
+            if inner:
+                self._inner = tuple(sorted(inner, key=len, reverse=True))
 
     def _sort_out(self, rules: dict[str, int]) -> None:
         """Remove all but plain prefixes from *rules*."""
@@ -149,12 +151,12 @@ class Rules:
             key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)
             if "*" not in pattern:
                 exact[pattern[:-1]] = key
+                self.size += _EXACT
             elif pattern.removesuffix("$").rstrip("*") in ("", "/"):
                 self._fallback = max(self._fallback, key)
             else:
                 wildcards.append((key, pattern))
-        self.size += _EXACT * len(exact)
-        self.size += sum([_WILDCARD + len(pattern) for _, pattern in wildcards])
+                self.size += _WILDCARD + len(pattern)
         self._exact = exact or None
         self._wildcards = Wildcards(wildcards) if wildcards else None
 

@@ -20,7 +20,7 @@ from scrapy_rep.protocol.matching import (
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import MAX_BYTES, Field, cut, normalise, read, readable
-from scrapy_rep.protocol.tokens import GLOBAL, checked_chain
+from scrapy_rep.protocol.tokens import obeyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,8 @@ _Agent: TypeAlias = "str | tuple[str, ...]"
 _Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
 _NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 
-_SITE = re.compile(r"https?://[^/?;#]*(?=/)")
+# Site and path of nearly all URLs.
+_USUAL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
 
 
 class RobotsTxt:
@@ -128,10 +129,11 @@ class RobotsTxt:
             answer = self._turn_to(agent, obey_global)
         path = url.removeprefix(self._site)
         if path[:1] != "/" or path == url or "#" in path:
-            path = path_of(url)
-            usual = _SITE.match(url)
-            if usual is not None:
-                self._site = usual[0]
+            usual = _USUAL.match(url)
+            if usual is None:
+                path = path_of(url)
+            else:
+                self._site, path = usual.groups()
         found = answer[3]._find(path)
         return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
 
@@ -223,17 +225,19 @@ class RobotsTxt:
             answers = self._known = {answer[:2]: answer}
         found = None if answers is None else answers.get((agent, obey_global))
         if found is None:
-            tokens = [token for token in checked_chain(agent) if token not in ("", GLOBAL)]
-            tokens += [GLOBAL] if obey_global else []
+            tokens = obeyed(agent, obey_global)
             groups = groups or Groups(self._text())
-            token = next((token for token in tokens if token.lower() in groups.tokens), None)
-            rules = NO_RULES if token is None else self._prepare(token, groups)
-            found = agent, obey_global, token, rules
+            for token in tokens:
+                if token.lower() in groups.tokens:
+                    found = agent, obey_global, token, self._prepare(token, groups)
+                    break
+            else:
+                found = agent, obey_global, None, NO_RULES
             if answers is not None:
                 if len(answers) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
                     answers.clear()
                     self._rules = self._sitemaps = None
-                    self.size = rules.size
+                    self.size = found[3].size
                 self.size += _ANSWER
                 answers[agent, obey_global] = found
         self._answer = found
@@ -241,7 +245,7 @@ class RobotsTxt:
 
     def _prepare(self, token: str, groups: Groups) -> Rules:
         """Return the rules of a group, which another agent may have in use."""
-        for _, _, named, rules in list((self._known or {}).values()):
+        for _, _, named, rules in list(self._known.values()) if self._known else ():
             if named is not None and named.lower() == token.lower():
                 return rules
         rules = Rules(*groups.rules_of(token.lower()))

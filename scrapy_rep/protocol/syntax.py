@@ -15,7 +15,8 @@ MAX_BYTES = 512_000
 MAX_LINE = 16_663
 """Bytes of a line that are read (REP.md section 6)."""
 
-_BOM = b"\xef\xbb\xbf"
+# Google also drops the beginning of a byte order mark.
+_BOM = re.compile("^\xef(?:\xbb\xbf?)?")
 
 # The white space that Google strips. str.strip() alone would strip more.
 SPACE = " \t\v\f"
@@ -68,12 +69,9 @@ def cut(body: bytes) -> bytes:
 def normalise(body: bytes) -> str:
     """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark and
     NULs, with LF for line ends, and no line longer than :data:`MAX_LINE`."""
-    body = cut(body)
-    # Google also drops the beginning of a byte order mark.
-    bom = 0
-    while bom < len(_BOM) and body[bom : bom + 1] == _BOM[bom : bom + 1]:
-        bom += 1
-    text = body[bom:].decode("latin-1")
+    text = cut(body).decode("latin-1")
+    if text[:1] == "\xef":
+        text = _BOM.sub("", text, count=1)
     if "\r" in text:
         if _LONE_CR.search(text):
             text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -111,6 +109,8 @@ def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
     :param first: the number of the first row
     """
     for number, line in enumerate(rows, first):
+        if not line:
+            continue
         name, colon, value = line.partition(":")
         field = _FIELDS.get(name)
         if field is None or not colon:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
             hint = f"; product_token() finds {meant!r} in it" if meant else ""
             raise ValueError(f"{shown!r} is not a product token (letters, '-' and '_' only){hint}")
     return chain
+
+
+@lru_cache(maxsize=100)  # a crawl asks each file about the same agents
+def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
+    """Return the tokens whose groups *agent* obeys, of which the first one with a group counts. Raises
+    what :func:`checked_chain` does."""
+    named = [token for token in checked_chain(agent) if token not in ("", GLOBAL)]
+    return (*named, GLOBAL) if obey_global else tuple(named)
 
 
 def product_token(user_agent: str) -> str | None:

@@ -33,12 +33,18 @@ class Wildcards:
             rows.append(("" if start == "/" else start, key, needle, pattern))
         # The best rule of each start first, and the empty start last.
         rows.sort(reverse=True)
-        self._keys: array[int] = array("q", [key for _, key, _, _ in rows])
-        self._needles = tuple([needle for _, _, needle, _ in rows])
-        self._patterns = tuple([pattern for _, _, _, pattern in rows])
+        keys: list[int] = []
+        needles: list[str] = []
+        patterns: list[str] = []
         first: dict[str, int] = {}
-        for at, (start, *_) in enumerate(rows):
+        for at, (start, key, needle, pattern) in enumerate(rows):
+            keys.append(key)
+            needles.append(needle)
+            patterns.append(pattern)
             first.setdefault(start, at)
+        self._keys: array[int] = array("q", keys)
+        self._needles = tuple(needles)
+        self._patterns = tuple(patterns)
         # Where the rules of each start begin, and the end.
         self._bounds: array[int] = array("i", [*first.values(), len(rows)])
         self._anywhere: tuple[str, ...] = self._needles[first[""] :] if "" in first else ()
