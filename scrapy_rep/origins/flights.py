@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Fetches at a time per CONCURRENT_REQUESTS. Silent sites never answer; they must not block the rest.
+# Fetches at a time per CONCURRENT_REQUESTS, and the seconds for which a fetch counts among them: later
+# it is probably to a silent site, and must not block the rest.
 _AT_A_TIME = 4
+_SLOW_SECONDS = 2.0
+# Fetches at a time, slow ones included: so many times the others, but not many more than this.
+_SLOW_TIMES = 4
+_SOCKETS = 512
 
 
 class StillWaiting(Exception):
@@ -40,7 +45,16 @@ class CrawlEnding(Exception):
 class Flight:
     """One fetch, in progress or queued."""
 
-    __slots__ = ("_began_at", "landing", "origin", "request", "result", "running", "waiters")
+    __slots__ = (
+        "_began_at",
+        "landing",
+        "origin",
+        "request",
+        "result",
+        "running",
+        "slow",
+        "waiters",
+    )
 
     def __init__(self, origin: Origin, request: Request | None) -> None:
         self.origin = origin
@@ -53,6 +67,8 @@ class Flight:
         self.result: OriginState | Exception | None = None
         """Set on landing, which without asyncio may be at once."""
         self.running: Deferred[Any] | None = None
+        self.slow = False
+        """Whether it has taken so long that it no longer keeps others from starting."""
 
     def left_of(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
@@ -98,14 +114,15 @@ class Flights:
         self._flights: dict[Origin, Flight] = {}
         self._first: deque[Flight] = deque()
         self._again: deque[Flight] = deque()
-        self._in_the_air = 0
+        self._in_the_air = self._slow = 0
         self._resting: set[Flight] = set()
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             self._cap = _AT_A_TIME * concurrency
+            self._most = max(self._cap, min(_SLOW_TIMES * self._cap, _SOCKETS))
         else:
             # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
-            self._cap = max(1, concurrency // 2)
+            self._cap = self._most = max(1, concurrency // 2)
         self._ended = False
 
     def __contains__(self, origin: Origin) -> bool:
@@ -129,7 +146,7 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        while self._in_the_air < self._cap and (self._first or self._again) and not self._ended:
+        while (self._first or self._again) and self._may_take_off:
             flight = (self._first or self._again).popleft()
             if self._flights.get(flight.origin) is not flight:
                 continue  # cancelled
@@ -137,8 +154,20 @@ class Flights:
             # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
 
+    @property
+    def _may_take_off(self) -> bool:
+        few = self._in_the_air < self._cap and self._in_the_air + self._slow < self._most
+        return few and not self._ended
+
+    def _is_slow(self, flight: Flight) -> None:
+        flight.slow = True
+        self._in_the_air -= 1
+        self._slow += 1
+        self._take_off()
+
     async def _fly(self, flight: Flight) -> None:
         result: OriginState | Exception
+        timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
         try:
             result = await self._ask(flight)
         except Exception as error:
@@ -150,7 +179,11 @@ class Flights:
                 )
             result = error
         finally:
-            self._in_the_air -= 1
+            timer.cancel()
+            if flight.slow:
+                self._slow -= 1
+            else:
+                self._in_the_air -= 1
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
             self._take_off()

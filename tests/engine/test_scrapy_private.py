@@ -24,6 +24,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 import scrapy_rep
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.dequeued import Dequeued
 from scrapy_rep.engine.slots import _JITTER, _clock
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -64,6 +65,54 @@ async def test_total_concurrency_is_a_number_on_the_downloader(sites: Sites) -> 
 
     await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5})
     assert seen == [5, 6, 5]
+
+
+async def test_busy_counts_requests_in_progress(sites: Sites) -> None:
+    """But for those in extra slots, and those that the caller names."""
+    seen: list[bool] = []
+
+    class Looking(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            engine = EngineAccess(self.crawler)
+            downloader: Any = self.crawler.engine.downloader  # type: ignore[union-attr]
+            if len(downloader.active) == 2 and not seen:
+                seen.extend([engine.busy(beside=0), engine.busy(beside=1)])
+                with engine.extra_slot():
+                    seen.append(engine.busy(beside=0))
+
+    site = sites.add(pages={f"/page{number}": after(0.3, "page") for number in range(4)})
+    requests = [*urls(site, 4), site.url("/first")]
+    await crawl(Looking, {"CONCURRENT_REQUESTS": 2}, requests=requests)
+    await crawl(Looking, {"CONCURRENT_REQUESTS": 3}, requests=requests)
+    assert seen == [True, False, False]
+
+
+async def test_the_engine_asks_the_scheduler_for_its_next_request(sites: Sites) -> None:
+    """And what that returns is what a middleware sees; a direct download is not among it."""
+    site = sites.add()
+    seen: dict[str, bool] = {}
+
+    class Looking:
+        def __init__(self, crawler: Any) -> None:
+            self.dequeued = Dequeued(crawler, EngineAccess(crawler))
+
+        from_crawler = classmethod(lambda cls, crawler: cls(crawler))
+
+        def process_request(self, request: Request) -> None:
+            seen[request.url] = request in self.dequeued
+
+    class Downloading(ListSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            engine: Any = self.crawler.engine
+            await engine.download_async(Request(site.url("/direct")))
+
+    settings = {"DOWNLOADER_MIDDLEWARES": {Looking: 50}}
+    result = await crawl(Downloading, settings, requests=[site.url("/x")])
+    assert not [one for one in result.records if one.levelname == "ERROR"]
+    assert seen[site.url("/x")]
+    assert not seen[site.url("/direct")]
 
 
 async def test_total_concurrency_is_what_limits(sites: Sites) -> None:

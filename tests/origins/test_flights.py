@@ -141,6 +141,25 @@ async def test_no_more_flights_than_the_cap_are_in_the_air(concurrency: int, cap
     assert len(world.asked) == cap
 
 
+async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times as many fly then, and no more: sites may be silent without end."""
+    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", 0.1)
+    world = World(concurrency=1)
+    for number in range(20):
+        world.flights.to(origin(f"a{number}"))
+    assert world.in_the_air <= 4
+    await a_while(0.8)
+    assert world.in_the_air == 16
+    # Each answer lets one start: of a slow one, too.
+    for number in (0, 15):
+        world.answer(f"a{number}")
+        await a_while(0.15)
+    assert world.in_the_air == 16
+    assert len(world.asked) == 18
+    await world.end()
+    assert len(world.asked) == 18
+
+
 @pytest.mark.parametrize("error", [one("why") for one in CONFIGURATION_ERRORS])
 async def test_an_error_reaches_the_waiters(error: Exception) -> None:
     """Those that are the user's to mend, without a word in the log: that is for others to say."""

@@ -1,0 +1,196 @@
+"""BroadPriorityQueue: as Scrapy's, but its time does not grow with the hosts that wait."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy import signals as scrapy_signals
+from scrapy.core.downloader import Downloader
+from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface
+from scrapy.squeues import FifoMemoryQueue, PickleLifoDiskQueue
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep import BroadPriorityQueue
+from scrapy_rep.engine import pqueue
+from tests.helpers.behaviours import RULES, after
+from tests.helpers.crawling import crawl
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+
+QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue"}
+
+
+class World:
+    """A downloader whose active requests the test names, and a queue that looks at it."""
+
+    def __init__(
+        self, kind: type[DownloaderAwarePriorityQueue], key: str = "", **options: Any
+    ) -> None:
+        self.crawler = get_crawler()
+        self.slots: dict[str, Any] = {}
+        downloader = SimpleNamespace(slots=self.slots, get_slot_key=self._slot_of)
+        self.crawler.engine = SimpleNamespace(downloader=downloader)  # type: ignore[assignment]
+        self.crawler.spider = self.crawler._create_spider("queue")
+        below: Any = PickleLifoDiskQueue if key else FifoMemoryQueue
+        self.queue = kind.from_crawler(self.crawler, below, key, **options)
+
+    @staticmethod
+    def _slot_of(request: Request) -> str:
+        return request.url.split("/")[2]
+
+    def push(self, *urls: str, priority: int = 0) -> None:
+        for url in urls:
+            self.queue.push(Request(f"http://{url}", priority=priority))
+
+    def pop(self) -> str:
+        """The next URL, which then is an active download."""
+        request = self.queue.pop()
+        assert request is not None
+        slot = self._slot_of(request)
+        self.slots.setdefault(slot, SimpleNamespace(active=set())).active.add(request)
+        request.meta["download_slot"] = slot
+        return request.url.removeprefix("http://")
+
+    def end(self, slot: str) -> None:
+        """A download of *slot* ends, as the downloader ends it: it tells first."""
+        active = self.slots[slot].active
+        request = next(iter(active))
+        self.crawler.signals.send_catch_log(
+            scrapy_signals.request_left_downloader, request=request, spider=self.crawler.spider
+        )
+        active.remove(request)
+
+
+def test_the_least_active_slot_is_next() -> None:
+    world = World(BroadPriorityQueue)
+    world.push("a/1", "a/2", "a/3", "b/1", "b/2", "c/1")
+    assert [world.pop() for _ in range(5)] == ["a/1", "b/1", "c/1", "a/2", "b/2"]
+    world.push("c/2", "b/3")
+    assert world.pop() == "c/2"
+    world.end("a")
+    world.end("a")
+    world.push("c/3")
+    assert world.pop() == "a/3"
+    assert {world.pop(), world.pop()} == {"b/3", "c/3"}
+    assert world.queue.pop() is None
+    assert len(world.queue) == 0
+
+
+def test_slots_with_equal_downloads_take_turns() -> None:
+    world = World(BroadPriorityQueue)
+    world.push(*[f"{slot}/{number}" for slot in "abc" for number in range(3)])
+    served = [world.queue.pop().url[7] for _ in range(9)]  # type: ignore[union-attr]
+    assert served == list("abcabcabc")
+
+
+def test_priorities_count_within_a_slot() -> None:
+    world = World(BroadPriorityQueue)
+    world.push("a/low")
+    world.push("a/high", priority=5)
+    assert [world.pop(), world.pop()] == ["a/high", "a/low"]
+
+
+def test_an_ended_download_counts_at_once() -> None:
+    """Also of a slot that is far behind."""
+    world = World(BroadPriorityQueue)
+    world.push(*[f"{slot}/{number}" for slot in "abc" for number in range(9)])
+    for _ in range(12):
+        world.pop()
+    for _ in range(4):
+        world.end("b")
+    assert [world.pop() for _ in range(4)] == ["b/4", "b/5", "b/6", "b/7"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_the_least_active_slot_is_next(seed: int) -> None:
+    chance = random.Random(seed)
+    world, count = World(BroadPriorityQueue), 0
+    for number in range(600):
+        what = chance.random()
+        if what < 0.5:
+            world.push(f"h{chance.randrange(20)}/{number}")
+            count += 1
+        elif what < 0.8 and count:
+            active = {slot: len(one.active) for slot, one in world.slots.items()}
+            least = min(active.get(slot, 0) for slot in world.queue.pqueues)
+            assert active.get(world.pop().split("/")[0], 0) == least
+            count -= 1
+        elif busy := [slot for slot, one in world.slots.items() if one.active]:
+            world.end(chance.choice(busy))
+    assert len(world.queue) == count
+
+
+def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait."""
+    world = World(BroadPriorityQueue)
+    world.push(*[f"h{number}/{page}" for number in range(3000) for page in (1, 2)])
+    looks = 0
+    active = DownloaderInterface._active_downloads
+
+    def counted(self: DownloaderInterface, slot: str) -> int:
+        nonlocal looks
+        looks += 1
+        return active(self, slot)
+
+    monkeypatch.setattr(DownloaderInterface, "_active_downloads", counted)
+    for number in range(4000):
+        slot = world.pop().split("/")[0]
+        if number % 2:
+            world.end(slot)
+    assert looks < 4 * 4000
+    order = world.queue._order  # type: ignore[attr-defined]
+    assert len(order._heap) <= 2 * len(order._entries) + pqueue._OUTDATED + 1
+
+
+def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
+    """And the other way round."""
+    key = str(tmp_path)
+    first = World(DownloaderAwarePriorityQueue, key)
+    first.push("a/1", "b/1", "b/2")
+    state: Any = first.queue.close()
+    second = World(BroadPriorityQueue, key, startprios=state)
+    assert second.pop() == "a/1"
+    state = second.queue.close()
+    third = World(DownloaderAwarePriorityQueue, key, startprios=state)
+    assert {third.pop(), third.pop()} == {"b/1", "b/2"}
+    third.queue.close()
+
+
+async def test_a_crawl_spreads_over_its_hosts(sites: Sites) -> None:
+    """With robots.txt that take longer than REP_DEFER_GRACE, too."""
+    several = [sites.add(robots=after(0.1, RULES)) for _ in range(20)]
+    wanted = [site.url(f"/{page}") for site in several for page in range(5)]
+    settings = {"CONCURRENT_REQUESTS": 4, "REP_UNREACHABLE": "defer", "REP_DEFER_GRACE": 0.01}
+    result = await crawl(wanted, {**QUEUE, **settings})
+    assert set(result.responses) == set(wanted)
+    result.assert_clean()
+
+
+# Older Scrapy's disk queues leave files open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_crawl_goes_on_with_its_jobdir(sites: Sites, tmp_path: Path) -> None:
+    several = [sites.add(robots=RULES) for _ in range(5)]
+    wanted = [site.url(f"/{page}") for site in several for page in range(4)]
+    settings = {**QUEUE, "JOBDIR": str(tmp_path), "CLOSESPIDER_PAGECOUNT": 5}
+    first = await crawl(wanted, settings)
+    second = await crawl([], {**settings, "CLOSESPIDER_PAGECOUNT": 0})
+    assert 5 <= len(first.responses) < len(wanted)
+    assert set(first.responses) | set(second.responses) == set(wanted)
+    assert not set(first.responses) & set(second.responses)
+
+
+def test_names_of_scrapys_queue() -> None:
+    """What `BroadPriorityQueue` overrides or uses, of which only the settings are documented."""
+    world = World(DownloaderAwarePriorityQueue)
+    assert isinstance(world.queue._downloader_interface, DownloaderInterface)
+    world.push("a/1")
+    assert list(world.queue.pqueues) == ["a"]
+    assert world.queue._downloader_interface.stats(["a"]) == [(0, "a")]
+    assert callable(world.queue.pqfactory)
+    assert callable(Downloader.get_slot_key)
