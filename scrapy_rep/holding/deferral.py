@@ -115,7 +115,7 @@ class Deferral(ResolutionListener):
         origin = place.origin
         if self._opening is not None or self._closing or self.held.full_for(origin):
             return False
-        if not self._in_place.may_hold(place):
+        if self._cache.get(origin) is not None or not self._in_place.may_hold(place):
             return False
         held = self.held.next(place.request, *self.releases.before(place.request))
         held = lean(held._replace(place=place))

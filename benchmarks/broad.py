@@ -1,0 +1,169 @@
+"""A broad crawl: thousands of hosts, each with a page or a few.
+
+    python benchmarks/broad.py [--quick] [--hosts N] [--slow N] [--processes N]
+
+Beside Scrapy's own middleware, and none: a crawl of hosts that answer after 5 ms, 50 ms or 1 s, some
+of which are silent or dead, with each storage and with several processes; and crawls of hosts whose
+robots.txt takes 0.7 s, four times as many each time. Needs Linux. Redis is measured where redis-server
+is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from contextlib import ExitStack
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broadcrawls import NONE, Crawl, Web, crawls
+from cache import FAR, FAR_SECONDS, place, storages
+from cachework import MEMORY, REDIS, Place, relay
+from crawls import BUILT_IN, OURS, child
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The goals: pages a second of each storage, and CPU, to Scrapy's own middleware.
+LEAST_PAGES = {MEMORY: 1.15, "SQLite": 1.1, REDIS: 1.05, FAR: 1.0}
+MOST_CPU = 0.95
+# With answers of 0.7 s: the same, and CPU of four times as many hosts.
+SLOW_SECONDS = 0.7
+LEAST_SLOW_PAGES, MOST_SLOW_CPU, MOST_GROWTH = 1.3, 1.0, 4.5
+MOST_FETCHES = 1.0
+
+CONCURRENCY = 64
+OWN_QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue"}
+CAP = 3600.0
+
+ROW = "  {:34}{:>13}{:>9}{:>10}{:>10}{:>9}{:>12}"
+
+
+class Scale(NamedTuple):
+    """How much is measured."""
+
+    hosts: int
+    slow: int
+    processes: tuple[int, ...]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small: only to see it work")
+    parser.add_argument("--hosts", metavar="N", type=int, default=3000)
+    parser.add_argument("--slow", metavar="N", type=int, default=8000, help="with slow robots.txt")
+    parser.add_argument("--processes", metavar="N", type=int, default=4, help="at most so many")
+    options = parser.parse_args()
+    processes = tuple(number for number in (1, 2, 4) if number <= options.processes)
+    scale = Scale(options.hosts, options.slow, processes)
+    if options.quick:
+        scale = Scale(200, 400, (1, 2))
+    print(
+        f"Scrapy {version('scrapy')}, Protego {version('protego')}, Python "
+        f"{platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n"
+        f"CONCURRENT_REQUESTS = {CONCURRENCY}\n"
+    )
+    with ExitStack() as stack:
+        kinds = list(stack.enter_context(storages()))
+        goals = [*mixed(scale, kinds), *slow(scale)]
+    print("\nGoals")
+    print("  told by the full run: this one was small" if options.quick else "\n".join(goals))
+
+
+def measured(
+    name: str,
+    web: Web,
+    middleware: str,
+    where: Place | None = None,
+    more: dict[str, Any] | None = None,
+    processes: int = 1,
+) -> Crawl:
+    """Crawl, and print a row of the table."""
+    say(name)
+    settings = {"CONCURRENT_REQUESTS": CONCURRENCY, **(more or {})}
+    one = crawls(web, middleware, where or Place(MEMORY), processes, CAP, settings)
+    arrived = f"{one.pages:,}" + ("" if one.pages == one.wanted else f" of {one.wanted:,}")
+    rate, cpu = one.pages / one.seconds, one.cpu / one.pages * 1000
+    peak, fetches = f"{one.peak / 1e6:.0f} MB", f"{one.fetches:.2f}"
+    seconds = f"{one.seconds:.1f} s"
+    print(
+        ROW.format(name, arrived, seconds, f"{rate:.0f}", f"{cpu:.2f} ms", peak, fetches),
+        flush=True,
+    )
+    return one
+
+
+def heading(text: str) -> None:
+    print(text)
+    print(ROW.format("", "pages", "took", "a second", "CPU each", "peak", "robots.txt"))
+
+
+def mixed(scale: Scale, kinds: list[str]) -> Iterator[str]:
+    """Crawl hosts of all kinds. Yields what came of the goals."""
+    web = Web(scale.hosts)
+    heading(
+        f"{scale.hosts:,} hosts with one to three pages: a third answers after 5 ms, 50 ms, 1 s;\n"
+        "a twentieth is silent, a twentieth dead"
+    )
+    measured("no middleware", web, NONE)
+    theirs = measured("Scrapy's own", web, BUILT_IN)
+    for kind in [MEMORY, *kinds, *[FAR for kind in kinds if kind == REDIS]]:
+        with ExitStack() as stack:
+            where = place(REDIS if kind == FAR else kind)
+            if kind == FAR:
+                port = stack.enter_context(child(relay, where.url, FAR_SECONDS)).recv()
+                where = where._replace(url=f"redis://127.0.0.1:{port}")
+            ours = measured(f"scrapy-rep, {kind}", web, OURS, where)
+        ratio = (ours.pages / ours.seconds) / (theirs.pages / theirs.seconds)
+        yield at_least(f"{kind}, pages a second", ratio, LEAST_PAGES[kind])
+        if kind == MEMORY:
+            yield at_most("CPU of a page", per_page(ours) / per_page(theirs), MOST_CPU)
+    for processes in scale.processes[1:]:
+        measured(f"Scrapy's own, {processes} processes", web, BUILT_IN, processes=processes)
+        for kind in kinds:
+            name = f"scrapy-rep, {kind}, {processes} processes"
+            fleet = measured(name, web, OURS, place(kind), processes=processes)
+            yield at_most(f"{name}, fetches of robots.txt", fleet.fetches, MOST_FETCHES)
+    print()
+
+
+def slow(scale: Scale) -> Iterator[str]:
+    """Crawl hosts that take their time. Yields what came of the goals."""
+    heading(f"Hosts with a page each, whose robots.txt takes {SLOW_SECONDS} s")
+    found: dict[tuple[str, int], Crawl] = {}
+    for hosts in (scale.slow // 4, scale.slow):
+        web = Web(hosts, SLOW_SECONDS)
+        for name, middleware, more in (
+            ("Scrapy's own", BUILT_IN, {}),
+            ("scrapy-rep", OURS, {}),
+            ("scrapy-rep, BroadPriorityQueue", OURS, OWN_QUEUE),
+        ):
+            found[name, hosts] = measured(name, web, middleware, more=more)
+    theirs = found["Scrapy's own", scale.slow]
+    for name in ("scrapy-rep", "scrapy-rep, BroadPriorityQueue"):
+        ours, fewer = found[name, scale.slow], found[name, scale.slow // 4]
+        yield at_least(f"{name}, pages a second", theirs.seconds / ours.seconds, LEAST_SLOW_PAGES)
+        yield at_most(f"{name}, CPU of a page", per_page(ours) / per_page(theirs), MOST_SLOW_CPU)
+        yield at_most(f"{name}, CPU of four times as many hosts", ours.cpu / fewer.cpu, MOST_GROWTH)
+
+
+def per_page(one: Crawl) -> float:
+    return one.cpu / max(one.pages, 1)
+
+
+def at_least(what: str, ratio: float, goal: float) -> str:
+    return f"  {'met' if ratio >= goal else 'MISSED':8}{what}: {ratio:.2f} (at least {goal})"
+
+
+def at_most(what: str, ratio: float, goal: float) -> str:
+    return f"  {'met' if ratio <= goal else 'MISSED':8}{what}: {ratio:.2f} (at most {goal})"
+
+
+def say(text: str) -> None:
+    print(f"... {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
