@@ -1,0 +1,245 @@
+"""What a crawl keeps in memory of each origin it has met.
+
+    python benchmarks/origins.py [--origins N] [--quick] [--steps] [CRAWL ...]
+
+Each crawl has a process of its own, and goes through Scrapy's real engine, whose download handler
+answers from memory. It asks for one page of each origin, a few at a time, so that the scheduler stays
+short. Of 100 origins, 4 answer 503 for robots.txt, 2 have a host that does not exist, 10 forbid the
+page, 10 have no robots.txt, and 10 are so slow that their requests are held for a moment. What waits
+for an unreachable robots.txt is given up after two seconds.
+
+Memory is that of the process after a pass of the garbage collector, from when the caches of 10,000
+origins have been full for long. What Scrapy's dupe filter keeps of each request is left out. Its
+download slots stay for a minute after their last request; here for a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import scrapy
+from cache import place, storages
+from cachework import MEMORY, REDIS, SQLITE, Place, body_of
+from crawls import BUILT_IN, child, resident_bytes
+from robotsfiles import made
+from scrapy.core.downloader import Downloader
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.crawler import CrawlerProcess
+from scrapy.exceptions import CannotResolveHostError
+from scrapy.http import HtmlResponse, TextResponse
+
+from scrapy_rep.engine.access import EngineAccess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from multiprocessing.connection import Connection
+
+FROM = 30_000
+"""Origins met before the counting begins; half of all in a shorter crawl."""
+STEPS = 20
+MILLION = 1_000_000
+GOAL = 50
+"""Bytes an origin."""
+FINGERPRINT = 96
+"""Bytes of one in the dupe filter, beside its place in the set."""
+SLOW = 0.1
+"""Seconds: twice as long as a request waits before it is held."""
+PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
+SITEMAP = (
+    "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'><url><loc>{}</loc></url></urlset>"
+)
+NONE = "none"
+CRAWLS: dict[str, dict[str, Any]] = {
+    NONE: {},
+    BUILT_IN: {},
+    MEMORY: {},
+    SQLITE: {},
+    REDIS: {},
+    "crawl delays": {"REP_CRAWL_DELAY": True},
+    "sitemaps": {"REP_SITEMAPS": True},
+    "decisions": {"REP_DECISIONS": "decisions.jsonl", "REP_REPORT": "report.html"},
+    "JOBDIR": {"JOBDIR": "job"},
+    "usage": {"REP_USAGE": {"train-ai": "record"}, "REP_TDMREP": True},
+}
+"""Their settings beside the storage's. The first has no robots.txt middleware."""
+
+
+class Step(NamedTuple):
+    """What a crawl has come to."""
+
+    origins: int
+    memory: int
+    """Bytes of the process, without the dupe filter's."""
+    filtered: int
+    """Bytes of the dupe filter."""
+    slots: int
+    seconds: float
+    """Of CPU."""
+
+
+class Slots(Downloader):
+    """Whose slots go a second after their last request."""
+
+    _SLOT_GC_INTERVAL = 0.5
+
+    def _slot_gc(self, age: float = 1) -> None:
+        super()._slot_gc(age)
+
+
+def site_of(url: str) -> int:
+    return int(url.split(".")[1].rpartition("-")[2])
+
+
+def url_of(number: int) -> str:
+    return f"http://www.site-{number}.example/catalogue/article.html"
+
+
+class FromMemory(BaseDownloadHandler):
+    """A download handler without a network."""
+
+    files = [body for body in made(2000) if b"Disallow: /\n" not in body]
+
+    async def download_request(self, request: scrapy.Request) -> TextResponse:
+        url, number = request.url, site_of(request.url)
+        kind = number % 100
+        path = url.partition(".example")[2]
+        if kind in (4, 5):
+            raise CannotResolveHostError("no such host")
+        if path == "/robots.txt":
+            await asyncio.sleep(SLOW if 30 <= kind < 40 else 0)
+            status = 503 if kind < 4 else 404 if 10 <= kind < 20 else 200
+            return TextResponse(url, status, body=self.robots(number, kind), request=request)
+        await asyncio.sleep(0)
+        if path == "/sitemap.xml":
+            body = SITEMAP.format(url_of(number).replace("article", "second")).encode()
+            return TextResponse(url, body=body, request=request)
+        if path.startswith("/.well-known/"):
+            return TextResponse(url, 404, request=request)
+        return HtmlResponse(url, body=PAGE, request=request)
+
+    def robots(self, number: int, kind: int) -> bytes:
+        own = f"\nSitemap: http://www.site-{number}.example/sitemap.xml\n"
+        own += "User-agent: *\nCrawl-delay: 0.3\nContent-Signal: ai-train=no\n"
+        own += "Disallow: /catalogue/\n" if 20 <= kind < 30 else ""
+        return body_of(self.files, number) + own.encode()
+
+
+class OriginsSpider(scrapy.Spider):
+    """Asks for a page of each origin, whenever the engine has room."""
+
+    name = "origins"
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.steps: list[Step] = []
+        self.scheduler = EngineAccess(self.crawler).scheduler
+        every = self.count // STEPS
+        for number in range(self.count):
+            if number % every == 0:
+                await self.look(number)
+            while self.crawler.engine.needs_backout() or len(self.scheduler):
+                await asyncio.sleep(0.001)
+            yield scrapy.Request(url_of(number))
+        await self.look(self.count)
+
+    async def look(self, origins: int) -> None:
+        prints = self.scheduler.df.fingerprints
+        filtered = sys.getsizeof(prints) + FINGERPRINT * len(prints)
+        slots = len(self.crawler.engine.downloader.slots)
+        memory = resident_bytes() - filtered
+        self.steps.append(Step(origins, memory, filtered, slots, time.process_time()))
+
+    def parse(self, response: Any) -> None: ...
+
+    def closed(self, reason: str) -> None:
+        self.pipe.send(self.steps)
+
+
+def crawl(name: str, count: int, place: Place, folder: str, pipe: Connection) -> None:
+    """Crawl in this process. Sends its steps.
+
+    :param folder: for the crawl's files
+    """
+    os.chdir(folder)
+    process = CrawlerProcess(
+        {
+            "USER_AGENT": "BenchmarkBot/1.0",
+            "ROBOTSTXT_OBEY": name != NONE,
+            "ADDONS": {} if name in (NONE, BUILT_IN) else {"scrapy_rep.Addon": 300},
+            "DOWNLOADER": Slots,
+            "DOWNLOAD_HANDLERS": {"http": FromMemory},
+            "CONCURRENT_REQUESTS": 16,
+            "RETRY_ENABLED": False,
+            "LOG_ENABLED": False,
+            "TELNETCONSOLE_ENABLED": False,
+            "REP_DEFER_GRACE": SLOW / 2,
+            "REP_DEFER_MAX_WAIT": 2,
+            "REP_RETRY_DELAY": 0.3,
+            **place.settings(),
+            **CRAWLS[name],
+        }
+    )
+    process.crawl(OriginsSpider, count=count, pipe=pipe)
+    process.start()
+
+
+def told(name: str, steps: list[Step]) -> list[str]:
+    """Return the cells of a row."""
+    start, end = steps[0], steps[-1]
+    first = next(step for step in steps if step.origins >= min(FROM, end.origins // 2))
+    origins = end.origins - first.origins
+    each = (end.memory - first.memory) / origins
+    until = first.memory - start.memory
+    cells = [
+        name,
+        f"{until / 1e6:.1f} MB",
+        f"{each:,.0f}",
+        f"{(until + each * (MILLION - first.origins)) / MILLION:,.0f}",
+        f"{(end.filtered - first.filtered) / origins:,.0f}",
+        f"{max(step.slots for step in steps):,}",
+        f"{(end.seconds - start.seconds) / end.origins * 1e3:.1f} ms",
+    ]
+    if name not in (NONE, BUILT_IN):
+        cells.append("met" if each <= GOAL else "MISSED")
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    names = ", ".join(map(repr, CRAWLS))
+    parser.add_argument("crawls", metavar="CRAWL", nargs="*", help=f"{names}; the first four")
+    parser.add_argument("--origins", metavar="N", type=int, default=60_000)
+    parser.add_argument("--quick", action="store_true", help="only to see whether it works")
+    parser.add_argument("--steps", action="store_true", help="print what each was measured to be")
+    options = parser.parse_args()
+    if unknown := set(options.crawls) - set(CRAWLS):
+        parser.error(f"no such crawl: {', '.join(unknown)}")
+    count = 1000 if options.quick else options.origins
+    begin = min(FROM, count // 2)
+    print(f"{count:,} origins; beyond Scrapy's dupe filter and import, in bytes an origin\n")
+    row = "{:13} {:>10} {:>10} {:>10} {:>12} {:>7} {:>9}  {}".format
+    print(
+        row("crawl", f"to {begin:,}", "from there", "a million", "dupe filter", "slots", "CPU", "")
+    )
+    with storages() as kinds:
+        for name in options.crawls or list(CRAWLS)[:4]:
+            if name == REDIS and name not in kinds:
+                continue
+            where = place(name) if name in kinds else Place(MEMORY)
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                child(crawl, name, count, where, folder) as pipe,
+            ):
+                steps = pipe.recv()
+            print(row(*told(name, steps), "").rstrip(), flush=True)
+            for step in steps if options.steps else ():
+                print("   ", *step, flush=True)
+
+
+if __name__ == "__main__":
+    main()
