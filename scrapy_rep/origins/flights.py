@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -96,8 +96,8 @@ class Flights:
         self._crawler = crawler
         self._ask = ask
         self._flights: dict[Origin, Flight] = {}
-        self._first: deque[Flight] = deque()
-        self._again: deque[Flight] = deque()
+        self._first: OrderedDict[Flight, None] = OrderedDict()
+        self._again: OrderedDict[Flight, None] = OrderedDict()
         self._in_the_air = 0
         self._resting: set[Flight] = set()
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
@@ -124,15 +124,13 @@ class Flights:
                 flight.result = CrawlEnding()
                 return flight
             self._flights[origin] = flight
-            (self._again if again else self._first).append(flight)
+            (self._again if again else self._first)[flight] = None
             self._take_off()
         return flight
 
     def _take_off(self) -> None:
         while self._in_the_air < self._cap and (self._first or self._again) and not self._ended:
-            flight = (self._first or self._again).popleft()
-            if self._flights.get(flight.origin) is not flight:
-                continue  # cancelled
+            flight, _ = (self._first or self._again).popitem(last=False)
             self._in_the_air += 1
             # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
@@ -182,7 +180,9 @@ class Flights:
 
     def _cancel(self, flight: Flight) -> None:
         del self._flights[flight.origin]
-        if flight.running is not None:  # else it is queued, and skipped later
+        self._first.pop(flight, None)
+        self._again.pop(flight, None)
+        if flight.running is not None:  # else it was queued
             flight.running.addErrback(lambda _: None)
             flight.running.cancel()
 
