@@ -44,9 +44,8 @@ if TYPE_CHECKING:
 FROM = 30_000
 """Origins met before the counting begins; half of all in a shorter crawl."""
 STEPS = 20
-MILLION = 1_000_000
 GOAL = 50
-"""Bytes an origin."""
+"""Bytes of memory for each origin from then on."""
 SLOW = 0.1
 """Seconds: twice as long as a request waits before it is held."""
 PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
@@ -195,7 +194,6 @@ def told(name: str, steps: list[Step]) -> list[str]:
         name,
         f"{until / 1e6:.1f} MB",
         f"{each:,.0f}",
-        f"{(until + each * (MILLION - first.origins)) / MILLION:,.0f}",
         f"{max(step.slots for step in steps):,}",
         f"{(end.seconds - start.seconds) / end.origins * 1e3:.1f} ms",
     ]
@@ -216,9 +214,9 @@ def main() -> None:
         parser.error(f"no such crawl: {', '.join(unknown)}")
     count = 1000 if options.quick else options.origins
     begin = min(FROM, count // 2)
-    print(f"{count:,} origins: how many bytes each takes\n")
-    row = "{:13} {:>10} {:>10} {:>10} {:>7} {:>9}  {}".format
-    print(row("crawl", f"to {begin:,}", "from there", "a million", "slots", "CPU", ""))
+    print(f"{count:,} origins: how memory grows, in all, and then by bytes an origin\n")
+    row = "{:13} {:>10} {:>16} {:>7} {:>9}  {}".format
+    print(row("crawl", f"to {begin:,}", "bytes from there", "slots", "CPU", ""))
     with storages() as kinds:
         for name in options.crawls or list(CRAWLS)[:5]:
             if name == REDIS and name not in kinds:

@@ -134,6 +134,13 @@ class Flights:
             self._in_the_air += 1
             # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
+            # Not in _fly(): a task that is cancelled at once does not even begin.
+            flight.running.addBoth(self._came_down)
+
+    def _came_down(self, result: Any) -> Any:
+        self._in_the_air -= 1
+        self._take_off()
+        return result
 
     async def _fly(self, flight: Flight) -> None:
         result: OriginState | Exception
@@ -148,10 +155,8 @@ class Flights:
                 )
             result = error
         finally:
-            self._in_the_air -= 1
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
-            self._take_off()
         self._land(flight, result)
 
     def _land(self, flight: Flight, result: OriginState | Exception) -> None:

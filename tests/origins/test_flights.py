@@ -223,3 +223,17 @@ async def test_nothing_is_kept_of_those_that_left_the_queue() -> None:
     assert not world.flights._again
     await world.end()
     assert not world.flights._first
+
+
+async def test_flights_abandoned_at_once_leave_room_for_others() -> None:
+    """With asyncio, they end before they begin."""
+    world = World(concurrency=1)
+    for number in range(20):
+        world.flights.to(origin(f"a{number}"))
+        world.flights.abandon(origin(f"a{number}"))
+    world.flights.to(origin("b"))
+    await a_while(0.05)
+    assert "b" in world.asked
+    assert world.in_the_air == 1
+    await world.end()
+    assert world.flights._in_the_air == 0
