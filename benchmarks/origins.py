@@ -6,7 +6,7 @@ Each crawl has a process of its own, and goes through Scrapy's real engine, whos
 answers from memory. It asks for one page of each origin, a few at a time, so that the scheduler stays
 short. Of 100 origins, 4 answer 503 for robots.txt, 2 have a host that does not exist, 10 forbid the
 page, 10 have no robots.txt, and 10 are so slow that their requests are held for a moment. What waits
-for an unreachable robots.txt is given up after two seconds.
+for an unreachable robots.txt is given up after ten seconds.
 
 Memory is that of the process after a pass of the garbage collector. Most caches have 10,000 origins and
 are full by the time the counting begins.
@@ -173,7 +173,7 @@ def crawl(name: str, count: int, place: Place, folder: str, pipe: Connection) ->
             "LOG_ENABLED": False,
             "TELNETCONSOLE_ENABLED": False,
             "REP_DEFER_GRACE": SLOW / 2,
-            "REP_DEFER_MAX_WAIT": 2,
+            "REP_DEFER_MAX_WAIT": 10,
             "REP_RETRY_DELAY": 0.3,
             **place.settings(),
             **CRAWLS[name],
