@@ -214,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     names = ", ".join(map(repr, CRAWLS))
     parser.add_argument("crawls", metavar="CRAWL", nargs="*", help=f"{names}; the first five")
-    parser.add_argument("--origins", metavar="N", type=int, default=60_000)
+    parser.add_argument("--origins", metavar="N", type=int, default=120_000)
     parser.add_argument("--quick", action="store_true", help="only to see whether it works")
     parser.add_argument("--steps", action="store_true", help="print what each was measured to be")
     options = parser.parse_args()
