@@ -23,6 +23,8 @@ _AT_A_TURN = 200
 _PAUSE_SECONDS = 0.5
 # Seconds until a failed callback is retried.
 _RETRY_SECONDS = 1.0
+# Times that no longer count, beside this many and as many as do, until the heap is built anew.
+_OUTDATED = 1000
 
 
 class Alarm:
@@ -60,6 +62,9 @@ class Alarm:
             return
         self._times[key] = time
         heapq.heappush(self._heap, (time, key))
+        if len(self._heap) > 2 * len(self._times) + _OUTDATED:
+            self._heap = [(time, key) for key, time in self._times.items()]
+            heapq.heapify(self._heap)
         self._arm()
 
     def set_sooner(self, key: str, time: float) -> None:

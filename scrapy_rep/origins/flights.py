@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.utils.asyncio import CallLaterResult
 
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -112,8 +113,8 @@ class Flights:
         self._crawler = crawler
         self._ask = ask
         self._flights: dict[Origin, Flight] = {}
-        self._first: deque[Flight] = deque()
-        self._again: deque[Flight] = deque()
+        self._first: OrderedDict[Flight, None] = OrderedDict()
+        self._again: OrderedDict[Flight, None] = OrderedDict()
         self._in_the_air = self._slow = 0
         self._resting: set[Flight] = set()
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
@@ -141,18 +142,28 @@ class Flights:
                 flight.result = CrawlEnding()
                 return flight
             self._flights[origin] = flight
-            (self._again if again else self._first).append(flight)
+            (self._again if again else self._first)[flight] = None
             self._take_off()
         return flight
 
     def _take_off(self) -> None:
         while (self._first or self._again) and self._may_take_off:
-            flight = (self._first or self._again).popleft()
-            if self._flights.get(flight.origin) is not flight:
-                continue  # cancelled
+            flight, _ = (self._first or self._again).popitem(last=False)
             self._in_the_air += 1
             # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
+            # Not in _fly(): a task that is cancelled at once does not even begin.
+            timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
+            flight.running.addBoth(self._came_down, flight, timer)
+
+    def _came_down(self, result: Any, flight: Flight, timer: CallLaterResult) -> Any:
+        timer.cancel()
+        if flight.slow:
+            self._slow -= 1
+        else:
+            self._in_the_air -= 1
+        self._take_off()
+        return result
 
     @property
     def _may_take_off(self) -> bool:
@@ -167,7 +178,6 @@ class Flights:
 
     async def _fly(self, flight: Flight) -> None:
         result: OriginState | Exception
-        timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
         try:
             result = await self._ask(flight)
         except Exception as error:
@@ -179,14 +189,8 @@ class Flights:
                 )
             result = error
         finally:
-            timer.cancel()
-            if flight.slow:
-                self._slow -= 1
-            else:
-                self._in_the_air -= 1
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
-            self._take_off()
         self._land(flight, result)
 
     def _land(self, flight: Flight, result: OriginState | Exception) -> None:
@@ -215,7 +219,9 @@ class Flights:
 
     def _cancel(self, flight: Flight) -> None:
         del self._flights[flight.origin]
-        if flight.running is not None:  # else it is queued, and skipped later
+        self._first.pop(flight, None)
+        self._again.pop(flight, None)
+        if flight.running is not None:  # else it was queued
             flight.running.addErrback(lambda _: None)
             flight.running.cancel()
 

@@ -4,7 +4,7 @@ robots.txt and tdmrep.json (REP.md section 11)."""
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -26,10 +26,27 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Origin
 
 Chain = tuple[str, ...]
+KeyT = TypeVar("KeyT")
+FileT = TypeVar("FileT", RobotsUsage, TdmFile)
 
 # Bytes of what was read of files, and how many of them.
 _MAX_BYTES = 16_000_000
 _MAX_FILES = 10_000
+
+
+class Files(dict[KeyT, FileT]):
+    """What was read of files, up to a limit."""
+
+    _bytes = 0
+
+    def keep(self, key: KeyT, found: FileT) -> FileT:
+        """Return *found*, and keep it."""
+        if len(self) >= _MAX_FILES or self._bytes > _MAX_BYTES:
+            self.clear()
+            self._bytes = 0
+        self[key] = found
+        self._bytes += found.size
+        return found
 
 
 class UsageLookup:
@@ -43,9 +60,8 @@ class UsageLookup:
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
         # By SHA-256 and group.
-        self._robots: dict[tuple[str | None, str | None], RobotsUsage] = {}
-        self._bytes = 0
-        self._tdm: dict[str | None, TdmFile] = {}
+        self._robots: Files[tuple[str | None, str | None], RobotsUsage] = Files()
+        self._tdm: Files[str | None, TdmFile] = Files()
         self.tdm = TdmFiles(context, cache) if settings.tdmrep else None
         """Where tdmrep.json files are fetched; None if they are not."""
 
@@ -88,9 +104,7 @@ class UsageLookup:
             return None, None
         file = self._tdm.get(entry.sha256)
         if file is None:
-            if len(self._tdm) >= _MAX_FILES:
-                self._tdm.clear()
-            file = self._tdm[entry.sha256] = TdmFile(entry.body)
+            file = self._tdm.keep(entry.sha256, TdmFile(entry.body))
         return file.about(comparable(path_in(request))), entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
@@ -106,7 +120,7 @@ class UsageLookup:
         # The body is unpacked for its length: only if there is something to read.
         if (entry.sha256, group) not in self._robots and len(entry.body) > LARGE:
             found = await run_in_thread(read_robots, entry.body, group)
-            self._keep((entry.sha256, group), found)
+            self._robots.keep((entry.sha256, group), found)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
         """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt."""
@@ -122,14 +136,8 @@ class UsageLookup:
     def _read(self, state: OriginState, token: str | None) -> RobotsUsage:
         key = state.entry.sha256, token
         found = self._robots.get(key)
-        return self._keep(key, read_robots(state.entry.body, token)) if found is None else found
-
-    def _keep(self, key: tuple[str | None, str | None], found: RobotsUsage) -> RobotsUsage:
-        if len(self._robots) >= _MAX_FILES or self._bytes > _MAX_BYTES:
-            self._robots.clear()
-            self._bytes = 0
-        self._robots[key] = found
-        self._bytes += found.size
+        if found is None:
+            found = self._robots.keep(key, read_robots(state.entry.body, token))
         return found
 
 

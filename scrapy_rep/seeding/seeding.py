@@ -197,6 +197,7 @@ class SitemapSeeding(ResolutionListener):
             return
         self._feeder.sitemaps.added()
         self._proofs.recover(opened.unproven_origins)
+        opened.unproven_origins.clear()
         if left := self._spool.waiting + self._spool.unproven:
             pages = {"pages": counted(left, "page")}
             message = "An earlier run left %(pages)s from sitemaps"

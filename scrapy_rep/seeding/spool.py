@@ -107,6 +107,8 @@ class Spool:
         for site, count in file.waiting.items():
             self._sites[site] = _Site(count, file.sent.get(site, 0))
         self.waiting, self.unproven = sum(file.waiting.values()), file.unproven
+        file.waiting.clear()  # there may be a million
+        file.sent.clear()
         self._file, self._usable, self.opened = file, True, True
         if file.wrong:
             logger.warning(

@@ -13,22 +13,23 @@ from scrapy_rep.engine.recent import Recent
 from scrapy_rep.protocol import Origin
 
 
-def test_a_million_take_some_megabytes() -> None:
+def test_a_million_take_two_megabytes() -> None:
     some = Recent()
     assert all(some.add(f"http://{number}.example") for number in range(1_000_000))
-    hashes = [*some._new, *some._old]
-    assert len(hashes) == len(set(hashes)) <= 200_000
-    sizes = map(sys.getsizeof, [some._new, some._old, *hashes])
-    assert sum(sizes) < 20_000_000
+    hashes = [*some._latest, *some._new, *some._old]
+    assert len(hashes) == len(set(hashes)) == len(some) <= 200_000
+    parts = [some._latest, some._new, some._old, *some._latest]
+    assert sum(map(sys.getsizeof, parts)) < 2_500_000
     assert not any(some.add(f"http://{number}.example") for number in range(900_000, 1_000_000))
     assert some.add("http://0.example")
 
 
-@given(st.lists(st.integers(0, 20)), st.integers(1, 5))
-def test_the_last_ones_are_remembered(values: list[int], most: int) -> None:
+@given(st.lists(st.integers(0, 20)), st.integers(1, 5), st.integers(1, 5))
+def test_the_last_ones_are_remembered(values: list[int], most: int, unsorted: int) -> None:
     """So many different ones at least, and at most twice as many."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent, "_REMEMBERED", most)
+        patch.setattr(recent, "_UNSORTED", unsorted)
         some = Recent()
         for at, value in enumerate(values):
             before = list(dict.fromkeys(reversed(values[:at])))

@@ -195,6 +195,17 @@ def test_nothing_is_kept_of_what_rang(world: World) -> None:
     assert not world.alarm._heap
 
 
+def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
+    """However far off they were due."""
+    world.alarm.set("last", 1e6)
+    for number in range(10_000):
+        world.alarm.set(f"{number}", 1e6 - number)
+        world.alarm.set(f"{number - 5}", math.inf)
+    assert len(world.alarm._heap) < 1100
+    world.go_to(1e6)
+    assert world.keys == [*(f"{number}" for number in range(9999, 9994, -1)), "last"]
+
+
 def test_one_that_fails_is_due_again(world: World) -> None:
     """And those after it are due in their time."""
     failures = iter([True, True])

@@ -5,6 +5,7 @@ ordinary sites don't pay for hostile ones."""
 from __future__ import annotations
 
 import gc
+import json
 import tracemalloc
 from collections.abc import Callable, Iterator
 from random import Random
@@ -12,14 +13,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine import recent
-from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.pages.usage_lookup import UsageLookup
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
+from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.contexts import context_of
 from tests.helpers.crawling import crawl
@@ -308,10 +311,6 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites) -> None
 # -- what was met ----------------------------------------------------------------------------
 
 
-def remembered(some: Any) -> int:
-    return len(some._new) + len(some._old)
-
-
 def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     """With seeding off, too. What was counted of late is not counted again."""
     monkeypatch.setattr(recent, "_REMEMBERED", 1000)
@@ -327,7 +326,7 @@ def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> Non
             for _ in discovery._announce(resolution, RobotsTxt.parse(text.encode()).sitemaps):
                 pass
     assert crawler.stats.get_value("rep/sitemaps/found") == 20 * MAX_SITEMAPS
-    assert remembered(discovery._seen) <= 2000
+    assert len(discovery._seen) <= 2000
 
 
 async def test_what_is_forgotten_seeds_once_all_the_same(
@@ -370,3 +369,20 @@ async def test_a_host_that_no_name_can_be(sites: Sites) -> None:
     assert result.stat("rep/invalid_url") == 1
     assert {request.url for request in opened}.isdisjoint([name])
     assert len(str(result.failure(name))) < 500
+
+
+def test_tdmrep_files_with_many_locations() -> None:
+    """Of 40 KB each, or a megabyte once read: as many as fit into 16 MB."""
+    nothing: Any = None
+    lookup: Any = UsageLookup(context_of(), OriginTable(1, 1), nothing)
+    locations = [{"location": f"/{number}", "tdm-reservation": 1} for number in range(1000)]
+    most = 0
+    for number in range(100):
+        body = json.dumps([{"location": f"/of/{number}"}, *locations]).encode()
+        entry = Entry("http://a.example", packed=pack_body(body)[0], sha256=f"{number}")
+        lookup.tdm = SimpleNamespace(known=lambda origin, entry=entry: entry)
+        found, sha256 = lookup.tdmrep(Request("http://a.example/7"))
+        assert found.statement.says
+        assert sha256 == f"{number}"
+        most = max(most, len(lookup._tdm))
+    assert 10 <= most <= 20

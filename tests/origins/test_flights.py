@@ -227,3 +227,32 @@ async def test_the_end_tells_everyone_who_waits_and_starts_nothing(seconds: floa
     late = world.flights.to(origin("late"))
     assert isinstance(await outcome(late.wait(0.2)), CrawlEnding)
     assert world.asked == ["a0", "a1", "a2", "a3"]
+
+
+async def test_nothing_is_kept_of_those_that_left_the_queue() -> None:
+    """New origins go first, perhaps for the whole crawl: who is to be asked again may never fly."""
+    world = World()
+    for number in range(10):
+        world.flights.to(origin(f"a{number}"))
+    for number in range(100):
+        world.flights.to(origin(f"b{number}"), again=True)
+        world.flights.abandon(origin(f"b{number}"))
+    world.flights.abandon(origin("a9"))
+    assert len(world.flights._first) == 5
+    assert not world.flights._again
+    await world.end()
+    assert not world.flights._first
+
+
+async def test_flights_abandoned_at_once_leave_room_for_others() -> None:
+    """With asyncio, they end before they begin."""
+    world = World(concurrency=1)
+    for number in range(20):
+        world.flights.to(origin(f"a{number}"))
+        world.flights.abandon(origin(f"a{number}"))
+    world.flights.to(origin("b"))
+    await a_while(0.05)
+    assert "b" in world.asked
+    assert world.in_the_air == 1
+    await world.end()
+    assert world.flights._in_the_air == 0

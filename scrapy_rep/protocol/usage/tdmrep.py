@@ -27,6 +27,9 @@ _MAX_LOCATIONS = 1_000
 _MAX_METAS = 100
 _MAX_URL = 8_192
 
+# Bytes of memory for a location, beside its rules and texts.
+_LOCATION = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -87,6 +90,8 @@ class TdmFile:
         for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
             if isinstance(entry, dict) and isinstance(entry.get("location"), str):
                 self._rules.append(_rule(entry))
+        self.size = sum(_LOCATION + rules.size + _length(found) for rules, found in self._rules)
+        """About how many bytes it takes."""
 
     def about(self, path: str) -> Reservation | None:
         """Return what the first location that matches says.
@@ -97,6 +102,10 @@ class TdmFile:
             if rules._find(path) >= SHORTEST:
                 return reservation
         return None
+
+
+def _length(found: Reservation | None) -> int:
+    return 0 if found is None else len(found.statement.text) + len(found.policy or "")
 
 
 def _rule(entry: dict[str, Any]) -> tuple[Rules, Reservation | None]:
