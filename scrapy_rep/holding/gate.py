@@ -106,8 +106,9 @@ class Gate:
         finally:
             if place is not None:
                 self._origins.waiting_room.leave(place)
-        if not direct and (released or isinstance(answer, OriginState)):
-            await self._origins.waiting_room.slot()
+        goes_on = released or isinstance(answer, OriginState) or self._recorder.dry_run
+        if goes_on and not direct and not await self._origins.waiting_room.slot():
+            released, answer = False, self._policy.at_the_end(situation)
         if released:
             return await settled(self.ask(request, direct))
         if isinstance(answer, OriginState):

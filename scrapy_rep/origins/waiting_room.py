@@ -80,9 +80,10 @@ class WaitingRoom:
         self._of: Counter[Origin] = Counter()
         self._patience = min(_QUEUE_SECONDS, 2 * context.settings.defer_grace)
         self._outside: deque[tuple[Request, Origin, Deferred[Place | None]]] = deque()
-        self._ready: deque[Deferred[None]] = deque()
+        self._ready: deque[Deferred[bool]] = deque()
         self._listener = Listener(crawler, {scrapy_signals.response_received: self._admit})
         self._timer: CallLaterResult | None = None
+        self._ended = False
         self.in_slots = 0
         """How many requests wait in download slots instead."""
 
@@ -90,7 +91,7 @@ class WaitingRoom:
         """Return a place for *request*; None if *origin* has its share. If all are taken, wait for one
         in a download slot, but not for long: then the engine takes fewer requests out of the
         scheduler."""
-        if self._of[origin] >= self._most_of_one:
+        if self._of[origin] >= self._most_of_one or self._ended:
             return None
         if self._count < self._most:
             return self._take(request, origin)
@@ -135,9 +136,12 @@ class WaitingRoom:
             self._let_in(free, self._take(request, origin))
 
     def end(self) -> None:
-        """Let no request wait for a place: the spider closes."""
+        """Let no request wait for a place or a slot: the spider closes."""
+        self._ended = True
         while self._outside:
             self._let_in(self._outside.popleft()[2], None)
+        while self._ready:
+            self._ready.popleft().callback(False)
 
     @contextmanager
     def in_slot(self) -> Iterator[None]:
@@ -148,16 +152,19 @@ class WaitingRoom:
         finally:
             self.in_slots -= 1
 
-    async def slot(self) -> None:
+    async def slot(self) -> bool:
         """Wait for a download slot, after an answer: a request that has left its place needs one, and
-        so may many others. First come, first served."""
+        so may many others. First come, first served. Return False if there is none: the spider
+        closes."""
         if not self._ready and not self._engine.busy(beside=1 + self.in_slots):
-            return
-        ready: Deferred[None] = Deferred()
+            return True
+        if self._ended:
+            return False
+        ready: Deferred[bool] = Deferred()
         self._ready.append(ready)
         self._listener.begin()
         self._look_later()
-        await maybe_deferred_to_future(ready)
+        return await maybe_deferred_to_future(ready)
 
     def _look_later(self) -> None:
         if self._timer is None:
@@ -171,6 +178,6 @@ class WaitingRoom:
 
     def _admit(self) -> None:
         while self._ready and not self._engine.busy(beside=len(self._ready) + self.in_slots):
-            self._ready.popleft().callback(None)
+            self._ready.popleft().callback(True)
         if not self._ready:
             self._listener.end()

@@ -23,6 +23,7 @@ from tests.helpers.held import (
     assert_clean,
     assert_no_errors,
     assert_nothing_dropped,
+    later,
     silent_until_open,
 )
 from tests.helpers.servers import Site, Sites
@@ -160,6 +161,38 @@ async def test_a_crawl_that_ends_calls_their_errbacks_once(sites: Sites) -> None
     assert result.stats["rep/held"] == 0
     assert await record.concurrency() == [4, 4]
     assert_no_errors(result)
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+async def test_a_crawl_that_ends_does_not_fetch_all_that_were_answered(
+    sites: Sites, tmp_path: Path, jobdir: bool
+) -> None:
+    """They wait for a slot, but have not begun: the next run with a JOBDIR fetches them."""
+    gate = silent_until_open()
+    several = [sites.add(robots=gate, pages={"/x": after(0.5, "page")}) for _ in range(MANY)]
+    wanted = [site.url("/x") for site in several]
+    record = Record()
+
+    def resolved() -> None:
+        if len(record.resolved) == MANY:
+            later(0.1, record.close)
+
+    record.on_resolved = resolved
+    settings: dict[str, Any] = {**FEW, "REP_DEFER_GRACE": 5}
+    if jobdir:
+        settings["JOBDIR"] = str(tmp_path)
+    later(0.5, gate.open)
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    assert result.reason == "enough"
+    assert len(result.responses) <= 2 * 4
+    rest = set(wanted) - set(result.responses)
+    assert set(result.failures) == (set() if jobdir else rest)
+    assert await record.concurrency() == [4, 4]
+    assert_no_errors(result)
+    if jobdir:
+        result = await crawl([], settings)
+        assert set(result.responses) == rest
+        assert_each_once(several)
 
 
 async def test_with_jobdir_what_is_held_leaves_the_room(sites: Sites, tmp_path: Path) -> None:
