@@ -121,7 +121,6 @@ def mixed(scale: Scale, kinds: list[str]) -> Iterator[str]:
         if kind == MEMORY:
             yield at_most("CPU of a page", per_page(ours) / per_page(theirs), MOST_CPU)
     for processes in scale.processes[1:]:
-        measured(f"Scrapy's own, {processes} processes", web, BUILT_IN, processes=processes)
         for kind in kinds:
             name = f"scrapy-rep, {kind}, {processes} processes"
             fleet = measured(name, web, OURS, place(kind), processes=processes)

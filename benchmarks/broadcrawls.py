@@ -88,9 +88,9 @@ class Talk(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         robots = data.startswith(b"GET /robots.txt ")
-        self._asked[0] += robots
         seconds = self._web.seconds(self._number, robots)
         if seconds is not None:
+            self._asked[0] += robots  # silent sites are asked again and again
             asyncio.get_running_loop().call_later(seconds, self._answer, robots)
 
     def _answer(self, robots: bool) -> None:
@@ -141,7 +141,7 @@ class Crawl(NamedTuple):
     peak: float
     """Of memory, of the largest process, in bytes."""
     fetches: float
-    """Of robots.txt, for each site that isn't dead."""
+    """Of robots.txt, for each living site."""
 
 
 class BroadSpider(scrapy.Spider):
@@ -218,6 +218,6 @@ def crawls(
             pipe.send("go")
         pages, seconds, cpu, peak = zip(*(pipe.recv() for pipe in pipes), strict=True)
         server.send("count")
-        fetches = server.recv() / sum(map(web.listens, range(web.hosts)))
+        fetches = server.recv() / sum(map(web.alive, range(web.hosts)))
         wanted = len(living) * processes
         return Crawl(sum(pages), wanted, max(seconds), sum(cpu), max(peak), fetches)
