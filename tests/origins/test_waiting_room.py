@@ -163,6 +163,7 @@ async def test_a_crawl_that_ends_calls_their_errbacks_once(sites: Sites) -> None
     assert_no_errors(result)
 
 
+@pytest.mark.needs_reactor(reason="without one, pages come before more robots.txt are fetched")
 @pytest.mark.parametrize("jobdir", [False, True])
 async def test_a_crawl_that_ends_does_not_fetch_all_that_were_answered(
     sites: Sites, tmp_path: Path, jobdir: bool
