@@ -3,10 +3,12 @@ go on. ``RepMiddleware.__init__`` sets the order."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy import Request
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.protocol.availability import Outcome
@@ -80,10 +82,11 @@ class Resolver:
         """
         try:
             state, answer = await self._cache.ask(flight.origin, flight.request)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            told = error if isinstance(error, Exception) else CancelledError()
             for listener in self.listeners:
                 with self._isolated(listener.part):
-                    listener.failed(flight.origin, error)
+                    listener.failed(flight.origin, told)
             raise
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
