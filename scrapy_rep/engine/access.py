@@ -137,6 +137,11 @@ class EngineAccess:
         except TypeError:
             return 0
 
+    def wake(self) -> None:
+        """Have the engine look for requests to download. Its ``crawl()`` does that with
+        ``_slot.nextcall``."""
+        self._engine._slot.nextcall.schedule()
+
     def crawl(self, request: Request) -> None:
         """Crawl *request*, as :meth:`crawl_from_disk` unless the scheduler is foreign."""
         if self.scheduler_is_foreign:

@@ -25,6 +25,7 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.scheduler_door import SchedulerDoor
 from scrapy_rep.engine.upkeep import Upkeep
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import text_of
@@ -67,10 +68,11 @@ class Deferral(ResolutionListener):
         self._cache = origins.cache
         self._table = origins.table
         self._flights = origins.flights
-        self._in_place = InPlace(context, origins)
+        door = SchedulerDoor(crawler, context.engine)
+        self._in_place = InPlace(origins, door)
         self._max_wait = context.settings.defer_max_wait
         self.held = HeldOrigins(context, origins)
-        self.releases = Releases(context, self.held, self._finished)
+        self.releases = Releases(context, self.held, door, self._finished)
         self._shutdown = Shutdown(context, self.releases, self.held)
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._give_up_oldest)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from scrapy_rep.engine.dequeued import Dequeued
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy import Request
 
+    from scrapy_rep.engine.scheduler_door import SchedulerDoor
     from scrapy_rep.holding.held_origin import HeldOrigin
-    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.waiting_room import Place
 
@@ -21,11 +19,11 @@ if TYPE_CHECKING:
 class InPlace:
     """Knows who may stay, and sends the others away."""
 
-    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+    def __init__(self, origins: Origins, door: SchedulerDoor) -> None:
         self._flights = origins.flights
         self._policy = origins.policy
         self._room = origins.waiting_room
-        self._dequeued = Dequeued(context.crawler, context.engine)
+        self._door = door
         self._sent_away: WeakSet[Request] = WeakSet()
 
     def may_hold(self, place: Place) -> bool:
@@ -33,7 +31,7 @@ class InPlace:
         come soon."""
         flight = self._flights.get(place.origin)
         soon = flight is not None and flight.left_of(self._policy.slow) > 0
-        return soon and place.request in self._dequeued
+        return soon and place.request in self._door
 
     def is_slow(self, held_origin: HeldOrigin) -> None:
         """Its first answer is slow."""

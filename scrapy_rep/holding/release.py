@@ -1,7 +1,7 @@
-"""Releases held requests: in slices, through the scheduler, unchanged.
+"""Releases held requests: in slices, unchanged, through the scheduler or ahead of it.
 
 A released request carries a mark in its meta until the middleware sees it again and calls
-:meth:`Releases.arrive`. Only the scheduler has it in between, so callbacks and other middlewares never
+:meth:`Releases.arrive`. Nobody else has it in between, so callbacks and other middlewares never
 see the mark, nor copy it.
 """
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scrapy_rep.engine.scheduler_door import SchedulerDoor
     from scrapy_rep.holding.held_origin import HeldOrigin
     from scrapy_rep.holding.held_origins import HeldOrigins
     from scrapy_rep.holding.hold import Held
@@ -76,17 +77,19 @@ class Job:
 
 
 class Releases:
-    """Hands held requests to the scheduler, and recognises them when they return."""
+    """Hands held requests to the scheduler or its door, and recognises them when they return."""
 
     def __init__(
         self,
         context: CrawlContext,
         held: HeldOrigins,
+        door: SchedulerDoor,
         on_finished: Callable[[HeldOrigin], None],
     ) -> None:
         """:param on_finished: called after the last request of a job"""
         self._context = context
         self._held = held
+        self._door = door
         self._on_finished = on_finished
         self._jobs: deque[Job] = deque()
         self._running = False
@@ -97,7 +100,7 @@ class Releases:
         self._gone: list[int] = []
 
     def __bool__(self) -> bool:
-        return bool(self._jobs)
+        return bool(self._jobs or self._door)
 
     def add(
         self,
@@ -114,6 +117,7 @@ class Releases:
     def clear(self) -> None:
         """Release nothing more."""
         self._jobs.clear()
+        self._door.clear()
 
     def _go_on(self) -> None:
         began = time.perf_counter()
@@ -150,10 +154,14 @@ class Releases:
             return
         if job.given_up:
             hold.give_up(key, taken)
+        # One of each origin goes ahead: if many hosts wait in the scheduler, its rules would be forgotten
+        # by then. No more, or they would fill the downloader.
+        began = held_origin.released or held_origin.given_up
+        first = None if began else max(taken, key=lambda one: one.request.priority)
         sent = 0
         try:
             for one in taken:
-                self._send(job, one)
+                self._send(job, one, ahead=one is first)
                 sent += 1
         finally:
             # What the scheduler did not take stays held.
@@ -165,7 +173,8 @@ class Releases:
             else:
                 held_origin.released += sent
 
-    def _send(self, job: Job, held: Held) -> None:
+    def _send(self, job: Job, held: Held, *, ahead: bool) -> None:
+        """Send *held* back to the downloader."""
         context, place = self._context, held.place
         if place is not None and place.waits:
             held = held._replace(request=place.request)
@@ -181,6 +190,9 @@ class Releases:
         self.mark(held, job.given_up)
         if place is not None and place.waits:
             place.call(go_on=True)
+        elif ahead and self._door.go_ahead(request):
+            if held.row is not None:
+                self._outstanding.add(request)
         elif held.row is None or context.engine.scheduler_outlives:
             assert context.crawler.engine is not None
             context.crawler.engine.crawl(request)

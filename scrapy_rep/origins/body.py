@@ -76,7 +76,8 @@ class TransferWatch:
             {
                 signals.bytes_received: self._bytes_received,
                 signals.response_downloaded: self._response_downloaded,
-                signals.response_received: self._response_received,
+                signals.request_left_downloader: self._left,
+                signals.response_received: self._left,  # one from the HTTP cache leaves nothing
             },
         )
         self._watched = 0
@@ -118,7 +119,7 @@ class TransferWatch:
             transfer.problem = f"the body is encoded as {', '.join(encodings)}"[:200]
             response.headers.pop("Content-Encoding", None)
 
-    def _response_received(self, request: Request, **_: Any) -> None:
+    def _left(self, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
             transfer.on_left()

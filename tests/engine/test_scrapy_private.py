@@ -24,7 +24,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 import scrapy_rep
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
-from scrapy_rep.engine.dequeued import Dequeued
+from scrapy_rep.engine.scheduler_door import SchedulerDoor
 from scrapy_rep.engine.slots import _JITTER, _clock
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -95,12 +95,12 @@ async def test_the_engine_asks_the_scheduler_for_its_next_request(sites: Sites) 
 
     class Looking:
         def __init__(self, crawler: Any) -> None:
-            self.dequeued = Dequeued(crawler, EngineAccess(crawler))
+            self.door = SchedulerDoor(crawler, EngineAccess(crawler))
 
         from_crawler = classmethod(lambda cls, crawler: cls(crawler))
 
         def process_request(self, request: Request) -> None:
-            seen[request.url] = request in self.dequeued
+            seen[request.url] = request in self.door
 
     class Downloading(ListSpider):
         async def parse(self, response: Any, **kwargs: Any) -> Any:

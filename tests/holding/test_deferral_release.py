@@ -45,5 +45,5 @@ async def test_nothing_is_lost(
     assert set(result.responses) == set(wanted)
     assert len(result.spider.responses) == 10  # each once
     assert result.failures == {}
-    assert Stumbling.released == 11
+    assert Stumbling.released == 10  # one twice, and one went ahead
     assert result.stat("rep/held") == 0
