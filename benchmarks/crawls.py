@@ -248,7 +248,7 @@ def hold(
     sites: list[str], silent: int, scale: Scale, directory: str | None, pipe: Connection
 ) -> None:
     """Hold requests in this process. Sends how many bytes each of them takes."""
-    most = scale.batch + scale.held
+    most = 2 * (scale.batch + scale.held)  # the last places are kept for further origins
     more = {"JOBDIR": directory, "REP_DEFER_MAX_REQUESTS": most, "REP_DEFER_MAX_WAIT": 3600}
     process = CrawlerProcess(settings(OURS, scale, **more))
     process.crawl(HoldingSpider, sites=sites[:silent], scale=scale, pipe=pipe)
