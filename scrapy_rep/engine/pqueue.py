@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from scrapy import signals as scrapy_signals
 from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface
+from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _Entry: TypeAlias = tuple[int, int, str]
 """Active downloads, a number that increases, and the slot."""
+
+# What one request is in no other way than as itself. None: start requests have no queue of their own.
+_PLAIN = {FifoMemoryQueue, LifoMemoryQueue, None}
 
 # Outdated entries in the heap before it is cleaned, beside as many as there are slots.
 _OUTDATED = 100
@@ -36,24 +40,71 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     """
 
     # Documented are only the settings. tests/engine/test_pqueue.py fails when a name goes away:
-    # `DownloaderInterface.stats`, `_downloader_interface`, `pqfactory`, `pqueues`.
+    # `DownloaderInterface.stats`, `_downloader_interface`, `pqfactory`, `pqueues`, `_start_queue_cls`.
+
+    _plain = False
 
     def __init__(self, crawler: Crawler, *arguments: Any, **options: Any) -> None:
         self._order = _Order(crawler)
         super().__init__(crawler, *arguments, **options)
         self._downloader_interface = self._order
+        self._make = super().pqfactory
+        self._plain = not self.key and {self.downstream_queue_cls, self._start_queue_cls} <= _PLAIN
 
     def pqfactory(self, slot: str, startprios: Iterable[int] = ()) -> ScrapyPriorityQueue:
         """Return a queue for *slot*, which had none."""
-        queue = super().pqfactory(slot, startprios)
         self._order.add(slot)
-        return queue
+        if startprios or not self._plain:
+            return super().pqfactory(slot, startprios)
+        return cast("ScrapyPriorityQueue", _SlotQueue(self._make, slot))
 
     def pop(self) -> Request | None:
         """Return the next request."""
         request = super().pop()
         self._order.popped(self.pqueues)
         return request
+
+
+class _SlotQueue:
+    """A slot's queue in memory: a ScrapyPriorityQueue once there are two requests. Most hosts of a
+    broad crawl have one, and Python's garbage collector looks at each object of each host."""
+
+    __slots__ = ("_first", "_make", "_queue", "_slot")
+
+    def __init__(self, make: Callable[[str], ScrapyPriorityQueue], slot: str) -> None:
+        self._make = make
+        self._slot = slot
+        self._first: Request | None = None
+        self._queue: ScrapyPriorityQueue | None = None
+
+    def _all(self) -> ScrapyPriorityQueue:
+        if self._queue is None:
+            self._queue = self._make(self._slot)
+            if self._first is not None:
+                self._queue.push(self._first)
+                self._first = None
+        return self._queue
+
+    def push(self, request: Request) -> None:
+        if self._first is None and self._queue is None:
+            self._first = request
+        else:
+            self._all().push(request)
+
+    def pop(self) -> Request | None:
+        if self._first is None:
+            return self._all().pop()
+        first, self._first = self._first, None
+        return first
+
+    def peek(self) -> Request | None:
+        return self._all().peek() if self._first is None else self._first
+
+    def close(self) -> list[int]:
+        return self._all().close() if len(self) else []
+
+    def __len__(self) -> int:
+        return int(self._first is not None) if self._queue is None else len(self._queue)
 
 
 class _Order(DownloaderInterface):

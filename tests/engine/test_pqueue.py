@@ -11,8 +11,12 @@ import pytest
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.core.downloader import Downloader
-from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface
-from scrapy.squeues import FifoMemoryQueue, PickleLifoDiskQueue
+from scrapy.pqueues import (
+    DownloaderAwarePriorityQueue,
+    DownloaderInterface,
+    ScrapyPriorityQueue,
+)
+from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue, PickleLifoDiskQueue
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep import BroadPriorityQueue
@@ -30,14 +34,18 @@ class World:
     """A downloader whose active requests the test names, and a queue that looks at it."""
 
     def __init__(
-        self, kind: type[DownloaderAwarePriorityQueue], key: str = "", **options: Any
+        self,
+        kind: type[DownloaderAwarePriorityQueue],
+        key: str = "",
+        below: Any = FifoMemoryQueue,
+        **options: Any,
     ) -> None:
         self.crawler = get_crawler()
         self.slots: dict[str, Any] = {}
         downloader = SimpleNamespace(slots=self.slots, get_slot_key=self._slot_of)
         self.crawler.engine = SimpleNamespace(downloader=downloader)  # type: ignore[assignment]
         self.crawler.spider = self.crawler._create_spider("queue")
-        below: Any = PickleLifoDiskQueue if key else FifoMemoryQueue
+        below = PickleLifoDiskQueue if key else below
         self.queue = kind.from_crawler(self.crawler, below, key, **options)
 
     @staticmethod
@@ -148,6 +156,50 @@ def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(order._heap) <= 2 * len(order._entries) + pqueue._OUTDATED + 1
 
 
+@pytest.mark.parametrize("kind", [FifoMemoryQueue, LifoMemoryQueue])
+@pytest.mark.parametrize("start_kind", [FifoMemoryQueue, None])
+def test_requests_of_a_slot_come_in_the_order_of_scrapys_queue(kind: Any, start_kind: Any) -> None:
+    """Whether the slot has had one request at a time, or many."""
+    crawler, chance = get_crawler(), random.Random(4)
+    theirs = ScrapyPriorityQueue(crawler, kind, "", start_queue_cls=start_kind)
+    ours = World(BroadPriorityQueue, below=kind, start_queue_cls=start_kind).queue
+    for number in range(2000):
+        if chance.random() < 0.52:
+            meta = {"is_start_request": chance.random() < 0.5}
+            request = Request(f"http://a/{number}", priority=chance.randrange(3), meta=meta)
+            theirs.push(request)
+            ours.push(request)
+        else:
+            if start_kind is None:  # with such a queue, Scrapy's peek() may fail
+                assert ours.peek() is theirs.peek()
+            assert ours.pop() is theirs.pop()
+        assert len(ours) == len(theirs)
+    assert ours.close() == {"a": theirs.close()}
+
+
+def test_a_slot_with_one_request_has_no_queue_of_its_own() -> None:
+    world = World(BroadPriorityQueue)
+    world.push("a/1", "b/1", "b/2")
+    queues: Any = world.queue.pqueues
+    assert queues["a"]._queue is None
+    assert isinstance(queues["b"]._queue, ScrapyPriorityQueue)
+    assert world.queue.close() == {"a": [0], "b": [0]}
+
+
+def test_a_memory_queue_of_the_project_gets_each_request() -> None:
+    class Counting(LifoMemoryQueue):  # type: ignore[misc, valid-type]
+        pushed = 0
+
+        def push(self, request: Request) -> None:
+            Counting.pushed += 1
+            super().push(request)
+
+    world = World(BroadPriorityQueue, below=Counting)
+    world.push("a/1")
+    assert Counting.pushed == 1
+    assert world.pop() == "a/1"
+
+
 def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     """And the other way round."""
     key = str(tmp_path)
@@ -195,4 +247,6 @@ def test_names_of_scrapys_queue() -> None:
     assert list(world.queue.pqueues) == ["a"]
     assert world.queue._downloader_interface.stats(["a"]) == [(0, "a")]
     assert callable(world.queue.pqfactory)
+    assert world.queue.downstream_queue_cls is FifoMemoryQueue
+    assert world.queue._start_queue_cls is None
     assert callable(Downloader.get_slot_key)
