@@ -45,9 +45,11 @@ class SchedulerDoor:
         self._ahead.append(request)
         return True
 
-    def clear(self) -> None:
-        """Let no more requests go ahead."""
+    def clear(self) -> list[Request]:
+        """Let no more requests go ahead. Return those that were to."""
+        ahead = list(self._ahead)
         self._ahead.clear()
+        return ahead
 
     def _spider_opened(self) -> None:
         scheduler = self._engine.scheduler

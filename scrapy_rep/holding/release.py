@@ -115,9 +115,14 @@ class Releases:
             call_later(0, self._go_on)
 
     def clear(self) -> None:
-        """Release nothing more."""
+        """Release nothing more. What was to go ahead joins what waits in the scheduler, unless it is
+        in a file of ours."""
         self._jobs.clear()
-        self._door.clear()
+        assert self._context.crawler.engine is not None
+        for request in self._door.clear():
+            mark = request.meta[MARK]
+            if mark["row"] is None and not mark["given_up"]:
+                self._context.crawler.engine.crawl(request)
 
     def _go_on(self) -> None:
         began = time.perf_counter()

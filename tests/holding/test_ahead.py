@@ -3,6 +3,8 @@ would come when its rules are forgotten, and be held again."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,15 @@ from scrapy import signals as scrapy_signals
 
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER, Gate, Record, assert_clean, assert_nothing_dropped
+from tests.helpers.held import (
+    DEFER,
+    Gate,
+    Record,
+    assert_clean,
+    assert_nothing_dropped,
+    silent_until_open,
+    when_open,
+)
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
@@ -59,3 +69,48 @@ async def test_no_more_than_one_of_an_origin_goes_ahead(sites: Sites) -> None:
     assert result.stat("scheduler/dequeued") == 12 + 11
     assert_nothing_dropped(result, record)
     assert_clean(result)
+
+
+# Older Scrapy's disk queues leave files open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """With a JOBDIR whose file for held requests can't be opened: Scrapy's queue has to keep them."""
+    gates = [silent_until_open() for _ in range(5)]
+    held = [sites.add(robots=gate).url("/x") for gate in gates]
+    busy = Gate("x", "x")
+    busy.before = when_open(busy, "x")  # takes the only slot until the crawl ends
+    other = sites.add(pages={"/busy": busy, "/": after(0.05, "x")})
+    urls = [*held, *[other.url(f"/?{number}") for number in range(20)], other.url("/busy")]
+    never_held = {"dont_obey_robotstxt": True}
+    requests = [Request(url, meta=never_held if url not in held else None) for url in urls]
+    record = Record()
+
+    def open_all(*_: object) -> None:
+        if set(held) <= set(record.deferred):
+            for gate in gates:
+                gate.open()
+
+    def stop(*_: object) -> None:
+        if set(held) <= set(record.released) and not busy.opened:
+            record.close()
+            busy.open()
+
+    record.on_deferred, record.on_released = open_all, stop
+    settings: dict[str, Any] = {
+        **DEFER,
+        "CONCURRENT_REQUESTS": 1,
+        "JOBDIR": str(tmp_path),
+        "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
+        "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
+        "REP_DEFER_GRACE": 0.01,
+    }
+    with closing(sqlite3.connect(tmp_path / "rep-held.sqlite")) as file:
+        file.execute("PRAGMA locking_mode = EXCLUSIVE")
+        file.execute("BEGIN EXCLUSIVE")
+        first = await crawl(requests, settings, signal_handlers=record.handlers)
+    assert set(held) <= set(record.released)
+    second = await crawl([], settings)
+    fetched = [*first.responses, *second.responses]
+    assert sorted(fetched) == sorted(urls)
