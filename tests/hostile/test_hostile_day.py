@@ -54,67 +54,71 @@ def rules(line: str, size: int = 512_000) -> str:
 
 # Headers and interim answers (1xx) without end are not among these: Scrapy's download handlers read
 # them until the timeout, and hand over nothing meanwhile (docs/limits.md).
-ROBOTS: dict[str, Any] = {
-    "blanks in Cache-Control": answer(
-        RULES, headers=[("Cache-Control", "max-age=" + " " * 1400)] * 11
-    ),
-    "dates": answer(RULES, headers=[("Date", "0" * 9000), ("Expires", "9" * 9000), ("Age", "9" * 900)]),
-    "empty members": encoded(EMPTY * 25_600, "gzip"),
-    "stacked encodings": encoded(b"x", *["gzip"] * 200),
-    "nested gzip": encoded(layers(b"a" * 50 * MEBIBYTE, 5), *["gzip"] * 5),
-    "gzip bomb": gzip_bomb(b"User-agent: *\n", 500),
-    "a long Location": redirect("/" + "a" * 15_000),
-    "a Location of many dots": redirect("/." * 7_000),
-    "foreign letters": redirect("http://" + "é" * 4_000 + "/robots.txt"),
-    "a status of 23 digits": raw(b"HTTP/1.1 99999999999999999999999 Yes\r\n\r\n"),
-    "no HTTP": raw(b"\0" * 5000),
-    "an endless body": Stream(RULES.encode(), 1 << 34, announce=False),
-    "a body shorter than it says": lying_length(RULES.encode(), 5000),
-    "silence": silence(),
-    "a reset": reset(),
-    "a hang-up": hang_up(),
-    "headings": answer("<h1>" * 16_384, 503),
-    "titles": answer("<title" * 16_384, 500),
-    "relative sitemaps": "".join(f"Sitemap: /é{number}.xml\n" for number in range(500)),
-    "long sitemaps": "".join(f"Sitemap: http://{'é' * 1900}{n}/\n" for n in range(200)),
-    "control characters": f"User-agent: *\nDisallow: /{IN_A_LINE}\nDisallow: /page\nSitemap: {IN_A_LINE}\n",
-    "noise": bytes(range(256)) * 2000,
-    "many rules": rules("Disallow: /a*b*c$\nallow:/\n"),
-    "short rules": rules("d:/\n"),
-    "stars": rules("Disallow: /" + "*a" * 8000 + "\n"),
-    "agents": rules("User-agent: a\n"),
-    "agents and rules": rules("User-agent: *\nDisallow: /x\n"),
-    "comments": rules("#\n"),
-    "escapes": rules("Disallow: /%zz%e9é\n"),
-    "one line": "Disallow: /" + "é" * 200_000,
-}  # fmt: skip
+def robots_files() -> dict[str, Any]:
+    """Made when they are needed: it takes seconds."""
+    return {
+        "blanks in Cache-Control": answer(
+            RULES, headers=[("Cache-Control", "max-age=" + " " * 1400)] * 11
+        ),
+        "dates": answer(RULES, headers=[("Date", "0" * 9000), ("Expires", "9" * 9000), ("Age", "9" * 900)]),
+        "empty members": encoded(EMPTY * 25_600, "gzip"),
+        "stacked encodings": encoded(b"x", *["gzip"] * 200),
+        "nested gzip": encoded(layers(b"a" * 50 * MEBIBYTE, 5), *["gzip"] * 5),
+        "gzip bomb": gzip_bomb(b"User-agent: *\n", 500),
+        "a long Location": redirect("/" + "a" * 15_000),
+        "a Location of many dots": redirect("/." * 7_000),
+        "foreign letters": redirect("http://" + "é" * 4_000 + "/robots.txt"),
+        "a status of 23 digits": raw(b"HTTP/1.1 99999999999999999999999 Yes\r\n\r\n"),
+        "no HTTP": raw(b"\0" * 5000),
+        "an endless body": Stream(RULES.encode(), 1 << 34, announce=False),
+        "a body shorter than it says": lying_length(RULES.encode(), 5000),
+        "silence": silence(),
+        "a reset": reset(),
+        "a hang-up": hang_up(),
+        "headings": answer("<h1>" * 16_384, 503),
+        "titles": answer("<title" * 16_384, 500),
+        "relative sitemaps": "".join(f"Sitemap: /é{number}.xml\n" for number in range(500)),
+        "long sitemaps": "".join(f"Sitemap: http://{'é' * 1900}{n}/\n" for n in range(200)),
+        "control characters": f"User-agent: *\nDisallow: /{IN_A_LINE}\nDisallow: /page\nSitemap: {IN_A_LINE}\n",
+        "noise": bytes(range(256)) * 2000,
+        "many rules": rules("Disallow: /a*b*c$\nallow:/\n"),
+        "short rules": rules("d:/\n"),
+        "stars": rules("Disallow: /" + "*a" * 8000 + "\n"),
+        "agents": rules("User-agent: a\n"),
+        "agents and rules": rules("User-agent: *\nDisallow: /x\n"),
+        "comments": rules("#\n"),
+        "escapes": rules("Disallow: /%zz%e9é\n"),
+        "one line": "Disallow: /" + "é" * 200_000,
+    }  # fmt: skip
 
-MAPS: dict[str, Any] = {
-    "comments": "<!---->" * 40_000 + "<urlset>",
-    "nested gzip": layers(b" " * 50 * MEBIBYTE, 3),
-    "empty members": EMPTY * 200_000,
-    "deflate": encoded(zlib.compress(b" " * 100 * MEBIBYTE), "deflate"),
-    "ampersands": gzip.compress(b"<urlset><url><loc>" + b"&" * 50 * MEBIBYTE),
-    "attributes": "<urlset " + " ".join(f"a{n}=''" for n in range(200_000)) + ">",
-    "an open CDATA": "<urlset><url><loc><![CDATA[" + "x" * 4 * MEBIBYTE,
-    "deep": "<urlset>" + "<a>" * 500_000,
-    "children of one entry": "<urlset><url>" + "<lastmod>2026-01-01</lastmod>" * 200_000,
-    "entities": '<!DOCTYPE a [<!ENTITY a "b"><!ENTITY b "&a;&a;">]><urlset><url><loc>&b;</loc>',
-    "one line": "http://a.example/" + "x" * 4 * MEBIBYTE,
-    "50,000 URLs": urlset(f"http://host{n}.example/" for n in range(50_000)),
-    "50,000 hosts as text": "".join(f"http://h{n}.example/\n" for n in range(50_000)),
-    "an index of 50,000": index(f"/none{n}.xml" for n in range(50_000)),
-    "silence": silence(b"HTTP/1.1 200 OK\r\n\r\n<urlset>"),
-    "an endless body": Stream(b"<urlset>", 1 << 34, announce=False),
-    "an error page": answer("<h1>" * 100_000, 503),
-}  # fmt: skip
+
+def sitemap_files() -> dict[str, Any]:
+    return {
+        "comments": "<!---->" * 40_000 + "<urlset>",
+        "nested gzip": layers(b" " * 50 * MEBIBYTE, 3),
+        "empty members": EMPTY * 200_000,
+        "deflate": encoded(zlib.compress(b" " * 100 * MEBIBYTE), "deflate"),
+        "ampersands": gzip.compress(b"<urlset><url><loc>" + b"&" * 50 * MEBIBYTE),
+        "attributes": "<urlset " + " ".join(f"a{n}=''" for n in range(200_000)) + ">",
+        "an open CDATA": "<urlset><url><loc><![CDATA[" + "x" * 4 * MEBIBYTE,
+        "deep": "<urlset>" + "<a>" * 500_000,
+        "children of one entry": "<urlset><url>" + "<lastmod>2026-01-01</lastmod>" * 200_000,
+        "entities": '<!DOCTYPE a [<!ENTITY a "b"><!ENTITY b "&a;&a;">]><urlset><url><loc>&b;</loc>',
+        "one line": "http://a.example/" + "x" * 4 * MEBIBYTE,
+        "50,000 URLs": urlset(f"http://host{n}.example/" for n in range(50_000)),
+        "50,000 hosts as text": "".join(f"http://h{n}.example/\n" for n in range(50_000)),
+        "an index of 50,000": index(f"/none{n}.xml" for n in range(50_000)),
+        "silence": silence(b"HTTP/1.1 200 OK\r\n\r\n<urlset>"),
+        "an endless body": Stream(b"<urlset>", 1 << 34, announce=False),
+        "an error page": answer("<h1>" * 100_000, 503),
+    }  # fmt: skip
 
 
 def hostile(sites: Sites) -> Iterator[Site]:
     """A site a row."""
-    for robots in ROBOTS.values():
+    for robots in robots_files().values():
         yield sites.add(robots=robots)
-    for content in MAPS.values():
+    for content in sitemap_files().values():
         site = sites.add(pages={"/map.xml": content})
         site.set("/robots.txt", listing(site.url("/map.xml"), rules=RULES))
         yield site
