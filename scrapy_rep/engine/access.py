@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from scrapy.core.scheduler import Scheduler
@@ -95,7 +96,8 @@ class EngineAccess:
         if output is None or output is failure:
             return succeed(None)
         # An errback that returns the output we have.
-        scraped = request.replace(errback=lambda _: output)
+        scraped = copy(request)
+        scraped.errback = lambda _: output
         done: Deferred[None] = self._engine.scraper.enqueue_scrape(failure, scraped)
         return done
 

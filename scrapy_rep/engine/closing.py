@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
+from scrapy_rep.engine.log import Isolation
 from scrapy_rep.engine.pause import pause
 
 if TYPE_CHECKING:
@@ -64,11 +65,13 @@ class Closing:
         self._engine.pause()  # it takes no more requests
         await pause()
         await maybe_deferred_to_future(self._lock.acquire())
+        isolated = Isolation(self._engine.crawler)
         try:
             while self._steps:
                 next_one = min(self._steps, key=lambda step: step[0])
                 self._steps.remove(next_one)
-                await next_one[1]()
+                with isolated("work before closing"):  # or the spider would stay open, paused
+                    await next_one[1]()
         finally:
             self._lock.release()
         self._engine.unpause()

@@ -60,9 +60,10 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
 
     def pop(self) -> Request | None:
         """Return the next request."""
-        request = super().pop()
-        self._order.popped(self.pqueues)
-        return request
+        try:
+            return super().pop()
+        finally:  # a host whose file is damaged must not stop the others
+            self._order.popped(self.pqueues)
 
 
 class _SlotQueue:
@@ -159,6 +160,6 @@ class _Order(DownloaderInterface):
         slot = request.meta.get("download_slot", "")
         entry = self._entries.get(slot)
         if entry is not None and entry[0]:
-            active = max(0, self._active(slot) - 1)
-            if active < entry[0]:
-                self._set(slot, active)
+            # Several may leave before the downloader removes the first: its own count is too high then.
+            # One too low is put right by stats().
+            self._set(slot, entry[0] - 1)

@@ -90,6 +90,35 @@ def test_the_least_active_slot_is_next() -> None:
     assert len(world.queue) == 0
 
 
+def test_downloads_that_end_at_once_all_count() -> None:
+    """Of all of them is told before the first is removed."""
+    world = World(BroadPriorityQueue)
+    world.push(*[f"a/{number}" for number in range(4)], "b/1", "b/2")
+    for _ in range(6):
+        world.pop()
+    world.push("a/4", "b/3")  # with four and two active downloads
+    active = world.slots["a"].active
+    for request in active:
+        world.crawler.signals.send_catch_log(
+            scrapy_signals.request_left_downloader, request=request, spider=world.crawler.spider
+        )
+    active.clear()
+    assert world.pop() == "a/4"
+
+
+def test_a_slot_that_can_not_be_read_does_not_stop_others() -> None:
+    world = World(BroadPriorityQueue)
+    world.push("a/1", "a/2", "b/1")
+
+    def fail() -> None:
+        raise OSError("damaged")
+
+    world.queue.pqueues["a"] = SimpleNamespace(pop=fail)  # type: ignore[assignment]
+    with pytest.raises(OSError, match="damaged"):
+        world.pop()
+    assert world.pop() == "b/1"
+
+
 def test_slots_with_equal_downloads_take_turns() -> None:
     world = World(BroadPriorityQueue)
     world.push(*[f"{slot}/{number}" for slot in "abc" for number in range(3)])
