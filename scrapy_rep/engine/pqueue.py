@@ -42,20 +42,18 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     # Documented are only the settings. tests/engine/test_pqueue.py fails when a name goes away:
     # `DownloaderInterface.stats`, `_downloader_interface`, `pqfactory`, `pqueues`, `_start_queue_cls`.
 
-    _plain = False
-
     def __init__(self, crawler: Crawler, *arguments: Any, **options: Any) -> None:
         self._order = _Order(crawler)
+        self._make = super().pqfactory
         super().__init__(crawler, *arguments, **options)
         self._downloader_interface = self._order
-        self._make = super().pqfactory
-        self._plain = not self.key and {self.downstream_queue_cls, self._start_queue_cls} <= _PLAIN
 
     def pqfactory(self, slot: str, startprios: Iterable[int] = ()) -> ScrapyPriorityQueue:
         """Return a queue for *slot*, which had none."""
         self._order.add(slot)
-        if startprios or not self._plain:
-            return super().pqfactory(slot, startprios)
+        plain = not self.key and {self.downstream_queue_cls, self._start_queue_cls} <= _PLAIN
+        if startprios or not plain:
+            return self._make(slot, startprios)
         return cast("ScrapyPriorityQueue", _SlotQueue(self._make, slot))
 
     def pop(self) -> Request | None:
