@@ -68,7 +68,7 @@ class Deferral(ResolutionListener):
         self._cache = origins.cache
         self._table = origins.table
         self._flights = origins.flights
-        door = SchedulerDoor(crawler, context.engine)
+        self.door = door = SchedulerDoor(crawler, context.engine)
         self._in_place = InPlace(origins, door)
         self._max_wait = context.settings.defer_max_wait
         self.held = HeldOrigins(context, origins)
@@ -157,7 +157,7 @@ class Deferral(ResolutionListener):
                     self._retry_later(key, state)
                 held_origin.tell_unreachable()
         flight = self._flights.get(origin)
-        if flight is not None and not held_origin.told_unreachable:
+        if flight is not None:
             left = flight.left_of(self._policy.slow)
             self._slow_answers.set(key, time.monotonic() + left)
         self._context.stats.inc_value("rep/deferred")

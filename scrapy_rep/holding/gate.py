@@ -107,7 +107,9 @@ class Gate:
             if place is not None:
                 self._origins.waiting_room.leave(place)
         goes_on = released or isinstance(answer, OriginState) or self._recorder.dry_run
-        if goes_on and not direct and not await self._origins.waiting_room.slot():
+        # Others are direct downloads, which those in the slots may wait for.
+        scheduled = not direct and request in deferral.door
+        if goes_on and scheduled and not await self._origins.waiting_room.slot():
             released, answer = False, self._policy.at_the_end(situation)
         if released:
             return await settled(self.ask(request, direct))

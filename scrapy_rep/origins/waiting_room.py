@@ -83,7 +83,7 @@ class WaitingRoom:
         self._ready: deque[Deferred[bool]] = deque()
         self._listener = Listener(crawler, {scrapy_signals.response_received: self._admit})
         self._timer: CallLaterResult | None = None
-        self._ended = False
+        self._ended = self._letting_in = self._admitting = False
         self.in_slots = 0
         """How many requests wait in download slots instead."""
 
@@ -110,6 +110,9 @@ class WaitingRoom:
             return await maybe_deferred_to_future(free)
         finally:
             timer.cancel()
+            if entry in self._outside:  # who waits for it has given up
+                self._outside.remove(entry)
+                self.in_slots -= 1
 
     def _let_in(self, free: Deferred[Place | None], place: Place | None) -> None:
         self.in_slots -= 1
@@ -131,9 +134,15 @@ class WaitingRoom:
         self._of[place.origin] -= 1
         if not self._of[place.origin]:
             del self._of[place.origin]
-        if self._outside:
-            request, origin, free = self._outside.popleft()
-            self._let_in(free, self._take(request, origin))
+        if self._letting_in:
+            return  # a request that was let in has left already, which without asyncio is at once
+        self._letting_in = True
+        try:
+            while self._outside and self._count < self._most:
+                request, origin, free = self._outside.popleft()
+                self._let_in(free, self._take(request, origin))
+        finally:
+            self._letting_in = False
 
     def end(self) -> None:
         """Let no request wait for a place or a slot: the spider closes."""
@@ -177,7 +186,13 @@ class WaitingRoom:
             self._look_later()
 
     def _admit(self) -> None:
-        while self._ready and not self._engine.busy(beside=len(self._ready) + self.in_slots):
-            self._ready.popleft().callback(True)
+        if self._admitting:
+            return  # the response of a request that was admitted, which may be there at once
+        self._admitting = True
+        try:
+            while self._ready and not self._engine.busy(beside=len(self._ready) + self.in_slots):
+                self._ready.popleft().callback(True)
+        finally:
+            self._admitting = False
         if not self._ready:
             self._listener.end()

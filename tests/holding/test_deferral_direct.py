@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request
+from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
@@ -155,4 +156,33 @@ async def test_meta_of_a_held_page_in_a_direct_download(sites: Sites) -> None:
     assert same == again == 200
     assert isinstance(unreachable, RobotsUnreachable)
     assert passed(result, other.url("/x")) == [2]
+    assert_clean(result)
+
+
+class TokenMiddleware:
+    """Downloads a token before each page, as those that log in do."""
+
+    token = ""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> TokenMiddleware:
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> None:
+        if request.url != self.token and not request.url.endswith("/robots.txt"):
+            assert self.crawler.engine is not None
+            await self.crawler.engine.download_async(Request(self.token))
+
+
+async def test_those_that_pages_in_the_slots_wait_for_need_no_slot(sites: Sites) -> None:
+    """A page takes the only slot while a middleware below waits for a download of its own."""
+    site, tokens = sites.add(robots=RULES), sites.add(robots=after(0.1, RULES))
+    TokenMiddleware.token = tokens.url("/token")
+    settings = {"CONCURRENT_REQUESTS": 1, "DOWNLOADER_MIDDLEWARES": {TokenMiddleware: 543}}
+    pages = [site.url(f"/{number}") for number in range(3)]
+    result = await crawl(pages, settings)
+    assert sorted(result.responses) == sorted(pages)
     assert_clean(result)
