@@ -55,6 +55,7 @@ class EngineAccess:
         if not getattr(downloader, "total_concurrency", 0):
             return 0
         downloader.total_concurrency += 1
+        self.wake()  # else it would look at its next event, which may be 5 s away
         return 1
 
     def remove_slot(self, slots: int) -> None:
@@ -142,7 +143,9 @@ class EngineAccess:
     def wake(self) -> None:
         """Have the engine look for requests to download. Its ``crawl()`` does that with
         ``_slot.nextcall``."""
-        self._engine._slot.nextcall.schedule()
+        slot = self._engine._slot
+        if slot is not None:  # None without a crawl
+            slot.nextcall.schedule()
 
     def crawl(self, request: Request) -> None:
         """Crawl *request*, as :meth:`crawl_from_disk` unless the scheduler is foreign."""

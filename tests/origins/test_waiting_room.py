@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
+from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -110,6 +111,46 @@ async def test_more_origins_than_places_wait_their_turn(sites: Sites) -> None:
     assert_clean(result)
 
 
+class LinkSpider(ListSpider):
+    """Schedules all links on its first page at once."""
+
+    links: list[str]
+
+    def parse(self, response: Any, **kwargs: Any) -> None:
+        super().parse(response, **kwargs)
+        assert self.crawler.engine is not None
+        while self.links:
+            self.crawler.engine.crawl(self.recorded(self.links.pop()))
+
+
+async def test_no_request_waits_for_the_engine_to_look(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks when something ends. Else every 5 s, in tests more often, which would hide it."""
+    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
+    gate = silent_until_open()
+    _, links = pages(sites, MANY, gate)
+    first = sites.add(robots=404, pages={"/": "page"})
+    record = Record()
+    dequeued: list[int] = []
+
+    def look() -> None:
+        dequeued.append(record.engine.crawler.stats.get_value("scheduler/dequeued"))
+        gate.open()
+
+    record.on_resolved = lambda: later(0.5, look) if not dequeued else None
+    result = await crawl(
+        LinkSpider,
+        {**FEW, "REP_DEFER_GRACE": 5},
+        requests=[first.url("/")],
+        links=list(links),
+        signal_handlers=record.handlers,
+    )
+    assert dequeued[0] == 1 + MANY
+    assert sorted(result.responses) == sorted([first.url("/"), *links])
+    assert_clean(result)
+
+
 async def test_slow_answers_make_room_for_others(sites: Sites) -> None:
     """Requests leave when the log tells that their site is slow, and are released as ever."""
     gate = silent_until_open()
@@ -181,7 +222,7 @@ async def test_a_crawl_that_ends_does_not_fetch_all_that_were_answered(
 ) -> None:
     """They wait for a slot, but have not begun: the next run with a JOBDIR fetches them."""
     gate = silent_until_open()
-    several = [sites.add(robots=gate, pages={"/x": after(1.5, "page")}) for _ in range(MANY)]
+    several = [sites.add(robots=gate, pages={"/x": after(0.7, "page")}) for _ in range(MANY)]
     wanted = [site.url("/x") for site in several]
     record = Record()
     begun: list[int] = []
