@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.origins.waiting_room import WaitingRoom
 from scrapy_rep.protocol import Origin
-from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.closing import SECONDS, closing_took
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
@@ -184,6 +185,36 @@ async def test_a_first_answer_that_fails_sends_them_away(sites: Sites) -> None:
     assert sorted(record.deferred) == sorted(record.released) == sorted(wanted)
     assert result.stat("rep/deferred/unreachable") == MANY
     assert_each_once(several)
+    assert_nothing_dropped(result, record)
+    assert_clean(result)
+
+
+async def test_a_slow_retry_makes_room_for_others(sites: Sites) -> None:
+    """As a slow first answer does."""
+    gate = silent_until_open()
+    site = sites.add(robots=in_turn(503, gate))
+    scheduled: list[str] = []
+    left: list[bool] = []
+
+    class Later(ListSpider):
+        async def start(self) -> AsyncIterator[Any]:
+            yield self.recorded(site.url("/before"))
+            while site.count("/robots.txt") < 2:
+                await a_while(0.01)
+            yield self.recorded(site.url("/after"))
+            for _ in range(200):
+                if scheduled.count(site.url("/after")) < 2:
+                    await a_while(0.01)
+            left.append(scheduled.count(site.url("/after")) == 2)
+            gate.open()
+
+    record = Record()
+    handlers = {
+        **record.handlers,
+        scrapy_signals.request_scheduled: lambda request: scheduled.append(request.url),
+    }
+    result = await crawl(Later, {**FEW, "REP_DEFER_GRACE": 0.1}, signal_handlers=handlers)
+    assert left == [True]
     assert_nothing_dropped(result, record)
     assert_clean(result)
 
