@@ -286,10 +286,9 @@ class Deferral(ResolutionListener):
         self._in_place.end(self.held.all())
         for alarm in (self._retries, self._deadlines, self._slow_answers, self._reports):
             alarm.stop()
-        self.releases.clear()
+        self.releases.end()
         await self._shutdown.explain()
         self._flights.end()
-        self.releases.clear()
         await self._upkeep.now()
         await self._shutdown.empty()
 

@@ -92,8 +92,8 @@ class Releases:
         self._door = door
         self._on_finished = on_finished
         self._jobs: deque[Job] = deque()
-        self._running = False
-        self._told = False
+        self._running = self._ended = False
+        self._failed: Job | None = None
         self._outstanding: WeakSet[Request] = WeakSet()
         self._before: WeakKeyDictionary[Request, tuple[float, int | None]] = WeakKeyDictionary()
         self._arrived: set[int] = set()
@@ -109,35 +109,39 @@ class Releases:
         before: float = math.inf,
     ) -> None:
         """Release requests of an origin, or give them up: see :class:`Job`."""
+        if self._ended:
+            return
         self._jobs.append(Job(held_origin, self._held.number, before, given_up))
         if not self._running:
             self._running = True
             call_later(0, self._go_on)
 
-    def clear(self) -> None:
-        """Release nothing more. What was to go ahead joins what waits in the scheduler, unless it is
-        in a file of ours."""
+    def end(self) -> None:
+        """Release nothing more."""
+        self._ended = True
         self._jobs.clear()
-        assert self._context.crawler.engine is not None
-        for request in self._door.clear():
-            mark = request.meta[MARK]
-            if mark["row"] is None and not mark["given_up"]:
-                self._context.crawler.engine.crawl(request)
+
+    def take_back(self) -> list[Request]:
+        """Return the requests that were to go ahead, without those in a file of ours."""
+        return [one for one in self._door.clear() if one.meta[MARK]["row"] is None]
 
     def _go_on(self) -> None:
         began = time.perf_counter()
         pause = 0.0
+        job: Job | None = None
         try:
             while self._jobs and time.perf_counter() - began < SLICE_SECONDS:
                 if len(self._outstanding) >= _OUTSTANDING:
                     pause = _OUTSTANDING_SECONDS
                     break
-                self._some(self._jobs[0])
-            self._told = False
+                job = self._jobs[0]
+                self._some(job)
+                if job is self._failed:
+                    self._failed = None
         except Exception as error:
             # An unreadable disk, a scheduler whose server is gone, another extension's handler.
-            if not self._told:
-                self._told = True
+            if self._failed is None:
+                self._failed = job
                 logger.error(
                     "Can't release held requests, retrying: %(error)s",
                     {"error": text_of(error)},
@@ -145,6 +149,7 @@ class Releases:
                     exc_info=not isinstance(error, sqlite3.Error),
                 )
             pause = _RETRY_SECONDS
+            self._jobs.rotate(-1)  # other origins don't wait for a request that is always refused
         self._running = bool(self._jobs)
         if self._running:
             call_later(pause, self._go_on)

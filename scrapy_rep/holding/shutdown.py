@@ -9,12 +9,14 @@ from twisted.internet.defer import DeferredList, succeed
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
+from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.release import MARK, tell_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scrapy import Request
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.holding.held_origin import HeldOrigin
@@ -52,6 +54,9 @@ class Shutdown:
         """Settle all requests that would end with the process; wait for the errbacks' output."""
         slices = Slices()
         settled: list[Deferred[None]] = []
+        for request in self._releases.take_back():
+            settled.extend(self._recall(request))
+        await self._finish(settled, slices)
         for held_origin in self._held.all():
             for one in self.settle(held_origin):
                 settled.append(one)
@@ -94,21 +99,41 @@ class Shutdown:
             else:
                 yield self.fail(held, RobotsUnreachable(held_origin.origin, *held_origin.why))
 
+    def _recall(self, request: Request) -> Iterator[Deferred[None]]:
+        """Have *request*, which was to go ahead, join those in the scheduler; if it can't, or was given
+        up, call its errback."""
+        given_up = request.meta[MARK]["given_up"]
+        if not given_up and self._scheduled(request):
+            return
+        try:
+            self._releases.arrive(request)
+            error = RobotsUnreachable(origin_of(request), "the crawl ended")
+            tell_given_up(self._context, request, error)
+        except RobotsUnreachable as given_up_before:
+            error = given_up_before
+        yield self._context.engine.fail(request, error)
+
     def _hand_back(self, held: Held) -> bool:
         """Give *held* to the scheduler, for another process. Return whether that worked."""
         self._releases.mark(held)
+        if not self._scheduled(held.request):
+            return False
+        self._context.stats.inc_value("rep/handed_back")
+        return True
+
+    def _scheduled(self, request: Request) -> bool:
+        """Give *request* to the scheduler. Return whether that worked."""
         crawler = self._context.crawler
         assert crawler.engine is not None
         try:
-            crawler.engine.crawl(held.request)
-        except Exception as error:  # noqa: BLE001 (the scheduler's server may be gone)
+            crawler.engine.crawl(request)
+        except Exception as error:  # noqa: BLE001 (its server may be gone, its disk full)
             logger.error(
                 "Can't hand %(request)s back to the scheduler, so it fails: %(error)s",
-                {"request": held.request, "error": error},
+                {"request": request, "error": error},
                 extra=self._context.extra,
             )
             return False
-        self._context.stats.inc_value("rep/handed_back")
         return True
 
     def fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:

@@ -3,6 +3,7 @@ would come when its rules are forgotten, and be held again."""
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy import signals as scrapy_signals
+from scrapy.core.scheduler import Scheduler
 
-from tests.helpers.behaviours import RULES, after, in_turn
+from scrapy_rep.exceptions import RobotsUnreachable
+from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
@@ -20,6 +23,7 @@ from tests.helpers.held import (
     Record,
     assert_clean,
     assert_nothing_dropped,
+    later,
     silent_until_open,
     when_open,
 )
@@ -71,12 +75,25 @@ async def test_no_more_than_one_of_an_origin_goes_ahead(sites: Sites) -> None:
     assert_clean(result)
 
 
+class FullDisk(Scheduler):
+    """Takes no requests any more when `full`."""
+
+    full = False
+
+    def enqueue_request(self, request: Request) -> bool:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().enqueue_request(request)
+
+
 # Older Scrapy's disk queues leave files open.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("full", [False, True])
 async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
-    sites: Sites, tmp_path: Path
+    sites: Sites, tmp_path: Path, full: bool
 ) -> None:
-    """With a JOBDIR whose file for held requests can't be opened: Scrapy's queue has to keep them."""
+    """With a JOBDIR whose file for held requests can't be opened: Scrapy's queue has to keep them. If
+    its disk is full, they fail."""
     gates = [silent_until_open() for _ in range(5)]
     held = [sites.add(robots=gate).url("/x") for gate in gates]
     busy = Gate("x", "x")
@@ -94,6 +111,7 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
 
     def stop(*_: object) -> None:
         if set(held) <= set(record.released) and not busy.opened:
+            record.engine._slot.scheduler.full = full
             record.close()
             busy.open()
 
@@ -102,6 +120,7 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
         **DEFER,
         "CONCURRENT_REQUESTS": 1,
         "JOBDIR": str(tmp_path),
+        "SCHEDULER": FullDisk,
         "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
         "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
         "REP_DEFER_GRACE": 0.01,
@@ -110,7 +129,35 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
         file.execute("PRAGMA locking_mode = EXCLUSIVE")
         file.execute("BEGIN EXCLUSIVE")
         first = await crawl(requests, settings, signal_handlers=record.handlers)
+    assert first.reason == "enough"
     assert set(held) <= set(record.released)
+    assert bool(first.failures) == full
+    assert first.stat("rep/given_up") == len(first.failures)
+    assert all(isinstance(one, RobotsUnreachable) for one in first.failures.values())
     second = await crawl([], settings)
-    fetched = [*first.responses, *second.responses]
-    assert sorted(fetched) == sorted(urls)
+    ends = [*first.responses, *first.failures, *second.responses]
+    assert sorted(ends) == sorted(urls)
+
+
+async def test_those_given_up_fail_though_the_crawl_ends_first(sites: Sites) -> None:
+    held = [sites.add(robots=silence()).url("/x") for _ in range(5)]
+    busy = Gate("x", "x")
+    busy.before = when_open(busy, "x")  # takes the only slot until the crawl ends
+    other = sites.add(pages={"/busy": busy})
+    request = Request(other.url("/busy"), meta={"dont_obey_robotstxt": True})
+    record = Record()
+
+    def stop() -> None:
+        record.close()
+        busy.open()
+
+    record.on_deferred = lambda _, count: later(0.5, stop) if count == 5 else None
+    settings = {
+        **DEFER,
+        "CONCURRENT_REQUESTS": 1,
+        "REP_DEFER_GRACE": 0.01,
+        "REP_DEFER_MAX_WAIT": 0.1,
+    }
+    result = await crawl([*held, request], settings, signal_handlers=record.handlers)
+    assert set(result.failures) == set(held)
+    assert len(result.spider.errors) == result.stat("rep/given_up") == 5

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy.core.scheduler import Scheduler
 
 from tests.helpers.behaviours import RULES, in_turn
-from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER, urls
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import DEFER, Gate, Record, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
@@ -47,3 +48,42 @@ async def test_nothing_is_lost(
     assert result.failures == {}
     assert Stumbling.released == 10  # one twice, and one went ahead
     assert result.stat("rep/held") == 0
+
+
+class Refusing(Scheduler):
+    """Refuses one released request until it is told to take it."""
+
+    willing = False
+
+    def enqueue_request(self, request: Request) -> bool:
+        if "_rep_held" in request.meta and request.url.endswith("/bad") and not self.willing:
+            raise ValueError("no such request")
+        return super().enqueue_request(request)
+
+
+async def test_a_request_that_is_refused_holds_up_no_other_origin(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrapy_rep.holding.release._RETRY_SECONDS", 0.01)
+    gate = Gate(503, RULES)
+    bad, *others = [sites.add(robots=gate) for _ in range(10)]
+    # The first of an origin goes ahead of the scheduler.
+    wanted = [bad.url("/first"), bad.url("/bad")]
+    rest = [page for site in others for page in urls(site, 2)]
+
+    class Watching(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> None:
+            super().parse(response, **kwargs)
+            if set(rest) <= {one.url for one in self.responses}:
+                record.engine._slot.scheduler.willing = True
+
+    record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
+    result = await crawl(
+        Watching,
+        {**DEFER, "SCHEDULER": Refusing},
+        requests=[*wanted, *rest],
+        signal_handlers=record.handlers,
+    )
+    assert sorted(one.url for one in result.spider.responses) == sorted([*wanted, *rest])
+    errors = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
+    assert errors == ["Can't release held requests, retrying: ValueError: no such request"]
