@@ -55,7 +55,9 @@ class Shutdown:
         slices = Slices()
         settled: list[Deferred[None]] = []
         for request in self._releases.take_back():
-            settled.extend(self._recall(request))
+            settled.append(self._recall(request))
+            if len(settled) >= _SLICE:
+                await self._finish(settled, slices)
         await self._finish(settled, slices)
         for held_origin in self._held.all():
             for one in self.settle(held_origin):
@@ -99,19 +101,19 @@ class Shutdown:
             else:
                 yield self.fail(held, RobotsUnreachable(held_origin.origin, *held_origin.why))
 
-    def _recall(self, request: Request) -> Iterator[Deferred[None]]:
+    def _recall(self, request: Request) -> Deferred[None]:
         """Have *request*, which was to go ahead, join those in the scheduler; if it can't, or was given
-        up, call its errback."""
+        up, call its errback. Return a Deferred for the errback's output."""
         given_up = request.meta[MARK]["given_up"]
         if not given_up and self._scheduled(request):
-            return
+            return succeed(None)
         try:
             self._releases.arrive(request)
             error = RobotsUnreachable(origin_of(request), "the crawl ended")
             tell_given_up(self._context, request, error)
         except RobotsUnreachable as given_up_before:
             error = given_up_before
-        yield self._context.engine.fail(request, error)
+        return self._context.engine.fail(request, error)
 
     def _hand_back(self, held: Held) -> bool:
         """Give *held* to the scheduler, for another process. Return whether that worked."""
