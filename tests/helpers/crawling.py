@@ -9,6 +9,7 @@ import logging
 import traceback
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from scrapy import Request, Spider, signals
@@ -184,6 +185,7 @@ async def crawl(
             await maybe_deferred_to_future(done.addTimeout(CRAWL_TIMEOUT, reactor))
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
+        keep_imports()
 
     [(ended, reason)] = closings
     assert isinstance(ended, ListSpider)
@@ -191,6 +193,12 @@ async def crawl(
     result = CrawlResult(ended, crawler.stats.get_stats(), reason)
     result.records = records
     return result
+
+
+@cache
+def keep_imports() -> None:
+    """Spare the collections after later crawls what the first one has imported: 20 ms each."""
+    gc.freeze()
 
 
 @contextmanager
