@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Any
 
-import lxml.etree
+import lxml.etree  # noqa: F401
 import scrapy.cmdline
 import scrapy.commands
 import twisted.internet.asyncioreactor  # noqa: F401 (it installs none)
