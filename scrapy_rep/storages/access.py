@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 500
 # Renewals before a lease would end: one may be late.
 _RENEWALS = 3
+# Seconds that a claim waits for a storage that fails: each of its calls may take a timeout.
+_PATIENCE = 0.2
 
 
 class Claim(NamedTuple):
@@ -77,13 +79,14 @@ class StorageAccess:
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
-        fails there are no entries, and every process may fetch.
+        fails there are no entries but unsaved ones, and every process may fetch.
 
         :param is_enough: called in a thread
         """
         asked = _Asked(origin, is_enough)
         self._asked.append(asked)
         self._go()
+        timer = call_later(_PATIENCE, self._go_without, asked) if self._outages.on else None
         try:
             return await maybe_deferred_to_future(asked.done)
         except BaseException:
@@ -91,6 +94,9 @@ class StorageAccess:
             if origin in self._leased:
                 self.give_back(origin)
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def publish(self, entry: Entry) -> None:
         """Save *entry*, then end the lease of its origin: soon, or once the storage works again."""
@@ -115,6 +121,7 @@ class StorageAccess:
             if timer is not None:
                 timer.cancel()
         self._waits = False
+        self._outages.end_pauses()  # the last chance
         self._released |= self._leased
         self._leased.clear()
         self._closed = Deferred()
@@ -122,6 +129,12 @@ class StorageAccess:
         await maybe_deferred_to_future(self._closed)
 
     # In the event loop
+
+    def _go_without(self, asked: _Asked) -> None:
+        """Answer what the storage, which fails, has not answered."""
+        if not asked.done.called:
+            asked.wanted = False
+            asked.done.callback(Claim(self._unsaved.get(asked.origin), granted=True))
 
     def _go(self) -> None:
         if not self._running:
@@ -135,7 +148,8 @@ class StorageAccess:
     async def _work(self) -> None:
         while self._asked or self._renewed or self._released or self._purged or self._saves:
             await self._answer()  # first: claims don't wait for writes
-            await self._write()
+            if not (self._asked and self._outages.on):
+                await self._write()
         self._running = False
         if self._closed is not None:
             await run_in_thread(self._outages.insist, CLOSE, None, self._storage.close)

@@ -35,9 +35,18 @@ class Outages:
         self._again_at: dict[str, float] = {}
         """When to try a failed kind again."""
 
+    @property
+    def on(self) -> bool:
+        """Whether any kind fails."""
+        return bool(self._again_at)
+
     def over(self, kind: str) -> bool:
         """Whether calls of *kind* work, or are due to be tried again."""
         return self._again_at.get(kind, 0.0) <= time.monotonic()
+
+    def end_pauses(self) -> None:
+        """Let every kind be tried again now."""
+        self._again_at = dict.fromkeys(self._again_at, 0.0)
 
     def attempt(self, kind: str, otherwise: T, method: Callable[..., T], *arguments: object) -> T:
         """Return what *method* returns; *otherwise* if it fails, or its *kind* failed recently."""

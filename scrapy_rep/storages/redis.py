@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ class RedisStorage(BatchStorage):
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
             # Once: an idle connection may have been closed.
-            retry=Retry(NoBackoff(), 1),
+            retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
         )
         self._lease = self._client.register_script(_LEASE)
         self._release = self._client.register_script(_RELEASE)
@@ -127,7 +128,18 @@ class RedisStorage(BatchStorage):
             if entry.sha256 is not None:
                 pipeline.set(self._key("body", entry.sha256), entry.packed, ex=self._expiry)
             pipeline.set(self._key("entry", entry.origin), entry.header(), ex=self._expiry)
-        pipeline.execute()
+        with self._primary():
+            pipeline.execute()
+
+    @contextmanager
+    def _primary(self) -> Iterator[None]:
+        """Connect again if the server has become a replica: after a failover, the address leads to
+        another."""
+        try:
+            yield
+        except redis.ReadOnlyError:
+            self._client.connection_pool.disconnect()
+            raise
 
     def drop(self, origin: str) -> bool:
         dropped, _ = (
@@ -166,11 +178,13 @@ class RedisStorage(BatchStorage):
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]
-        leased = self._lease(keys, [owner, max(1, int(seconds * 1000))])
+        with self._primary():
+            leased = self._lease(keys, [owner, max(1, int(seconds * 1000))])
         return {origin for origin, one in zip(origins, leased, strict=True) if one}
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
-        self._release([self._key("lease", origin) for origin in origins], [owner])
+        with self._primary():
+            self._release([self._key("lease", origin) for origin in origins], [owner])
 
     def close(self) -> None:
         self._client.close()

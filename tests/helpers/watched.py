@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,8 +87,10 @@ class World:
         crawler: Any = SimpleNamespace(spider=None)
         return StorageAccess(crawler, self.storage, LEASE)
 
-    def _call_later(self, seconds: float, function: Callable[[], None]) -> Any:
-        timer = SimpleNamespace(seconds=seconds, function=function, cancelled=False)
+    def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
+        timer = SimpleNamespace(
+            seconds=seconds, function=partial(function, *arguments), cancelled=False
+        )
         timer.cancel = lambda: setattr(timer, "cancelled", True)
         self.timers.append(timer)
         return timer

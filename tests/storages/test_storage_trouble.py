@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.access import Claim
 from tests.helpers.crawling import captured_log
+from tests.helpers.held import a_while
 from tests.helpers.log import lines
 from tests.helpers.storing import NOW, A, B, rules
 from tests.helpers.watched import World, always, never
@@ -60,6 +64,73 @@ async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
     for number in range(20):
         await use(world, f"http://{number}:80")
     assert len(world.storage.calls) == before + again
+
+
+@pytest.mark.parametrize("under_way", ["load", "save"])
+async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
+    world: World, under_way: str
+) -> None:
+    """Its calls, reads and writes, take a timeout each. A claim doesn't wait for these."""
+    world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
+    await use(world)
+    world.now += 10.1
+    hung, told = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hung.set()
+        told.wait(60)
+
+    world.storage.before[under_way] = hang
+    first = deferred_from_coro(world.access.claim(B, never))  # tries again
+    if under_way == "save":
+        world.access.publish(rules("http://c:80"))
+    while not hung.is_set():
+        await a_while(0.001)
+    second = deferred_from_coro(world.access.claim(A, never))
+    await a_while(0)
+    for timer in world.timers:
+        if not timer.cancelled and timer.seconds < 1:
+            timer.function()
+    assert await maybe_deferred_to_future(first) == Claim(None, granted=True)
+    assert await maybe_deferred_to_future(second) == Claim(rules(A), granted=True), "not yet saved"
+    assert not told.is_set()
+    told.set()
+    await world.settle()
+
+
+async def test_writes_wait_for_claims_while_the_storage_fails(world: World) -> None:
+    """Those who came while it failed first are answered next."""
+    hung, told = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hung.set()
+        told.wait(60)
+
+    world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
+    world.storage.before["load"] = hang
+    world.access.publish(rules("http://c:80"))
+    first = deferred_from_coro(world.access.claim(A, never))
+    while not hung.is_set():
+        await a_while(0.001)
+    second = deferred_from_coro(world.access.claim(B, never))
+    await a_while(0)
+    order: list[str] = []
+    second.addBoth(lambda _: order.append("claim"))
+    world.storage.before["save"] = lambda: order.append("save")
+    told.set()
+    await maybe_deferred_to_future(first)
+    await maybe_deferred_to_future(second)
+    await world.access.close()
+    assert order[:2] == ["claim", "save"]
+
+
+async def test_what_waits_is_saved_at_the_end(world: World) -> None:
+    """The storage works again, though it isn't time yet to try."""
+    world.storage.fails = dict.fromkeys(ALL, FULL)
+    assert (await use(world)).granted
+    world.storage.fails = {}
+    await world.access.close()
+    assert [world.storage.load(A), world.storage.leases] == [rules(), {}]
 
 
 async def test_it_works_again(world: World) -> None:
