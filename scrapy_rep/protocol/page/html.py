@@ -23,7 +23,7 @@ _MAX_METAS = 5_000
 _MAX_BROKEN = 250_000
 
 _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
-_NAME_WITH_REFERENCE = re.compile(rb"\bname=[\"']?[^\"'>]{,200}&")
+_NAME_WITH_REFERENCE = re.compile(rb"name=[\"']?[^\"'>]{,200}&")
 _BETWEEN = re.compile(r"[\s,]+")
 
 NOT_VOUCHED_FOR = ("nofollow", "ugc", "sponsored")
