@@ -34,8 +34,8 @@ from tests.helpers.sitemaps import SeededSpider, listing, urlset
 from tests.helpers.steps import StepSpider
 from tests.helpers.storing import FAILURE, NOW, rules
 
-SIZE = 100_000
-"""Bytes of a large file: a fifth of what is read, to be quick."""
+SIZE = 40_000
+"""Bytes of a large file: a twelfth of what is read, to be quick."""
 
 random = Random(1)
 

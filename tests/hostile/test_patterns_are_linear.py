@@ -114,8 +114,9 @@ def worst_growth(pattern: re.Pattern[Any], methods: list[str]) -> tuple[float, s
 
 
 def growth(work: Callable[[int], Callable[[], object]]) -> float:
-    size, before = 16, float("inf")
-    while size < SIZE * TIMES:  # by and by, or exponential work would never end
+    # By and by, or exponential work would never end: 2**18 steps take a moment, 2**24 a second.
+    size, before = 12, float("inf")
+    while size < SIZE * TIMES:
         now = seconds(work(size))
         if now > NOISE and now > 2 * MAX_GROWTH * before:
             now = min(seconds(work(size)) for _ in range(3))
