@@ -20,7 +20,7 @@ from tests.helpers.log import warnings
 from tests.helpers.process.seeded import Listed
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 COUNT = 100
 

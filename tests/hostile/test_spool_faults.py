@@ -30,7 +30,7 @@ from tests.helpers.log import lines, warnings
 from tests.helpers.process.seeded import Listed
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SHORT = {"REP_DEFER_MAX_WAIT": 0.4}
 
@@ -151,6 +151,7 @@ async def test_what_fails_for_good(
     await the_rest(listed, tmp_path)
 
 
+@pytest.mark.loop
 @some(**PASSES)
 async def test_recovering_while_it_fails(listed: Listed, tmp_path: Path, fault: Fault) -> None:
     first = Moment("/page", 10, (0, lambda: first.close()))
@@ -173,6 +174,7 @@ async def test_recovering_what_is_deleted_then(listed: Listed, tmp_path: Path) -
     await the_rest(listed, tmp_path)
 
 
+@pytest.mark.loop
 @moments
 @some(**STAYS)
 async def test_closing_while_it_fails(

@@ -20,7 +20,7 @@ from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import urls
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 DELAY = 0.3
 ON: dict[str, Any] = {"REP_CRAWL_DELAY": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
@@ -49,6 +49,7 @@ def assert_unpaced(site: Site, requests: int) -> None:
     assert sum(gaps(site)) < DELAY * (requests - 1)
 
 
+@pytest.mark.loop
 async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
     slow, fast = sites.add(robots=asking(DELAY)), sites.add(robots=asking(0))
     other = sites.add(robots=asking(DELAY, "otherbot"))
@@ -112,6 +113,7 @@ async def test_autothrottle_never_goes_below_the_delay(sites: Sites) -> None:
     assert_unpaced(fast, 5)
 
 
+@pytest.mark.loop
 async def test_redirects_and_retries_wait_their_turn(sites: Sites) -> None:
     target = sites.add(robots=asking(DELAY))
     start = sites.add(robots=asking(0))
@@ -143,6 +145,7 @@ async def test_pages_that_load_slowly_are_not_followed_at_once(sites: Sites) -> 
     assert min(gaps(site)) >= 2 * DELAY
 
 
+@pytest.mark.loop
 async def test_held_and_released_requests_keep_the_delay(sites: Sites) -> None:
     site = sites.add(robots=in_turn(503, 503, asking(DELAY)))
     settings = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.2}
@@ -152,6 +155,7 @@ async def test_held_and_released_requests_keep_the_delay(sites: Sites) -> None:
     assert_paced(site, DELAY, 8)
 
 
+@pytest.mark.loop
 async def test_direct_downloads_keep_the_delay(sites: Sites) -> None:
     site = sites.add(robots=asking(DELAY))
 
