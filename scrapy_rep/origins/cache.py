@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine import headers
-from scrapy_rep.engine.pause import pause
+from scrapy_rep.engine.pause import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import DEAD_HOST_ERRORS, Answer, ProjectError, ProxyError
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
@@ -72,6 +73,8 @@ class RobotsCache:
         self._table = table
         # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
+        self._read_seconds = 0.0
+        """Spent on parsing in the event loop since the last pause for it."""
         self._broken: dict[Origin, tuple[float, str]] = {}
         """Origins that the project's code prevents us from fetching: until when not to try, and why."""
 
@@ -115,6 +118,7 @@ class RobotsCache:
             robots, entry = state.robots, state.entry
             if robots is None or not self._is_unread(state, agent):
                 return  # done for another request meanwhile
+            began = time.perf_counter()
             body = entry.body if body is None else body
             settings = self._settings
             how = agent, settings.obey_global_group, settings.crawl_delay > 0
@@ -125,7 +129,11 @@ class RobotsCache:
                     state.robots = robots
             else:
                 robots.preload(body, *how)
+                self._read_seconds += time.perf_counter() - began
             self._table.weigh(state)
+            if self._read_seconds > SLICE_SECONDS:
+                self._read_seconds = 0.0
+                await pause()  # a storage may have answered for hundreds of origins at once
         finally:
             self._reading.release()
 

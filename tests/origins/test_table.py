@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import gatherResults
 
+from scrapy_rep.origins import cache as cache_module
 from scrapy_rep.origins import state as module
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -19,6 +22,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, MemoryStorage, memory
+from tests.helpers.held import a_while
 from tests.helpers.storing import NOW, missing, rules
 
 ENOUGH = 1 << 30
@@ -397,3 +401,27 @@ def test_what_is_large_is_freed() -> None:
     parsed = len(world.table._parsed)
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
     assert len(world.table.by_prefix) == parsed <= 3
+
+
+@pytest.mark.loop
+async def test_files_that_arrive_at_once_are_read_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A storage answers for hundreds of origins in one turn of the event loop."""
+    monkeypatch.setattr(cache_module, "SLICE_SECONDS", 0.0)
+    world = World(100)
+    states = [world.table.put(origin(number), of(number)) for number in range(20)]
+
+    def read() -> int:
+        return sum(
+            state.robots is not None and state.robots.is_read(("testbot",)) for state in states
+        )
+
+    readers = [deferred_from_coro(world.cache.read(state, ("testbot",))) for state in states]
+    counts = [read()]
+    while counts[-1] < len(states) and len(counts) < 100:
+        await a_while(0)
+        counts.append(read())
+    await maybe_deferred_to_future(gatherResults(readers))
+    assert counts[-1] == len(states)
+    assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= 2
