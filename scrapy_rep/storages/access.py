@@ -76,6 +76,8 @@ class StorageAccess:
         self._released: set[str] = set()
         self._purged: list[float] = []
         self._closed: Deferred[None] | None = None
+        self._ended = False
+        """Whether the storage is closed, or closing: nothing is asked of it any more."""
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
@@ -83,6 +85,8 @@ class StorageAccess:
 
         :param is_enough: called in a thread
         """
+        if self._ended:
+            return Claim(self._unsaved.get(origin), granted=True)
         asked = _Asked(origin, is_enough)
         self._asked.append(asked)
         self._go()
@@ -137,7 +141,7 @@ class StorageAccess:
             asked.done.callback(Claim(self._unsaved.get(asked.origin), granted=True))
 
     def _go(self) -> None:
-        if not self._running:
+        if not (self._running or self._ended):
             self._running = True
             deferred_from_coro(self._work())
 
@@ -152,6 +156,7 @@ class StorageAccess:
                 await self._write()
         self._running = False
         if self._closed is not None:
+            self._ended = True
             await run_in_thread(self._outages.insist, CLOSE, None, self._storage.close)
             self._closed.callback(None)
 

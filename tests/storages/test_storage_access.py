@@ -228,3 +228,26 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: Wo
     assert all(one.cancelled for one in world.timers)
     assert world.storage.names().count("close") == 1
     assert world.storage.names()[-2] == "close"  # and the look of this test
+
+
+@pytest.mark.parametrize("moment", ["while it closes", "afterwards"])
+async def test_what_comes_too_late_asks_nothing_of_the_storage(world: World, moment: str) -> None:
+    """A user's extension may still download when the spider has closed."""
+    await world.access.claim(A, always)
+    closing = threading.Event()
+    world.storage.before["close"] = lambda: closing.wait(5)
+    closed = deferred_from_coro(world.access.close())
+    while "close" not in world.storage.names():
+        await a_while(0.001)
+    if moment == "afterwards":
+        closing.set()
+        await maybe_deferred_to_future(closed)
+    calls = world.storage.names()
+    assert await world.access.claim(B, always) == Claim(None, granted=True)
+    world.access.publish(rules(B))
+    world.access.purge(NOW)
+    closing.set()
+    if moment != "afterwards":
+        await maybe_deferred_to_future(closed)
+    await world.settle()
+    assert world.storage.names() == calls
