@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import sqlite3
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from scrapy.utils.asyncio import call_later
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import SLICE_SECONDS
+from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import RobotsUnreachable
@@ -126,11 +125,11 @@ class Releases:
         return [one for one in self._door.clear() if one.meta[MARK]["row"] is None]
 
     def _go_on(self) -> None:
-        began = time.perf_counter()
+        slices = Slices()
         pause = 0.0
         job: Job | None = None
         try:
-            while self._jobs and time.perf_counter() - began < SLICE_SECONDS:
+            while self._jobs:
                 if len(self._outstanding) >= _OUTSTANDING:
                     pause = _OUTSTANDING_SECONDS
                     break
@@ -138,6 +137,8 @@ class Releases:
                 self._some(job)
                 if job is self._failed:
                     self._failed = None
+                if slices.over:
+                    break
         except Exception as error:
             # An unreadable disk, a scheduler whose server is gone, another extension's handler.
             if self._failed is None:

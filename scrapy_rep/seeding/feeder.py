@@ -12,7 +12,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import SLICE_SECONDS
+from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted, text_of
 from scrapy_rep.seeding.discovery import FED
 from scrapy_rep.seeding.outstanding import Outstanding
@@ -132,11 +132,11 @@ class Feeder:
         """Hand some over. Return the seconds until the next step; None: wait to be woken."""
         if self._engine.paused:
             return _LOOK
-        until = time.perf_counter() + SLICE_SECONDS
+        slices = Slices()
         self._forget()
         more = self.sitemaps.some()
         blocked = 0
-        while time.perf_counter() < until:
+        while True:
             site = self._spool.next_site()
             if site is None:
                 return 0 if more else None
@@ -144,7 +144,8 @@ class Feeder:
             if full or blocked > self._spool.sites:
                 return _LOOK
             blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
-        return 0
+            if slices.over:
+                return 0
 
     def _room(self, site: int) -> int:
         """How many pages of *site* may go to the scheduler now."""
@@ -222,13 +223,14 @@ class Feeder:
         """Hand over some sitemaps and pages, without a limit: the scheduler outlives the process.
         Return whether those were the last."""
         more = self.sitemaps.some(everything=True)
-        until = time.perf_counter() + SLICE_SECONDS
-        while time.perf_counter() < until:
+        slices = Slices()
+        while True:
             site = self._spool.next_site()
             if site is None:
                 return not more
             self._feed(site, _BATCH)
-        return False
+            if slices.over:
+                return False
 
     def gauge(self) -> None:
         """Update the stat of waiting pages."""

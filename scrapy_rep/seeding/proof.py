@@ -155,6 +155,8 @@ class Proofs:
             self._active -= 1
             if again is None:
                 self._pending.pop(origin, None)
+                if not self._pending:
+                    self._crawl.engine.wake()  # the crawl may be over
             else:
                 call_later(again, self._put, origin)
             self._begin()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scrapy.core.engine import ExecutionEngine
 
 from tests.helpers.behaviours import in_turn, redirect, silence
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import NEVER
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
@@ -121,8 +123,12 @@ async def test_one_that_answers_late(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
-async def test_one_that_never_answers(sites: Sites, robots: Any) -> None:
+async def test_one_that_never_answers(
+    sites: Sites, robots: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It does not keep the crawl open for longer than REP_DEFER_MAX_WAIT."""
+    # The engine is told that the crawl may be over, it need not look every 5 s.
+    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
     site, dead = sites.add(), sites.add(robots=robots)
     listing(site, site.url("/map.xml"))
     wanted = [site.url(f"/{n}") for n in range(10)]
