@@ -188,12 +188,14 @@ class Intake:
         slices = Slices()
         for entries in reader.read([response.body]):
             selection.add(entries)
-            await retry("reading", selection.write)
-            if slices.over:
-                self._feeder.wake()
-                await pause()
-                if self._feeder.stopped and not spool.durable:
-                    return  # the spool ends with the crawl
+            more = True
+            while more:
+                more = await retry("reading", selection.write)
+                if slices.over:
+                    self._feeder.wake()
+                    await pause()
+                    if self._feeder.stopped and not spool.durable:
+                        return  # the spool ends with the crawl
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return

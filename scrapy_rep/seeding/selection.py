@@ -9,6 +9,7 @@ import re
 import sqlite3
 from collections import Counter, deque
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
@@ -37,6 +38,8 @@ logger = get_logger(__name__)
 MAX_URL = 8192
 # Prefixes whose verdict is remembered while one sitemap is read.
 _PREFIXES = 10_000
+# Entries written at a time. The event loop waits meanwhile: each may be on a host of its own.
+_AT_A_TIME = 200
 # A fast path. Longer hosts and ports are left to Origin.
 _USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
 # Warnings per origin: an index may list 50,000 missing sitemaps. Beyond _ORIGINS, origins share.
@@ -141,25 +144,29 @@ class Selection:
         changed = latest(str(lastmod)) if since and lastmod else None
         return changed is not None and since is not None and changed < since
 
-    def write(self) -> None:
-        """Write what was added to the spool. After a ``sqlite3.Error`` call it again."""
+    def write(self) -> bool:
+        """Write some of what was added to the spool. Return whether there is more. After a
+        ``sqlite3.Error`` call it again."""
+        entries = list(islice(self._pending, _AT_A_TIME))
         if self._reader.kind is Kind.INDEX:
-            while self._pending:
-                self._add_sitemap(self._pending[0])
+            for entry in entries:
+                self._add_sitemap(entry)
                 self._pending.popleft()
-            return
+            return bool(self._pending)
         urls, rejected = self._urls, Counter(self.rejected)
         try:
-            rows = [row for entry in self._pending for row in self._rows(entry)]
+            rows = [row for entry in entries for row in self._rows(entry)]
             pages = [row for row, verdict in rows if verdict]
             unproven = [row for row, verdict in rows if not verdict]
             self._spool.add_pages(self._sitemap.origin, pages, unproven)
         except sqlite3.Error:
             self._urls, self.rejected = urls, rejected
             raise
-        self._pending.clear()
+        for _ in entries:
+            self._pending.popleft()
         self.accepted += len(rows)
         self.unproven += len(unproven)
+        return bool(self._pending)
 
     def _rows(self, entry: Entry) -> Iterator[tuple[Row, Verdict]]:
         """Yield the pages of an entry, except those rejected."""

@@ -146,11 +146,14 @@ class SitemapTable:
 
     def may_name(self, origin: str, host: str) -> bool:
         """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""
-        query = "SELECT count(*), total(host = ?) FROM named WHERE origin = ?"
-        count, known = self._db().execute(query, (host, origin)).fetchone()
-        if not known and count < MAX_HOSTS:
+        query = "SELECT 1 FROM named WHERE origin = ? AND host = ?"
+        if self._db().execute(query, (origin, host)).fetchone():
+            return True
+        query = "SELECT count(*) FROM named WHERE origin = ?"
+        [count] = self._db().execute(query, (origin,)).fetchone()
+        if count < MAX_HOSTS:
             self._db().execute("INSERT INTO named VALUES (?, ?)", (origin, host))
-        return bool(known) or count < MAX_HOSTS
+        return bool(count < MAX_HOSTS)
 
     def chain_of(self, sitemap: int) -> tuple[str, ...]:
         """The URLs of *sitemap* and its indexes: a host must list one for its entries to count."""

@@ -13,7 +13,8 @@ from scrapy_rep.engine import pause
 from scrapy_rep.engine.encoding import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.seeding import discovery, proof, seeding
+from scrapy_rep.protocol.sitemaps.gunzip import STEP
+from scrapy_rep.seeding import discovery, intake, proof, seeding
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, listed_sitemaps
 from scrapy_rep.seeding.proof import Listing, Listings
 from scrapy_rep.storages import Entry
@@ -162,6 +163,28 @@ async def test_sitemaps_are_taken_in_slices(sites: Sites, one_step_a_slice: list
     assert pages(result) == sorted(site.url(path + ".page") for path in maps)
     assert result.stat("rep/sitemaps/found") == 40
     assert len(one_step_a_slice) > 80  # to announce them, and to have them read
+
+
+async def test_what_is_read_at_once_is_written_in_slices(
+    sites: Sites, one_step_a_slice: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece of a file can have a thousand entries, each on another host."""
+    pauses = []
+
+    async def paused(seconds: float = 0) -> None:
+        pauses.append(seconds)
+        await pause.pause(seconds)
+
+    monkeypatch.setattr(intake, "pause", paused)
+    site = sites.add(robots="Sitemap: /map.txt\n")
+    # So short that only a few are pages.
+    text = "".join(f"{site.url(f'/{number}')}\n" for number in range(50)) + "x\n" * 4000
+    site.set("/map.txt", text)
+    assert len(text) < STEP
+    result = await seeded(site)
+    assert len(pages(result)) == 50
+    assert result.stat("rep/sitemaps/rejected/invalid") == 4000
+    assert len(pauses) > 20
 
 
 @pytest.mark.loop
