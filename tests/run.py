@@ -71,8 +71,14 @@ def main(arguments: list[str]) -> int:
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, "tox>=4.24"], check=True)
         (ENVIRONMENT / INSTALLED).touch()
-    tox = [str(python), "-m", "tox", "run", *tox_arguments(arguments)]
-    return subprocess.run(tox, cwd=ROOT, check=False).returncode
+    tox = [str(python), "-m", "tox"]
+    if not arguments or arguments[0] == "everything":
+        # In parallel, as tests can't run: some measure time. What goes wrong is told below.
+        print("Making the environments: a minute", flush=True)
+        make = [*tox, "run-parallel", "--notest", "--parallel-no-spinner"]
+        subprocess.run(make, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)
+    run = [*tox, "run", *tox_arguments(arguments)]
+    return subprocess.run(run, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
