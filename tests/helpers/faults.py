@@ -146,9 +146,17 @@ PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
 STAYS = {**PASSES, "deleted": Deleted}
 
 
-def some(**kinds: type[Fault]) -> Any:
-    """For tests of these faults, by the fixture `fault`."""
-    return pytest.mark.parametrize("fault", kinds.values(), ids=kinds.keys(), indirect=True)
+LOOPS = ("full", "locked")
+"""One that raises at once, and one that waits in the thread first: for each kind of event loop."""
+
+
+def some(*loops: str, **kinds: type[Fault]) -> Any:
+    """For tests of these faults, by the fixture `fault`; of *loops* on each kind of event loop."""
+    values = [
+        pytest.param(kind, id=name, marks=[pytest.mark.loop] if name in loops else [])
+        for name, kind in kinds.items()
+    ]
+    return pytest.mark.parametrize("fault", values, indirect=True)
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:

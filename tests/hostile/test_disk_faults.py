@@ -19,6 +19,7 @@ from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
+    LOOPS,
     PASSES,
     STAYS,
     Corrupted,
@@ -33,7 +34,7 @@ from tests.helpers.held import DEFER, Gate, Record, assert_no_errors, later, url
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 COUNT = 40
 
@@ -93,7 +94,7 @@ async def the_rest(site: Site, tmp_path: Path, *before: CrawlResult) -> None:
 # Holding
 
 
-@some(**STAYS)
+@some(*LOOPS, **STAYS)
 async def test_holding_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
@@ -106,7 +107,7 @@ async def test_holding_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> N
     await the_rest(site, tmp_path, result)
 
 
-@some(**PASSES)
+@some(*LOOPS, **PASSES)
 async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """All of them are on disk when it is over."""
     gate = Gate(503, RULES)
@@ -130,7 +131,7 @@ async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -
 # Releasing
 
 
-@some(**STAYS)
+@some(*LOOPS, **STAYS)
 async def test_releasing_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
@@ -143,6 +144,7 @@ async def test_releasing_for_good(sites: Sites, tmp_path: Path, fault: Fault) ->
     await the_rest(site, tmp_path, result)
 
 
+@pytest.mark.loop
 async def test_releasing_what_is_damaged(sites: Sites, tmp_path: Path) -> None:
     """Those that can be read are fetched, the others are counted."""
     gate = Gate(503, RULES)
@@ -162,7 +164,7 @@ async def test_releasing_what_is_damaged(sites: Sites, tmp_path: Path) -> None:
 # Recovering
 
 
-@some(**PASSES)
+@some(*LOOPS, **PASSES)
 async def test_recovering_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """In this run, or, if the file can't even be opened, in the next."""
     site = sites.add(robots=503)
@@ -178,7 +180,7 @@ async def test_recovering_while_it_fails(sites: Sites, tmp_path: Path, fault: Fa
     await the_rest(site, tmp_path, second)
 
 
-@some(**{name: PASSES[name] for name in ("read-only", "locked")})
+@some(*LOOPS, **{name: PASSES[name] for name in ("read-only", "locked")})
 async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """The running time of earlier runs is known only then: it does not count for what is held
     already."""
@@ -203,6 +205,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, faul
     assert len(lines(result, "can be used again")) == 1
 
 
+@pytest.mark.loop
 async def test_recovering_what_was_deleted(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=503)
     record = when_held(COUNT, (0.1, lambda: record.close()))
@@ -222,6 +225,7 @@ async def test_recovering_what_was_deleted(sites: Sites, tmp_path: Path) -> None
     await the_rest(site, tmp_path, second)
 
 
+@pytest.mark.loop
 async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
     """One origin that is none, one number that is text: those after them come all the same."""
     site = sites.add(robots=503)
@@ -244,7 +248,7 @@ async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
 # Closing
 
 
-@some(**STAYS)
+@some(*LOOPS, **STAYS)
 async def test_closing_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     site = sites.add(robots=503)
 
@@ -259,7 +263,7 @@ async def test_closing_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault
     await the_rest(site, tmp_path, first)
 
 
-@some(**{name: PASSES[name] for name in ("full", "read-only", "locked")})
+@some(*LOOPS, **{name: PASSES[name] for name in ("full", "read-only", "locked")})
 async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """Errbacks are called for those that end with the process."""
     site = sites.add(robots=503)
@@ -305,6 +309,7 @@ async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
 # Many
 
 
+@pytest.mark.loop
 async def test_recovered_and_ended_in_slices(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sites: Sites
 ) -> None:

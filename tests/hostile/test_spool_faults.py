@@ -14,6 +14,7 @@ from scrapy_rep.seeding.spool_file import FILE_NAME
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
+    LOOPS,
     PASSES,
     STAYS,
     Corrupted,
@@ -151,8 +152,7 @@ async def test_what_fails_for_good(
     await the_rest(listed, tmp_path)
 
 
-@pytest.mark.loop
-@some(**PASSES)
+@some(*LOOPS, **PASSES)
 async def test_recovering_while_it_fails(listed: Listed, tmp_path: Path, fault: Fault) -> None:
     first = Moment("/page", 10, (0, lambda: first.close()))
     await run(listed, tmp_path, first)
@@ -174,9 +174,8 @@ async def test_recovering_what_is_deleted_then(listed: Listed, tmp_path: Path) -
     await the_rest(listed, tmp_path)
 
 
-@pytest.mark.loop
 @moments
-@some(**STAYS)
+@some(*LOOPS, **STAYS)
 async def test_closing_while_it_fails(
     listed: Listed, tmp_path: Path, fault: Fault, path_and_count: tuple[str, int]
 ) -> None:

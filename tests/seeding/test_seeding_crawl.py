@@ -28,7 +28,7 @@ from tests.helpers.sitemaps import (
     urlset,
 )
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 ON = {"REP_SITEMAPS": True}
 
@@ -37,6 +37,7 @@ def some(site: Site, name: str, count: int = 5) -> list[str]:
     return [site.url(f"/{name}/{number}") for number in range(count)]
 
 
+@pytest.mark.loop
 async def test_what_is_fetched_is_what_is_listed(sites: Sites) -> None:
     """Nested indexes, gz, text, RSS, Atom, two hosts; rules forbid some pages and one sitemap."""
     one = sites.add(name="one.test")
@@ -101,6 +102,7 @@ async def test_what_is_fetched_is_what_is_listed(sites: Sites) -> None:
     result.assert_clean()
 
 
+@pytest.mark.loop
 @pytest.mark.slow
 async def test_the_scheduler_has_few_at_a_time(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
@@ -131,6 +133,7 @@ async def test_the_scheduler_has_few_at_a_time(
     result.assert_clean()
 
 
+@pytest.mark.loop
 async def test_sites_have_turns(sites: Sites) -> None:
     """A slow site with many pages does not keep the others waiting."""
     slow, quick = sites.add(), sites.add()
@@ -175,6 +178,7 @@ class FailingScheduler(Scheduler):
         return super().enqueue_request(request)
 
 
+@pytest.mark.loop
 async def test_a_scheduler_that_raises(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost, and nothing comes twice."""
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.01)
@@ -208,6 +212,7 @@ class FailingDupeFilter(RFPDupeFilter):
         return seen
 
 
+@pytest.mark.loop
 async def test_a_dupe_filter_that_raises(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows the page already when that is handed over once more."""
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.01)
@@ -225,6 +230,7 @@ async def test_a_dupe_filter_that_raises(sites: Sites, monkeypatch: pytest.Monke
     assert result.reason == "finished"
 
 
+@pytest.mark.loop
 async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """For good. The crawl ends all the same, with one warning when that begins and an error when
     the time to wait is over."""
@@ -252,7 +258,7 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     "name",
     [
-        "spool.Spool.take",
+        pytest.param("spool.Spool.take", marks=pytest.mark.loop),
         "spool.Spool._move",
         "spool.Spool.add_pages",
         "spool.Spool.site",
@@ -260,7 +266,7 @@ async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) 
         "spool_file.SitemapTable.add",
         "spool_file.SitemapTable.next",
         "spool_file.SitemapTable.get",
-        "spool_file.SitemapTable.done",
+        pytest.param("spool_file.SitemapTable.done", marks=pytest.mark.loop),
     ],
 )
 async def test_a_disk_that_fails_for_a_while(
@@ -296,6 +302,7 @@ async def test_a_disk_that_fails_for_a_while(
     assert all(one.exc_info is None for one in result.records)
 
 
+@pytest.mark.loop
 async def test_one_step_at_a_time(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever wakes the feeder, and however often: the event loop has its turn after each step."""
     pending, most = 0, 0
