@@ -152,19 +152,21 @@ def test_long_texts_and_failures_are_counted() -> None:
 
 
 @pytest.mark.slow
-def test_agents_and_lines_that_decided_are_counted() -> None:
+@pytest.mark.parametrize(("agents", "lines"), [(29, 0), (1, 600)])
+def test_agents_and_lines_that_decided_are_counted(agents: int, lines: int) -> None:
     """A group that names many agents is prepared for each of them; and a line that decided is
     remembered."""
-    agents = ["a" * n for n in range(1, 30)]
-    group = b"".join(b"User-agent: %s\n" % agent.encode() for agent in agents)
-    body = group + many(lambda n: b"Disallow: /%x/" % n, 20_000).partition(b"\n")[2]
+    names = ["a" * n for n in range(1, agents + 1)]
+    group = b"".join(b"User-agent: %s\n" % name.encode() for name in names)
+    rest = many(lambda n: b"Disallow: /%x/" % n, 12_000).partition(b"\n")[2]
+    last = [line.decode().partition(": ")[2] for line in rest.splitlines()[-lines:]]
 
     def asked() -> RobotsTxt:
-        robots = RobotsTxt.parse(body)
-        for agent in agents:
-            assert robots.allowed("/x", agent)
-        for line in body.split(b"\n")[-500:-1]:
-            assert not robots.decide(line.decode().partition(": ")[2] + "x", "a").allowed
+        robots = RobotsTxt.parse(group + rest)
+        for name in names:
+            assert robots.allowed("/x", name)
+        for path in last[:lines]:
+            assert not robots.decide(path + "x", "a").allowed
         return robots
 
     assert_honest(asked, lambda robots: robots.size)
