@@ -10,7 +10,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-import scrapy
 
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.crawling import crawl
@@ -21,8 +20,6 @@ from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider, pages
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
-
-OLD = scrapy.version_info < (2, 18)
 
 
 def left(folder: Path) -> int:
@@ -63,26 +60,24 @@ def test_stops_where_pages_are_held_first(sites: Sites, tmp_path: Path, seconds:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("moments", "again"),
+    "moments",
     [
-        (["page 1", "page 30", "page 100"], 3 * 60),
+        ["page 1", "page 30", "page 100"],
         # While sitemaps are on their way: the index, one of the others.
-        (["downloaded 2", "downloaded 3", "downloaded 5", "downloaded 40"], 100),
-        (["reached 3", "reached 4", "left 90", "page 20"], 20 + 2 * 60),
+        ["downloaded 2", "downloaded 3", "downloaded 5", "downloaded 40"],
+        ["reached 3", "reached 4", "left 90", "page 20"],
     ],
     ids=["pages", "sitemaps", "others"],
 )
 def test_kills_lose_no_page_that_sitemaps_list(
-    sites: Sites, tmp_path: Path, moments: list[str], again: int
+    sites: Sites, tmp_path: Path, moments: list[str]
 ) -> None:
     listed = Listed(sites)
     runs = [listed.start(tmp_path, f"SIGKILL {moment}").join() for moment in moments]
     assert all(run.reason is None for run in runs)
     runs.append(listed.start(tmp_path).join())
     assert runs[-1].reason == "finished"
-    # Those in flight, and those whose rows were not deleted yet. That they are over is known when
-    # their requests are gone: with older Scrapy, that is when garbage is collected.
-    listed.check(runs, again=len(moments) * len(listed.wanted) if OLD else again)
+    listed.check(runs)
     assert left(tmp_path) == 0
 
 
@@ -95,7 +90,7 @@ def test_a_kill_and_a_stop_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -
         for ends in ("SIGKILL page 40", "SIGINT page 40", "SIGKILL page 40", "")
     ]
     assert [run.reason for run in runs] == [None, "shutdown", None, "finished"]
-    listed.check(runs, again=2 * (len(listed.wanted) if OLD else 60))
+    listed.check(runs)
 
 
 async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> None:
