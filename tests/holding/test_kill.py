@@ -8,6 +8,7 @@ no event that could be waited for.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
@@ -37,7 +38,14 @@ def mend_queues(jobdir: Path) -> None:
     """Take away what a kill leaves of a queue of Scrapy's that was just removing its files: its
     index without what that is of, or an index half written. Out of these the next run would get
     less than it puts in, or nothing but exceptions; they have held nothing since the last request
-    was taken out."""
+    was taken out. And the list of the queues, if Scrapy was just writing it: it could not start."""
+    active = jobdir / "requests.queue" / "active.json"
+    try:
+        json.loads(active.read_text())
+    except ValueError:
+        shutil.rmtree(active.parent)
+    except FileNotFoundError:
+        pass
     for index in list(jobdir.glob("requests.queue/**/info.json")):
         if not index.stat().st_size or not (index.parent / "q00000").exists():
             shutil.rmtree(index.parent)
