@@ -32,12 +32,14 @@ from tests.helpers import fuzzing, names, redisserver
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import LoopThread, Sites
 from tests.helpers.tls import server_context
-from tests.helpers.turns import turn
+from tests.helpers.turns import Turns
 
 OLDEST = (2, 15)
 """The oldest Scrapy that setup.cfg allows."""
 
 NOT_QUICK = {"process", "needs_redis", "alone", "slow"}
+
+TURNS = pytest.StashKey[Turns]()
 
 
 def without_reactor(config: pytest.Config) -> bool:
@@ -62,6 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     fuzzing.set_up(config)
+    config.stash[TURNS] = Turns(config.rootpath)
     # Twisted before 22.10, on Python 3.10.
     config.addinivalue_line(
         "filterwarnings", r"ignore:currentThread\(\) is deprecated:DeprecationWarning"
@@ -128,15 +131,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (others if too_slow or same_everywhere else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))
-    # Those that run alone come last, together: for each of them, all workers stand still.
-    items[:] = sorted(chosen, key=lambda item: item.get_closest_marker("alone") is not None)
+    # First, together, in one worker: the others stand still meanwhile. Those that come last should
+    # be ones that all workers can take a part of.
+    items[:] = sorted(chosen, key=lambda item: not is_alone(item))
     config.hook.pytest_deselected(items=others)
 
 
+def is_alone(item: pytest.Item | None) -> bool:
+    return item is not None and item.get_closest_marker("alone") is not None
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, Any, Any]:
     """Before pytest-timeout's own wrapper: the time that a test waits for its turn is not its."""
-    with turn(item.config.rootpath, alone=item.get_closest_marker("alone") is not None):
+    with item.config.stash[TURNS].turn(alone=is_alone(item), next_alone=is_alone(nextitem)):
         return (yield)
 
 

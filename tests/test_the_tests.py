@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.helpers.turns import turn
+from tests.helpers.turns import Turns, turn
 
 TESTS = Path(__file__).resolve().parent
 
@@ -100,3 +100,27 @@ def test_two_that_are_not_to_be_alone_run_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert not met.broken
+
+
+def test_between_two_that_are_to_be_alone_no_other_has_a_turn(tmp_path: Path) -> None:
+    order: list[str] = []
+    begun = threading.Event()
+
+    def run() -> None:
+        begun.set()
+        with turn(tmp_path, alone=False):
+            order.append("other")
+
+    thread = threading.Thread(target=run)
+    turns = Turns(tmp_path)
+    with turns.turn(alone=True, next_alone=True):
+        thread.start()
+        assert begun.wait(60)
+        order.append("first")
+    thread.join(0.05)
+    with turns.turn(alone=True, next_alone=False):
+        order.append("second")
+    thread.join(60)
+    assert order == ["first", "second", "other"]
+    with turns.turn(alone=False, next_alone=True), turn(tmp_path, alone=False):
+        pass  # at once

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 
@@ -22,3 +22,25 @@ def turn(root: Path, *, alone: bool) -> Iterator[None]:
         fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(door, fcntl.LOCK_UN)
         yield
+
+
+class Turns:
+    """The turns of one worker's tests, one after the other."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._held = ExitStack()
+        self._stays = False
+
+    @contextmanager
+    def turn(self, *, alone: bool, next_alone: bool) -> Iterator[None]:
+        """Like :func:`turn`. Those that are to be alone one after the other keep the lock: the
+        workers would stand still for each of them again."""
+        if not self._stays:
+            self._held.enter_context(turn(self._root, alone=alone))
+        self._stays = alone and next_alone
+        try:
+            yield
+        finally:
+            if not self._stays:
+                self._held.close()

@@ -26,6 +26,8 @@ SIZE = 1_000
 """Characters of the smaller text."""
 ROUNDS = 3
 MOST_ROUNDS = 12
+AGAIN = 3
+"""How often a suspicion is looked into."""
 NOISE = 0.0002
 """Seconds. A larger text that takes less is not suspicious: it has eight million pairs of characters."""
 
@@ -106,6 +108,9 @@ def worst_growth(pattern: re.Pattern[Any], methods: list[str]) -> tuple[float, s
                 return work_of(pattern, method, start + pump * (size // len(pump) + 1) + end)
 
             grown = growth(work)
+            for _ in range(AGAIN):  # what other processes did may have been in the way
+                if grown > MAX_GROWTH:
+                    grown = min(grown, growth(work))
             if grown > worst[0]:
                 worst = grown, f"{method} of {start!r} + {pump!r} * n + {end!r}"
                 if grown > MAX_GROWTH:
