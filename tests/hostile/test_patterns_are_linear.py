@@ -26,7 +26,7 @@ SIZE = 1_000
 """Characters of the smaller text."""
 ROUNDS = 3
 MOST_ROUNDS = 12
-AGAIN = 3
+AGAIN = 1
 """How often a suspicion is looked into."""
 NOISE = 0.0002
 """Seconds. A larger text that takes less is not suspicious: it has eight million pairs of characters."""
