@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.pqueues import DownloaderAwarePriorityQueue
+from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
+QUEUE = "SCHEDULER_PRIORITY_QUEUE"
 POSITION = 100
 """That of Scrapy's: after the offsite filter, before all that changes requests."""
 
@@ -24,7 +27,8 @@ PAGES_POSITION = 950
 
 
 class Addon:
-    """Replaces Scrapy's RobotsTxtMiddleware by :class:`~scrapy_rep.RepMiddleware` and adds
+    """Replaces Scrapy's RobotsTxtMiddleware by :class:`~scrapy_rep.RepMiddleware` and Scrapy's default
+    priority queue by :class:`~scrapy_rep.BroadPriorityQueue`, and adds
     :class:`~scrapy_rep.PageMiddleware`; those for usage preferences only if a setting needs them."""
 
     def update_settings(self, settings: BaseSettings) -> None:
@@ -44,6 +48,7 @@ class Addon:
         settings.setdefault_in_component_priority_dict(
             spider_middlewares, PageMiddleware, PAGES_POSITION
         )
+        _choose_queue(settings)
         if may_be_chosen(settings):
             from scrapy_rep.pages.usage_items import UsageItemMiddleware
             from scrapy_rep.pages.usage_middleware import UsageMiddleware
@@ -55,6 +60,14 @@ class Addon:
             settings.setdefault_in_component_priority_dict(
                 spider_middlewares, UsageItemMiddleware, PAGES_POSITION
             )
+
+
+def _choose_queue(settings: BaseSettings) -> None:
+    """Robots.txt makes more hosts wait at a time than Scrapy's default queue is made for. What the
+    project or another add-on sets stays, and so would another default."""
+    is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
+    if is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue:
+        settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")
 
 
 def _is_ours(kind: object) -> bool:

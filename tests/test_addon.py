@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.pqueues import ScrapyPriorityQueue
 from scrapy.settings import Settings
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
-from scrapy_rep import Addon, RepMiddleware, UsageItemMiddleware, UsageMiddleware
+from scrapy_rep import (
+    Addon,
+    BroadPriorityQueue,
+    RepMiddleware,
+    UsageItemMiddleware,
+    UsageMiddleware,
+)
+from scrapy_rep.addon import QUEUE
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -133,6 +141,31 @@ def test_the_addon_turns_obeying_on_unless_the_project_says_otherwise(
     """On by the add-on, unless the project says otherwise."""
     assert Settings().getbool("ROBOTSTXT_OBEY") is False
     assert with_addon(**project).getbool("ROBOTSTXT_OBEY") is obey
+
+
+SCRAPYS_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
+
+
+def test_scrapys_default_queue_is_replaced() -> None:
+    """On both ends of the versions: tests/engine/test_pqueue.py says what that relies on."""
+    assert Settings()[QUEUE] == SCRAPYS_QUEUE
+    assert load_object(with_addon()[QUEUE]) is BroadPriorityQueue
+
+
+@pytest.mark.parametrize("queue", [SCRAPYS_QUEUE, "scrapy.pqueues.ScrapyPriorityQueue"])
+def test_a_queue_that_was_chosen_stays(queue: str) -> None:
+    assert with_addon(**{QUEUE: queue})[QUEUE] == queue
+    settings = Settings()
+    settings.set(QUEUE, queue, "addon")  # by another add-on
+    Addon().update_settings(settings)
+    assert settings[QUEUE] == queue
+
+
+def test_another_default_of_scrapys_stays() -> None:
+    settings = Settings()
+    settings.set(QUEUE, ScrapyPriorityQueue, "default")
+    Addon().update_settings(settings)
+    assert settings[QUEUE] is ScrapyPriorityQueue
 
 
 # -- crawls ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""A priority queue for crawls of very many hosts.
+"""A priority queue for crawls of many hosts.
 
 Scrapy's DownloaderAwarePriorityQueue looks at every waiting download slot to find the one with the
-fewest active downloads: with 30,000 hosts, that takes longer than a page.
+fewest active downloads: with 30,000 hosts, that takes longer than a page. A heap knows it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ _Entry: TypeAlias = tuple[int, int, str]
 # What one request is in no other way than as itself. None: start requests have no queue of their own.
 _PLAIN = {FifoMemoryQueue, LifoMemoryQueue, None}
 
+# Slots that wait from which a heap is faster than a look at each. With fewer than half, the heap goes.
+_MANY = 64
+
 # Outdated entries in the heap before it is cleaned, beside as many as there are slots.
 _OUTDATED = 100
 
 
 class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     """Scrapy's DownloaderAwarePriorityQueue, with requests in nearly the same order and on disk in the
-    same form. Its time for a request does not grow with the number of hosts that wait. Among hosts
-    with equally few active downloads, the one that was served longest ago is next.
+    same form. Its time for a request does not grow with the number of hosts that wait. Among many
+    hosts with equally few active downloads, the one that was served longest ago is next.
 
-    Set ``SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.BroadPriorityQueue"``.
+    :class:`~scrapy_rep.Addon` puts it in the place of Scrapy's default, unless the project sets
+    ``SCHEDULER_PRIORITY_QUEUE``.
     """
 
     # Documented are only the settings. tests/engine/test_pqueue.py fails when a name goes away:
@@ -46,22 +50,35 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
         self._order = _Order(crawler)
         self._make = super().pqfactory
         super().__init__(crawler, *arguments, **options)
-        self._downloader_interface = self._order
 
     def pqfactory(self, slot: str, startprios: Iterable[int] = ()) -> ScrapyPriorityQueue:
         """Return a queue for *slot*, which had none."""
-        self._order.add(slot)
+        if self._ordered:
+            self._order.add(slot)
+        elif len(self.pqueues) >= _MANY:
+            self._order.begin([*self.pqueues, slot])
+            self._downloader_interface = self._order
         plain = not self.key and {self.downstream_queue_cls, self._start_queue_cls} <= _PLAIN
         if startprios or not plain:
             return self._make(slot, startprios)
         return cast("ScrapyPriorityQueue", _SlotQueue(self._make, slot))
 
+    @property
+    def _ordered(self) -> bool:
+        """Whether there is a heap. It takes the place of what Scrapy's queue asks about slots."""
+        return self._downloader_interface is self._order
+
     def pop(self) -> Request | None:
         """Return the next request."""
+        if not self._ordered:
+            return super().pop()
         try:
             return super().pop()
         finally:  # a host whose file is damaged must not stop the others
             self._order.popped(self.pqueues)
+            if len(self.pqueues) < _MANY // 2:
+                self._order.end()
+                self._downloader_interface = DownloaderInterface(self.crawler)
 
 
 class _SlotQueue:
@@ -111,10 +128,22 @@ class _Order(DownloaderInterface):
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
+        self._signals = crawler.signals
         self._numbers = count()
         self._entries: dict[str, _Entry] = {}
         self._heap: list[_Entry] = []
-        crawler.signals.connect(self._left, scrapy_signals.request_left_downloader)
+
+    def begin(self, slots: Iterable[str]) -> None:
+        """Put these *slots* in order."""
+        self._signals.connect(self._left, scrapy_signals.request_left_downloader)
+        for slot in slots:
+            self.add(slot)
+
+    def end(self) -> None:
+        """Forget all slots."""
+        self._signals.disconnect(self._left, scrapy_signals.request_left_downloader)
+        self._entries.clear()
+        self._heap.clear()
 
     def _active(self, slot: str) -> int:
         return super().stats([slot])[0][0]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydispatch import dispatcher
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.core.downloader import Downloader
@@ -28,6 +29,13 @@ from tests.helpers.servers import Sites
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue"}
+
+
+# From the first slot, from a few (some tests go up and down through it), and as in a crawl.
+@pytest.fixture(params=[0, 8, pqueue._MANY], ids="heap from {}".format)
+def heap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From how many slots there is a heap."""
+    monkeypatch.setattr(pqueue, "_MANY", request.param)
 
 
 class World:
@@ -75,6 +83,7 @@ class World:
         active.remove(request)
 
 
+@pytest.mark.usefixtures("heap")
 def test_the_least_active_slot_is_next() -> None:
     world = World(BroadPriorityQueue)
     world.push("a/1", "a/2", "a/3", "b/1", "b/2", "c/1")
@@ -90,6 +99,7 @@ def test_the_least_active_slot_is_next() -> None:
     assert len(world.queue) == 0
 
 
+@pytest.mark.usefixtures("heap")
 def test_downloads_that_end_at_once_all_count() -> None:
     """Of all of them is told before the first is removed."""
     world = World(BroadPriorityQueue)
@@ -106,6 +116,7 @@ def test_downloads_that_end_at_once_all_count() -> None:
     assert world.pop() == "a/4"
 
 
+@pytest.mark.usefixtures("heap")
 def test_a_slot_that_can_not_be_read_does_not_stop_others() -> None:
     world = World(BroadPriorityQueue)
     world.push("a/1", "a/2", "b/1")
@@ -119,6 +130,7 @@ def test_a_slot_that_can_not_be_read_does_not_stop_others() -> None:
     assert world.pop() == "b/1"
 
 
+@pytest.mark.usefixtures("heap")
 def test_slots_with_equal_downloads_take_turns() -> None:
     world = World(BroadPriorityQueue)
     world.push(*[f"{slot}/{number}" for slot in "abc" for number in range(3)])
@@ -126,6 +138,7 @@ def test_slots_with_equal_downloads_take_turns() -> None:
     assert served == list("abcabcabc")
 
 
+@pytest.mark.usefixtures("heap")
 def test_priorities_count_within_a_slot() -> None:
     world = World(BroadPriorityQueue)
     world.push("a/low")
@@ -133,6 +146,7 @@ def test_priorities_count_within_a_slot() -> None:
     assert [world.pop(), world.pop()] == ["a/high", "a/low"]
 
 
+@pytest.mark.usefixtures("heap")
 def test_an_ended_download_counts_at_once() -> None:
     """Also of a slot that is far behind."""
     world = World(BroadPriorityQueue)
@@ -144,6 +158,7 @@ def test_an_ended_download_counts_at_once() -> None:
     assert [world.pop() for _ in range(4)] == ["b/4", "b/5", "b/6", "b/7"]
 
 
+@pytest.mark.usefixtures("heap")
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_happens_the_least_active_slot_is_next(seed: int) -> None:
     chance = random.Random(seed)
@@ -161,6 +176,53 @@ def test_whatever_happens_the_least_active_slot_is_next(seed: int) -> None:
         elif busy := [slot for slot, one in world.slots.items() if one.active]:
             world.end(chance.choice(busy))
     assert len(world.queue) == count
+
+
+def _listens(world: World) -> bool:
+    """Whether the queue asks to be told of each download that ends, which costs each request."""
+    signal = scrapy_signals.request_left_downloader
+    return bool(list(dispatcher.liveReceivers(dispatcher.getReceivers(world.crawler, signal))))
+
+
+def test_few_slots_are_looked_at_as_scrapys_queue_does() -> None:
+    """In the same order, too, and without a signal handler."""
+    ours, theirs = World(BroadPriorityQueue), World(DownloaderAwarePriorityQueue)
+    for world in (ours, theirs):
+        world.push(*[f"h{number}/{page}" for number in range(pqueue._MANY) for page in (1, 2)])
+    assert not _listens(ours)
+    for number in range(100):
+        assert ours.pop() == theirs.pop()
+        if number % 3:
+            assert ours.slots.keys() == theirs.slots.keys()
+            slot = min(slot for slot, one in ours.slots.items() if one.active)
+            ours.end(slot)
+            theirs.end(slot)
+
+
+def test_a_heap_comes_and_goes_with_the_number_of_slots() -> None:
+    world = World(BroadPriorityQueue)
+    world.push(*[f"h{number}/1" for number in range(pqueue._MANY + 1)])
+    assert _listens(world)
+    for _ in range(pqueue._MANY // 2 + 1):
+        world.pop()
+    assert _listens(world)
+    world.pop()
+    assert not _listens(world)
+    assert len(world.queue) == pqueue._MANY // 2 - 1
+    world.push(*[f"i{number}/1" for number in range(pqueue._MANY)])
+    assert _listens(world)
+    assert world.pop().endswith("/1")
+
+
+def test_a_heap_knows_what_an_earlier_run_left(tmp_path: Path) -> None:
+    key = str(tmp_path)
+    first = World(DownloaderAwarePriorityQueue, key)
+    first.push(*[f"h{number}/1" for number in range(pqueue._MANY + 1)])
+    state: Any = first.queue.close()
+    second = World(BroadPriorityQueue, key, startprios=state)
+    assert _listens(second)
+    assert len({second.pop() for _ in range(pqueue._MANY + 1)}) == pqueue._MANY + 1
+    assert second.queue.pop() is None
 
 
 def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +291,7 @@ def test_a_memory_queue_of_the_project_gets_each_request() -> None:
     assert world.pop() == "a/1"
 
 
+@pytest.mark.usefixtures("heap")
 def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     """And the other way round."""
     key = str(tmp_path)
