@@ -14,7 +14,7 @@ import argparse
 import os
 import platform
 import sys
-from contextlib import ExitStack
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +41,7 @@ FEWER_ITEMS = {"CONCURRENT_ITEMS": 10}
 """As docs/broad-crawls.md has it."""
 CAP = 3600.0
 
-ROW = "  {:34}{:>13}{:>9}{:>10}{:>10}{:>9}{:>12}"
+ROW = "  {:44}{:>13}{:>9}{:>10}{:>10}{:>9}{:>12}"
 
 
 class Scale(NamedTuple):
@@ -68,9 +68,8 @@ def main() -> None:
         f"{platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n"
         f"CONCURRENT_REQUESTS = {CONCURRENCY}\n"
     )
-    with ExitStack() as stack:
-        kinds = list(stack.enter_context(storages()))
-        goals = [*mixed(scale, kinds), *slow(scale)]
+    with storages() as kinds:
+        goals = [*mixed(scale, list(kinds)), *slow(scale)]
     print("\nGoals")
     print("  told by the full run: this one was small" if options.quick else "\n".join(goals))
 
@@ -112,23 +111,33 @@ def mixed(scale: Scale, kinds: list[str]) -> Iterator[str]:
     )
     measured("no middleware", web, NONE)
     theirs = measured("Scrapy's own", web, BUILT_IN)
-    for kind in [MEMORY, *kinds, *[FAR for kind in kinds if kind == REDIS]]:
-        with ExitStack() as stack:
-            where = place(REDIS if kind == FAR else kind)
-            if kind == FAR:
-                port = stack.enter_context(child(relay, where.url, FAR_SECONDS)).recv()
-                where = where._replace(url=f"redis://127.0.0.1:{port}")
+    everywhere = [MEMORY, *kinds, *[FAR for kind in kinds if kind == REDIS]]
+    for kind in everywhere:
+        with storage(kind) as where:
             ours = measured(f"scrapy-rep, {kind}", web, OURS, where)
         ratio = (ours.pages / ours.seconds) / (theirs.pages / theirs.seconds)
         yield at_least(f"{kind}, pages a second", ratio, LEAST_PAGES[kind])
         if kind == MEMORY:
             yield at_most("CPU of a page", per_page(ours) / per_page(theirs), MOST_CPU)
     for processes in scale.processes[1:]:
-        for kind in kinds:
+        for kind in everywhere:
             name = f"scrapy-rep, {kind}, {processes} processes"
-            fleet = measured(name, web, OURS, place(kind), processes=processes)
-            yield at_most(f"{name}, fetches of robots.txt", fleet.fetches, MOST_FETCHES)
+            with storage(kind) as where:
+                fleet = measured(name, web, OURS, where, processes=processes)
+            if kind != MEMORY:  # which each process has for itself
+                yield at_most(f"{name}, fetches of robots.txt", fleet.fetches, MOST_FETCHES)
     print()
+
+
+@contextmanager
+def storage(kind: str) -> Iterator[Place]:
+    """Give an empty storage of that kind."""
+    where = place(REDIS if kind == FAR else kind)
+    if kind != FAR:
+        yield where
+        return
+    with child(relay, where.url, FAR_SECONDS) as pipe:
+        yield where._replace(url=f"redis://127.0.0.1:{pipe.recv()}")
 
 
 def slow(scale: Scale) -> Iterator[str]:
