@@ -27,9 +27,10 @@ PAGES_POSITION = 950
 
 
 class Addon:
-    """Replaces Scrapy's RobotsTxtMiddleware by :class:`~scrapy_rep.RepMiddleware` and Scrapy's default
-    priority queue by :class:`~scrapy_rep.BroadPriorityQueue`, and adds
-    :class:`~scrapy_rep.PageMiddleware`; those for usage preferences only if a setting needs them."""
+    """Replaces Scrapy's RobotsTxtMiddleware with :class:`~scrapy_rep.RepMiddleware` and Scrapy's default
+    priority queue with :class:`~scrapy_rep.BroadPriorityQueue`. Adds
+    :class:`~scrapy_rep.PageMiddleware`, and the middlewares for usage preferences only if a setting
+    needs them."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Change *settings* before the crawl. What the project sets itself stays."""
@@ -63,8 +64,8 @@ class Addon:
 
 
 def _choose_queue(settings: BaseSettings) -> None:
-    """Robots.txt makes more hosts wait at a time than Scrapy's default queue is made for. What the
-    project or another add-on sets stays, and so would another default."""
+    """Waiting for robots.txt makes more hosts wait at a time than Scrapy's default queue is made for.
+    What the project or another add-on has chosen stays, and so would another default of Scrapy's."""
     is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
     if is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue:
         settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")

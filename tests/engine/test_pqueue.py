@@ -8,9 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydispatch import dispatcher
 from scrapy import Request
-from scrapy import signals as scrapy_signals
 from scrapy.core.downloader import Downloader
 from scrapy.pqueues import (
     DownloaderAwarePriorityQueue,
@@ -31,10 +29,10 @@ pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue"}
 
 
-# From the first slot, from a few (some tests go up and down through it), and as in a crawl.
-@pytest.fixture(params=[0, 8, pqueue._MANY], ids="heap from {}".format)
-def heap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From how many slots there is a heap."""
+# All, those beyond a few (some tests cross that number), and as in a crawl.
+@pytest.fixture(params=[0, 8, pqueue._MANY], ids="many is {}".format)
+def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many slots count as many."""
     monkeypatch.setattr(pqueue, "_MANY", request.param)
 
 
@@ -74,16 +72,11 @@ class World:
         return request.url.removeprefix("http://")
 
     def end(self, slot: str) -> None:
-        """A download of *slot* ends, as the downloader ends it: it tells first."""
-        active = self.slots[slot].active
-        request = next(iter(active))
-        self.crawler.signals.send_catch_log(
-            scrapy_signals.request_left_downloader, request=request, spider=self.crawler.spider
-        )
-        active.remove(request)
+        """A download of *slot* ends."""
+        self.slots[slot].active.pop()
 
 
-@pytest.mark.usefixtures("heap")
+@pytest.mark.usefixtures("many")
 def test_the_least_active_slot_is_next() -> None:
     world = World(BroadPriorityQueue)
     world.push("a/1", "a/2", "a/3", "b/1", "b/2", "c/1")
@@ -99,24 +92,7 @@ def test_the_least_active_slot_is_next() -> None:
     assert len(world.queue) == 0
 
 
-@pytest.mark.usefixtures("heap")
-def test_downloads_that_end_at_once_all_count() -> None:
-    """Of all of them is told before the first is removed."""
-    world = World(BroadPriorityQueue)
-    world.push(*[f"a/{number}" for number in range(4)], "b/1", "b/2")
-    for _ in range(6):
-        world.pop()
-    world.push("a/4", "b/3")  # with four and two active downloads
-    active = world.slots["a"].active
-    for request in active:
-        world.crawler.signals.send_catch_log(
-            scrapy_signals.request_left_downloader, request=request, spider=world.crawler.spider
-        )
-    active.clear()
-    assert world.pop() == "a/4"
-
-
-@pytest.mark.usefixtures("heap")
+@pytest.mark.usefixtures("many")
 def test_a_slot_that_can_not_be_read_does_not_stop_others() -> None:
     world = World(BroadPriorityQueue)
     world.push("a/1", "a/2", "b/1")
@@ -130,7 +106,7 @@ def test_a_slot_that_can_not_be_read_does_not_stop_others() -> None:
     assert world.pop() == "b/1"
 
 
-@pytest.mark.usefixtures("heap")
+@pytest.mark.usefixtures("many")
 def test_slots_with_equal_downloads_take_turns() -> None:
     world = World(BroadPriorityQueue)
     world.push(*[f"{slot}/{number}" for slot in "abc" for number in range(3)])
@@ -138,7 +114,7 @@ def test_slots_with_equal_downloads_take_turns() -> None:
     assert served == list("abcabcabc")
 
 
-@pytest.mark.usefixtures("heap")
+@pytest.mark.usefixtures("many")
 def test_priorities_count_within_a_slot() -> None:
     world = World(BroadPriorityQueue)
     world.push("a/low")
@@ -146,7 +122,7 @@ def test_priorities_count_within_a_slot() -> None:
     assert [world.pop(), world.pop()] == ["a/high", "a/low"]
 
 
-@pytest.mark.usefixtures("heap")
+@pytest.mark.usefixtures("many")
 def test_an_ended_download_counts_at_once() -> None:
     """Also of a slot that is far behind."""
     world = World(BroadPriorityQueue)
@@ -158,7 +134,7 @@ def test_an_ended_download_counts_at_once() -> None:
     assert [world.pop() for _ in range(4)] == ["b/4", "b/5", "b/6", "b/7"]
 
 
-@pytest.mark.usefixtures("heap")
+@pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_happens_the_least_active_slot_is_next(seed: int) -> None:
     chance = random.Random(seed)
@@ -178,49 +154,40 @@ def test_whatever_happens_the_least_active_slot_is_next(seed: int) -> None:
     assert len(world.queue) == count
 
 
-def _listens(world: World) -> bool:
-    """Whether the queue asks to be told of each download that ends, which costs each request."""
-    signal = scrapy_signals.request_left_downloader
-    return bool(list(dispatcher.liveReceivers(dispatcher.getReceivers(world.crawler, signal))))
-
-
-def test_few_slots_are_looked_at_as_scrapys_queue_does() -> None:
-    """In the same order, too, and without a signal handler."""
+def test_few_slots_come_in_scrapys_order() -> None:
     ours, theirs = World(BroadPriorityQueue), World(DownloaderAwarePriorityQueue)
     for world in (ours, theirs):
-        world.push(*[f"h{number}/{page}" for number in range(pqueue._MANY) for page in (1, 2)])
-    assert not _listens(ours)
+        world.push(*[f"h{number}/{page}" for number in range(pqueue._MANY - 1) for page in (1, 2)])
     for number in range(100):
         assert ours.pop() == theirs.pop()
         if number % 3:
-            assert ours.slots.keys() == theirs.slots.keys()
             slot = min(slot for slot, one in ours.slots.items() if one.active)
             ours.end(slot)
             theirs.end(slot)
 
 
-def test_a_heap_comes_and_goes_with_the_number_of_slots() -> None:
+@pytest.mark.usefixtures("many")
+def test_a_slot_that_was_busy_is_not_passed_over_for_ever() -> None:
+    """New hosts come as fast as others are served, and none of them is ever active."""
     world = World(BroadPriorityQueue)
-    world.push(*[f"h{number}/1" for number in range(pqueue._MANY + 1)])
-    assert _listens(world)
-    for _ in range(pqueue._MANY // 2 + 1):
-        world.pop()
-    assert _listens(world)
+    world.push("z/1")
     world.pop()
-    assert not _listens(world)
-    assert len(world.queue) == pqueue._MANY // 2 - 1
-    world.push(*[f"i{number}/1" for number in range(pqueue._MANY)])
-    assert _listens(world)
-    assert world.pop().endswith("/1")
+    world.push("z/2", *[f"a{number}/1" for number in range(100)])
+    world.queue.peek()
+    world.end("z")
+    popped = []
+    for number in range(200):
+        popped.append(world.queue.pop().url[7:])  # type: ignore[union-attr]
+        world.push(f"z{number}/1")
+    assert "z/2" in popped
 
 
-def test_a_heap_knows_what_an_earlier_run_left(tmp_path: Path) -> None:
+def test_many_slots_of_an_earlier_run_go_on(tmp_path: Path) -> None:
     key = str(tmp_path)
     first = World(DownloaderAwarePriorityQueue, key)
     first.push(*[f"h{number}/1" for number in range(pqueue._MANY + 1)])
     state: Any = first.queue.close()
     second = World(BroadPriorityQueue, key, startprios=state)
-    assert _listens(second)
     assert len({second.pop() for _ in range(pqueue._MANY + 1)}) == pqueue._MANY + 1
     assert second.queue.pop() is None
 
@@ -243,8 +210,6 @@ def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
         if number % 2:
             world.end(slot)
     assert looks < 4 * 4000
-    order = world.queue._order  # type: ignore[attr-defined]
-    assert len(order._heap) <= 2 * len(order._entries) + pqueue._OUTDATED + 1
 
 
 @pytest.mark.parametrize("kind", [FifoMemoryQueue, LifoMemoryQueue])
@@ -291,7 +256,7 @@ def test_a_memory_queue_of_the_project_gets_each_request() -> None:
     assert world.pop() == "a/1"
 
 
-@pytest.mark.usefixtures("heap")
+@pytest.mark.usefixtures("many")
 def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     """And the other way round."""
     key = str(tmp_path)
@@ -338,7 +303,10 @@ def test_names_of_scrapys_queue() -> None:
     world.push("a/1")
     assert list(world.queue.pqueues) == ["a"]
     assert world.queue._downloader_interface.stats(["a"]) == [(0, "a")]
+    assert world.queue._downloader_interface._active_downloads("a") == 0
     assert callable(world.queue.pqfactory)
     assert world.queue.downstream_queue_cls is FifoMemoryQueue
     assert world.queue._start_queue_cls is None
+    world.pop()
+    assert world.queue._last_selected_slot == "a"
     assert callable(Downloader.get_slot_key)
