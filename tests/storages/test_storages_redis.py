@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,25 +196,6 @@ def test_gone_and_back(tmp_path: Path) -> None:
         server.start()
         assert storage.load(A) is None, "not even one call is lost to the connection that is gone"
         storage.close()
-
-
-def test_a_node_of_a_cluster(tmp_path: Path) -> None:
-    """The braces put all keys into one slot: without them it takes no batches."""
-    while (server := RedisServer(tmp_path, cluster_enabled="yes")).port > 55_000:
-        pass  # it needs the port 10,000 above, too
-    with server:
-        client = redis.Redis(port=server.port)
-        client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-        while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
-            time.sleep(0.01)  # of another process
-        storage = RedisStorage(server.url, "{scrapy-rep}", HOUR)
-        storage.save_many([rules(), missing(B)])
-        assert storage.load_many([A, B]) == {A: rules(), B: missing(B)}
-        assert storage.lease_many([A, B], "me", 1.0) == {A, B}
-        storage.release_many([A, B], "me")
-        assert {one.origin for one in storage.entries()} == {A, B}  # type: ignore[union-attr]
-        storage.close()
-        client.close()
 
 
 def test_a_server_that_has_become_a_replica_is_left(tmp_path: Path) -> None:
