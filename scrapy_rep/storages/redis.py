@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -56,21 +57,17 @@ class RedisStorage(BatchStorage):
     that decisions based on it can be checked.
     """
 
+    client_class: Any = redis.Redis
+    """For a cluster, a subclass sets ``redis.RedisCluster``."""
+
     def __init__(self, url: str, prefix: str, expiry: float) -> None:
         """:param expiry: seconds after its last change that an entry is deleted
         :raises ValueError: if the Redis client doesn't understand *url*
         """
         self._prefix = prefix
         self._expiry = max(1, int(expiry))
-        self._client: Any = redis.Redis.from_url(
-            url,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-            # Once: an idle connection may have been closed.
-            retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
-        )
-        self._lease = self._client.register_script(_LEASE)
-        self._release = self._client.register_script(_RELEASE)
+        self._url = url
+        redis.ConnectionPool.from_url(url)  # only reads it
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RedisStorage:
@@ -92,6 +89,17 @@ class RedisStorage(BatchStorage):
                 "REP_CACHE_REDIS_URL is not the URL of a Redis server, such as "
                 "redis://localhost:6379/0."
             ) from None
+
+    @cached_property
+    def _client(self) -> Any:
+        """Made by the first call, since that of a cluster connects at once."""
+        return self.client_class.from_url(
+            self._url,
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+            # Once: an idle connection may have been closed.
+            retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+        )
 
     def _key(self, kind: str, name: str) -> str:
         return f"{self._prefix}:{kind}:{name}"
@@ -138,18 +146,15 @@ class RedisStorage(BatchStorage):
         try:
             yield
         except redis.ReadOnlyError:
-            self._client.connection_pool.disconnect()
+            self.close()
             raise
 
     def drop(self, origin: str) -> bool:
-        dropped, _ = (
-            # A server that is out of memory refuses transactions, even ones that free some.
-            self._client.pipeline(transaction=False)
-            .delete(self._key("entry", origin))
-            .delete(self._key("lease", origin))
-            .execute()
-        )
-        return bool(dropped)
+        # A server that is out of memory refuses transactions, even ones that free some.
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.delete(self._key("entry", origin))
+        pipeline.delete(self._key("lease", origin))
+        return bool(pipeline.execute()[0])
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         # The prefix is no pattern.
@@ -178,16 +183,19 @@ class RedisStorage(BatchStorage):
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]
+        lease = self._client.register_script(_LEASE)
         with self._primary():
-            leased = self._lease(keys, [owner, max(1, int(seconds * 1000))])
+            leased = lease(keys, [owner, max(1, int(seconds * 1000))])
         return {origin for origin, one in zip(origins, leased, strict=True) if one}
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
+        release = self._client.register_script(_RELEASE)
         with self._primary():
-            self._release([self._key("lease", origin) for origin in origins], [owner])
+            release([self._key("lease", origin) for origin in origins], [owner])
 
     def close(self) -> None:
-        self._client.close()
+        if (client := vars(self).pop("_client", None)) is not None:
+            client.close()
 
 
 def _checked(header: bytes | Exception) -> bytes:

@@ -68,17 +68,15 @@ KINDS: dict[str, Entry] = {
 }
 
 
-def users_class() -> type[Storage]:
-    """The class that docs/cache.md shows. It keeps its files in the current directory."""
-    [code] = [block for block in blocks(page("cache.md"), "python") if "(Storage):" in block]
+def users_class(base: str = "Storage") -> type[Any]:
+    """The class that docs/cache.md shows with this base. That of `Storage` keeps its files in the
+    current directory."""
+    [code] = [block for block in blocks(page("cache.md"), "python") if f"({base}):" in block]
     assert len(code.splitlines()) <= 25
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "myproject.storages"}
     exec(compile(code, "cache.md", "exec"), names)  # noqa: S102 (our own manual)
-    [found] = [
-        one
-        for one in names.values()
-        if isinstance(one, type) and issubclass(one, Storage) and one is not Storage
-    ]
+    [found] = [one for one in names.values() if getattr(one, "__module__", "") == names["__name__"]]
+    assert issubclass(found, Storage)
     return found
 
 

@@ -13,7 +13,14 @@ import pytest
 
 from tests.helpers.held import origin_of
 from tests.helpers.log import lines, warnings
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.redisserver import (
+    Address,
+    RedisServer,
+    ask,
+    catch_up,
+    needs_server,
+    replicated,
+)
 from tests.helpers.servers import Sites
 from tests.helpers.visits import EARNED, assert_quiet, make_impatient, nothing, some, visit, warning
 
@@ -34,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
         yield running
 
 
-def on(server: RedisServer, url: str = "") -> dict[str, Any]:
+def on(server: RedisServer | Address, url: str = "") -> dict[str, Any]:
     return {
         "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
         "REP_CACHE_REDIS_URL": url or server.url,
@@ -177,3 +184,30 @@ async def test_a_server_whose_keys_are_somebody_elses(
     result = await visit(many, on(redis_server))
     assert "in the robots.txt cache, which is broken: it is not a string" in warning(result)
     assert_quiet(await visit(many, on(redis_server), fetched=[0, 0, 0]))
+
+
+@needs_server
+@pytest.mark.parametrize("dies", [False, True], ids=["demoted", "dead"])
+async def test_a_failover_in_the_middle_of_a_crawl(
+    sites: Sites, tmp_path: Path, dies: bool
+) -> None:
+    """The replica becomes the primary, and the address leads to it."""
+    with replicated(tmp_path) as (old, new), Address(old) as address:
+        known, others = some(sites, 2), some(sites, 4)
+        await visit(known, on(address))
+        catch_up(old, new)
+
+        def fail_over() -> None:
+            ask(new, "REPLICAOF", "NO", "ONE")
+            address.server = new
+            if dies:
+                old.stop()
+            else:
+                ask(old, "REPLICAOF", "127.0.0.1", new.port)
+
+        many = [*known, *others]
+        result = await visit(many, on(address), nothing, fail_over, fetched=[0, 0, 1, 1, 1, 1])
+        said = warnings(result, without=EARNED)
+        assert len(said) == len(lines(result, "works again")) <= 1
+        old.stop()
+        assert_quiet(await visit(many, on(new), fetched=[0] * 6))

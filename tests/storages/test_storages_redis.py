@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +106,35 @@ def test_a_lease_lapses_after_its_seconds(storage: RedisStorage, client: Any) ->
     assert storage.lease(B, "me", 1e6)
 
 
+def test_a_batch_takes_one_round_trip_or_two(
+    storage: RedisStorage, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many origins are in it: headers, then bodies; all else at once."""
+    entries = [rules(f"http://{n}:80", str(n).encode()) for n in range(300)]
+    origins = [one.origin for one in entries]
+    storage.lease(A, "me", HOUR)  # connected, and the server has the scripts
+    storage.release(A, "me")
+    sent: list[object] = []
+    send = redis.connection.AbstractConnection.send_packed_command
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> None:
+        sent.append(self)
+        send(self, *args, **kwargs)
+
+    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", counted)
+    for calls, most in (
+        (lambda: storage.lease_many(origins, "me", HOUR), 1),
+        (lambda: storage.save_many(entries), 1),
+        (lambda: storage.release_many(origins, "me"), 1),
+        (lambda: storage.load_many(origins), 2),
+    ):
+        sent.clear()
+        calls()
+        assert len(sent) == most
+    monkeypatch.undo()
+    assert client.dbsize() == 600
+
+
 def test_prefixes_are_apart(redis_server: RedisServer, client: Any) -> None:
     """One that is a pattern, or begins as another does, too."""
     prefixes = ["a", "a:b", "a*", "*", "a?", "[a-z]", "\\", "\u30c4"]
@@ -199,25 +227,6 @@ def test_gone_and_back(tmp_path: Path) -> None:
         storage.close()
 
 
-def test_a_node_of_a_cluster(tmp_path: Path) -> None:
-    """The braces put all keys into one slot: without them it takes no batches."""
-    while (server := RedisServer(tmp_path, cluster_enabled="yes")).port > 55_000:
-        pass  # it needs the port 10,000 above, too
-    with server:
-        client = redis.Redis(port=server.port)
-        client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-        while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
-            time.sleep(0.01)  # of another process
-        storage = RedisStorage(server.url, "{scrapy-rep}", HOUR)
-        storage.save_many([rules(), missing(B)])
-        assert storage.load_many([A, B]) == {A: rules(), B: missing(B)}
-        assert storage.lease_many([A, B], "me", 1.0) == {A, B}
-        storage.release_many([A, B], "me")
-        assert {one.origin for one in storage.entries()} == {A, B}  # type: ignore[union-attr]
-        storage.close()
-        client.close()
-
-
 def test_a_server_that_has_become_a_replica_is_left(tmp_path: Path) -> None:
     """A failover: the address leads to another server, but the connection to this one."""
     with RedisServer(tmp_path) as server:
@@ -293,6 +302,29 @@ def test_a_full_server_refuses_writes_with_an_error(tmp_path: Path) -> None:
         client.close()
 
 
+def test_a_full_server_that_evicts_makes_misses(tmp_path: Path) -> None:
+    """Nothing fails. What is there is whole, and a lease that was evicted is free again."""
+    with RedisServer(tmp_path, maxmemory="3mb", maxmemory_policy="allkeys-lru") as server:
+        storage = RedisStorage(server.url, "rep", HOUR)
+        other = RedisStorage(server.url, "rep", HOUR)
+        entries = [rules(f"http://{n}:80", os.urandom(400)) for n in range(3000)]
+        found: dict[str, Any] = {}
+        for at in range(0, len(entries), 500):
+            some = entries[at : at + 500]
+            assert len(storage.lease_many([one.origin for one in some], "me", HOUR)) == 500
+            storage.save_many(some)
+        for at in range(0, len(entries), 500):
+            found |= storage.load_many([one.origin for one in entries[at : at + 500]])
+        assert 0 < len(found) < len(entries)
+        assert found.items() <= {one.origin: one for one in entries}.items()
+        client = redis.Redis(port=server.port)
+        assert client.info("stats")["evicted_keys"] > 0
+        evicted = [one.origin for one in entries if not client.exists(f"rep:lease:{one.origin}")]
+        assert other.lease(evicted[0], "you", HOUR)
+        for one in (storage, other, client):
+            one.close()
+
+
 def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
     with RedisServer(tmp_path, requirepass="s3cret") as server:
         storage = RedisStorage(server.url, "rep", HOUR)
@@ -305,7 +337,10 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
         right = RedisStorage(server.url.replace("//", "//:s3cret@"), "rep", HOUR)
         right.save(rules())
         assert right.load(A) == rules()
-        for one in (storage, wrong, right):
+        right._client.execute_command("ACL SETUSER", "bot", "on", ">50%/@:", "~rep:*", "+@all")
+        user = RedisStorage(server.url.replace("//", "//bot:50%25%2F%40%3A@"), "rep", HOUR)
+        assert user.load(A) == rules()
+        for one in (storage, wrong, right, user):
             one.close()
 
 
