@@ -46,9 +46,8 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     def __init__(self, crawler: Crawler, *arguments: Any, **options: Any) -> None:
         self._make = super().pqfactory
         super().__init__(crawler, *arguments, **options)
-        self.pqueues = OrderedDict(
-            self.pqueues
-        )  # a dict is slow to begin once its first keys are gone
+        # Iterating over a dict is slow to begin once its first keys are gone.
+        self.pqueues = OrderedDict(self.pqueues)
         self._downloader_interface = _Turns(crawler)
 
     def pqfactory(self, slot: str, startprios: Iterable[int] = ()) -> ScrapyPriorityQueue:
@@ -63,8 +62,9 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
         try:
             return super().pop()
         finally:  # a host whose file is damaged must not stop the others
-            if self._last_selected_slot in self.pqueues:
-                self.pqueues.move_to_end(self._last_selected_slot)
+            slot = self._last_selected_slot
+            if slot is not None and slot in self.pqueues:
+                self.pqueues.move_to_end(slot)
 
 
 class _SlotQueue:
