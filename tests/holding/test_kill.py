@@ -26,7 +26,6 @@ from tests.helpers.servers import Sites
 pytestmark = pytest.mark.process
 
 SEED = 9309
-CHAINS = 3
 PAGES = 40
 SOME = 15
 
@@ -223,6 +222,7 @@ class LinkedChain(Chain):
 
 
 PRIORITY_QUEUES = (
+    "scrapy_rep.BroadPriorityQueue",
     "scrapy.pqueues.DownloaderAwarePriorityQueue",
     "scrapy.pqueues.ScrapyPriorityQueue",
 )
@@ -234,11 +234,10 @@ def test_nothing_held_is_lost_by_kills_at_any_moment(
 ) -> None:
     """15 kills for each kind of request, two crawls at a time."""
     chains = []
-    for number in range(CHAINS):
+    for number, queue in enumerate(PRIORITY_QUEUES):
         folder = tmp_path / str(number)
         folder.mkdir()
         chance = random.Random(f"{SEED} {kind.__name__} {number}")
-        queue = PRIORITY_QUEUES[number % 2]
         chains.append(kind(sites, folder, chance, SCHEDULER_PRIORITY_QUEUE=queue))
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(kind.all_rounds, chains))
