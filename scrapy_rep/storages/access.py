@@ -77,7 +77,8 @@ class StorageAccess:
                 timer.cancel()
 
     def publish(self, entry: Entry) -> None:
-        """Save *entry*, then end the lease of its origin: soon, or once the storage works again."""
+        """Save *entry*, then end the lease of its origin. While nothing can be saved, the lease ends
+        all the same, so that others may fetch; *entry* is saved once the storage works again."""
         self._unsaved.add(entry)
         self._waits = False
         self.give_back(entry.origin)
@@ -142,9 +143,9 @@ class StorageAccess:
             return
         unsaved = {one.origin: entry for one in asked if (entry := self._unsaved.get(one.origin))}
         claims = await run_in_thread(self._calls.claim, asked, renewed, unsaved)
-        self._leased |= {
-            one.origin for one, claim in zip(asked, claims, strict=True) if claim.granted
-        }
+        granted = {one.origin for one, claim in zip(asked, claims, strict=True) if claim.granted}
+        self._leased |= granted
+        self._released -= granted
         if self._leased and self._renewal is None and self._closed is None:
             self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
         for one, claim in zip(asked, claims, strict=True):
@@ -161,8 +162,14 @@ class StorageAccess:
 
     async def _write(self) -> None:
         entries = self._unsaved.first(_AT_ONCE) if self._saves else []
-        released = list(self._released - self._leased)  # not those claimed again
-        self._released.clear()
+        saved = {entry.origin for entry in entries}
+        released = [
+            origin
+            for origin in self._released
+            # The lease of an answer that a later call saves ends after that.
+            if not entries or origin in saved or self._unsaved.get(origin) is None
+        ][:_AT_ONCE]
+        self._released.difference_update(released)
         purged, self._purged = self._purged, []
         if not (entries or released or purged):
             return

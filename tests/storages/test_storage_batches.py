@@ -91,6 +91,65 @@ async def test_claims_that_gather_go_together(world: World) -> None:
     assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
 
 
+def assert_saved_before_released(world: World, origins: list[str]) -> None:
+    calls = [one[:2] for one in world.storage.calls if one[0] in ("save", "release")]
+    assert {one for one in calls if one[0] == "release"} >= {("release", one) for one in origins}
+    early = [one for one in origins if calls.index(("release", one)) < calls.index(("save", one))]
+    assert early == []
+
+
+async def test_each_lease_outlasts_the_save_of_its_answer(world: World) -> None:
+    """In whichever batch it is saved: no other process may fetch what is on its way."""
+    await claimed(world.access, ORIGINS)
+    for origin in ORIGINS:
+        world.access.publish(missing(origin))
+    await world.settle()
+    assert_saved_before_released(world, ORIGINS)
+    assert world.storage.leases == {}
+    assert max(size for name, size in sizes(world) if name == "release") <= 500
+
+
+async def test_leases_outlast_a_backlog_of_older_answers(world: World) -> None:
+    """Those of an outage are saved first; nobody's lease ends before its own answer's turn."""
+    world.storage.fails["save"] = FULL
+    for origin in ORIGINS[:600]:
+        world.access.publish(missing(origin))
+    await world.settle()
+    world.storage.fails.clear()
+    await claimed(world.access, ORIGINS[600:])
+    world.now += 10.1
+    for origin in ORIGINS[600:]:
+        world.access.publish(missing(origin))
+    await world.settle()
+    assert_saved_before_released(world, ORIGINS[600:])
+    assert world.storage.leases == {}
+
+
+async def test_leases_end_though_nothing_can_be_saved(world: World) -> None:
+    """Then others may fetch; the answers wait, more of them than fit into one call."""
+    await claimed(world.access, ORIGINS)
+    world.storage.fails["save"] = FULL
+    for origin in ORIGINS:
+        world.access.publish(missing(origin))
+    await world.settle()
+    assert world.storage.leases == {}
+    world.storage.calls.clear()
+    world.storage.fails.clear()
+    await world.access.close()
+    saved = {one[1] for one in world.storage.calls if one[0] == "save"}
+    assert saved == set(ORIGINS)
+    assert world.storage.names()[-1] == "close"
+
+
+async def test_closing_ends_each_lease_after_its_save(world: World) -> None:
+    await claimed(world.access, ORIGINS)
+    for origin in ORIGINS[:700]:
+        world.access.publish(missing(origin))
+    await world.access.close()
+    assert_saved_before_released(world, ORIGINS[:700])
+    assert world.storage.leases == {}
+
+
 async def test_each_claim_gets_its_own_answer(world: World) -> None:
     """In one batch: known and enough, known and not enough, leased by another, unknown, broken."""
     for origin in ("http://enough:80", "http://stale:80"):
