@@ -3,6 +3,7 @@ it may be slow; and, after it failed, not at all for a while."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later, run_in_thread
@@ -42,7 +43,7 @@ class StorageAccess:
         self._retry: CallLaterResult | None = None
         self._renewal: CallLaterResult | None = None
         # Still to do
-        self._asked: list[Asked] = []
+        self._asked: dict[Asked, None] = {}
         self._renewed: list[str] = []
         self._unsaved = Unsaved()
         self._waits = False
@@ -62,17 +63,17 @@ class StorageAccess:
         if self._ended:
             return Claim(self._unsaved.get(origin), granted=True)
         asked = Asked(origin, is_enough)
-        self._asked.append(asked)
+        self._asked[asked] = None
         self._go()
         timer = call_later(_PATIENCE, self._go_without, asked) if self._outages.on else None
         try:
             return await maybe_deferred_to_future(asked.done)
         except BaseException:
             asked.wanted = False  # but the thread may get the lease yet
-            if origin in self._leased:
-                self.give_back(origin)
+            self.give_back(origin)
             raise
         finally:
+            self._asked.pop(asked, None)
             if timer is not None:
                 timer.cancel()
 
@@ -82,12 +83,14 @@ class StorageAccess:
         self._unsaved.add(entry)
         self._waits = False
         self.give_back(entry.origin)
+        self._go()
 
     def give_back(self, origin: str) -> None:
-        """End the lease of *origin*, soon."""
-        self._leased.discard(origin)
-        self._released.add(origin)
-        self._go()
+        """End the lease of *origin*, if there is one, soon."""
+        if origin in self._leased:
+            self._leased.remove(origin)
+            self._released.add(origin)
+            self._go()
 
     def purge(self, before: float) -> None:
         """Delete what wasn't updated since *before* (seconds since the epoch), soon."""
@@ -136,9 +139,11 @@ class StorageAccess:
             self._closed.callback(None)
 
     async def _answer(self) -> None:
-        asked = [one for one in self._asked[:_AT_ONCE] if one.wanted]
-        del self._asked[:_AT_ONCE]
-        renewed, self._renewed = self._renewed, []
+        renewed = self._renewed[:_AT_ONCE]
+        del self._renewed[:_AT_ONCE]
+        asked = list(islice(self._asked, _AT_ONCE - len(renewed)))
+        for one in asked:
+            del self._asked[one]
         if not asked and not renewed:
             return
         unsaved = {one.origin: entry for one in asked if (entry := self._unsaved.get(one.origin))}

@@ -150,6 +150,15 @@ async def test_closing_ends_each_lease_after_its_save(world: World) -> None:
     assert world.storage.leases == {}
 
 
+async def test_renewals_share_the_limit_of_a_batch(world: World) -> None:
+    await claimed(world.access, ORIGINS)
+    sizes(world)
+    world.access._renew()
+    await claimed(world.access, [A, B])
+    leases = [size for name, size in sizes(world) if name == "lease"]
+    assert (sum(leases), max(leases)) == (902, 500)
+
+
 async def test_each_claim_gets_its_own_answer(world: World) -> None:
     """In one batch: known and enough, known and not enough, leased by another, unknown, broken."""
     for origin in ("http://enough:80", "http://stale:80"):
