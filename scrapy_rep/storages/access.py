@@ -129,9 +129,10 @@ class StorageAccess:
 
     async def _work(self) -> None:
         while self._asked or self._renewed or self._released or self._purged or self._saves:
-            await self._answer()  # first: claims don't wait for writes
-            if not (self._asked and self._outages.on):
-                await self._write()
+            for step in (self._write, self._purge_some):
+                await self._answer()  # first: a claim waits for the call under way, and no other
+                if not (self._asked and self._outages.on):
+                    await step()
         self._running = False
         if self._closed is not None:
             self._ended = True
@@ -175,11 +176,9 @@ class StorageAccess:
             if not entries or origin in saved or self._unsaved.get(origin) is None
         ][:_AT_ONCE]
         self._released.difference_update(released)
-        purged, self._purged = self._purged, []
-        if not (entries or released or purged):
+        if not (entries or released):
             return
-        late = self._unsaved.late
-        done = await run_in_thread(self._calls.write, entries, late, released, purged)
+        done = await run_in_thread(self._calls.write, entries, self._unsaved.late, released)
         if done:
             self._unsaved.saved(entries)
         elif self._closed is None:
@@ -189,6 +188,10 @@ class StorageAccess:
                 self._retry = call_later(self._outages.retry_seconds, self._save_again)
         else:
             self._unsaved = Unsaved()
+
+    async def _purge_some(self) -> None:
+        if self._purged and not await run_in_thread(self._calls.purge_some, self._purged[0]):
+            del self._purged[0]
 
     def _save_again(self) -> None:
         self._retry, self._waits = None, False

@@ -90,6 +90,12 @@ class Storage:
     def purge(self, before: float) -> None:
         """Delete what wasn't updated since *before*, in seconds since the epoch."""
 
+    def purge_some(self, before: float) -> bool:
+        """Delete some of that. Return whether more may be left. A crawl calls this method: others can
+        come in between."""
+        self.purge(before)
+        return False
+
     def close(self) -> None:
         """The crawl has ended."""
 

@@ -105,15 +105,11 @@ class StorageCalls:
                 "Further ones are not reported.",
             )
 
-    def write(
-        self, entries: list[Entry], late: bool, released: list[str], purged: list[float]
-    ) -> bool:
+    def write(self, entries: list[Entry], late: bool, released: list[str]) -> bool:
         """Save *entries*, then end the leases of *released*. Return whether no entry is left to save.
 
         :param late: others may have saved newer ones
         """
-        for before in purged:
-            self._outages.attempt(SAVE, None, self._storage.purge, before)
         save = self._save_late if late else self._save
         done = not entries or save(entries)
         self._release(released)
@@ -142,6 +138,10 @@ class StorageCalls:
             if (other := known.get(entry.origin)) is None or other.updated_at < entry.updated_at
         ]
         return not newer or self._save(newer)
+
+    def purge_some(self, before: float) -> bool:
+        """Purge a part. Return whether more may be left."""
+        return self._outages.attempt(SAVE, False, self._storage.purge_some, before)
 
     def close(self) -> None:
         """Close the storage."""

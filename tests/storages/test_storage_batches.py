@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, unsaved
+from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, sqlite, unsaved
 from scrapy_rep.storages.access import StorageAccess
 from scrapy_rep.storages.calls import Claim
 from tests.helpers.crawling import captured_log
@@ -187,22 +187,77 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
     assert len(lines(records, level="WARNING")) == 1
 
 
-async def test_no_claim_waits_for_what_is_to_be_saved(world: World) -> None:
-    """They come first in the next batch."""
-    go_on = threading.Event()
-    world.storage.before["purge"] = lambda: go_on.wait(10)
-    world.access.purge(NOW)
-    while not world.storage.calls:
+@pytest.mark.parametrize("under_way", ["save", "purge"])
+async def test_a_claim_waits_for_the_call_under_way_and_no_other(
+    world: World, under_way: str
+) -> None:
+    """What is still to be saved or purged is done after it, however long it has waited."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        began.set()
+        go_on.wait(10)
+
+    world.storage.before[under_way] = hang
+    if under_way == "purge":
+        world.access.purge(NOW)
+    else:
+        world.access.publish(missing(ORIGINS[0]))
+    while not began.is_set():
         await a_while(0.001)
-    for origin in ORIGINS[:3]:
+    for origin in ORIGINS[1:]:
         world.access.publish(missing(origin))
-    second = deferred_from_coro(world.access.claim(B, always))
+    world.access.purge(NOW)
+    claim = deferred_from_coro(world.access.claim(B, always))
     go_on.set()
-    await maybe_deferred_to_future(second)
+    await maybe_deferred_to_future(claim)
     await world.settle()
-    names = [(name, one) for name, one, *_ in world.storage.calls if one == B or name == "save"]
-    assert ("lease", B) in names
-    assert names.index(("lease", B)) < names.index(("save", ORIGINS[0]))
+    names = world.storage.names()
+    assert names[:4] == [under_way, "load", "lease", "load"]
+    assert names.count("save") == (900 if under_way == "save" else 899)
+    assert "purge" in names[4:]
+
+
+class Slices(SqliteStorage):
+    """Counts the slices of a purge. The first waits for the test."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.slices = self.leased_after = 0
+        self.began, self.go_on = threading.Event(), threading.Event()
+
+    def purge_some(self, before: float) -> bool:
+        self.slices += 1
+        self.began.set()
+        assert self.go_on.wait(10)
+        return super().purge_some(before)
+
+    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+        self.leased_after = self.slices
+        return super().lease_many(origins, owner, seconds)
+
+
+async def test_claims_are_answered_between_slices_of_a_purge(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may have very many old rows."""
+    monkeypatch.setattr(sqlite, "_PURGED_AT_ONCE", 10)
+    storage = Slices(tmp_path / "robots.sqlite")
+    storage.save_many([rules(one, one.encode(), at=5.0) for one in ORIGINS[:100]])
+    world.storage = storage  # type: ignore[assignment]
+    access = world.access = world.new()
+    access.purge(NOW)
+    while not storage.began.is_set():
+        await a_while(0.001)
+    claim = deferred_from_coro(access.claim(A, always))
+    storage.go_on.set()
+    assert (await maybe_deferred_to_future(claim)).granted
+    await world.settle()
+    assert storage.leased_after == 1
+    assert storage.slices == 21, "10 of entries, 10 of bodies, and the last finds nothing"
+    assert list(storage.entries()) == []
+    assert storage.body(rules(A, ORIGINS[0].encode()).sha256 or "") is None
+    await access.close()
 
 
 async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
