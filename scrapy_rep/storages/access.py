@@ -45,7 +45,8 @@ class StorageAccess:
         # Still to do
         self._asked: dict[Asked, None] = {}
         self._renewed: list[str] = []
-        self._unsaved = Unsaved()
+        assert crawler.stats is not None
+        self._unsaved = Unsaved(crawler.stats)
         self._waits = False
         """Whether saving failed, and nothing new has come since."""
         self._released: set[str] = set()
@@ -178,16 +179,17 @@ class StorageAccess:
         self._released.difference_update(released)
         if not (entries or released):
             return
-        done = await run_in_thread(self._calls.write, entries, self._unsaved.late, released)
-        if done:
+        lost = await run_in_thread(self._calls.write, entries, self._unsaved.late, released)
+        if lost is not None:
             self._unsaved.saved(entries)
+            self._unsaved.count_lost(lost)
         elif self._closed is None:
             self._unsaved.failed(entries)
             self._waits = True
             if self._retry is None:
                 self._retry = call_later(self._outages.retry_seconds, self._save_again)
         else:
-            self._unsaved = Unsaved()
+            self._unsaved.give_up()
 
     async def _purge_some(self) -> None:
         if self._purged and not await run_in_thread(self._calls.purge_some, self._purged[0]):

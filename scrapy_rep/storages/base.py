@@ -101,7 +101,8 @@ class Storage:
 
 
 class BatchStorage(Storage):
-    """A storage that implements the ``…_many`` methods."""
+    """A storage that implements the ``…_many`` methods. A crawl calls these alone: a subclass that
+    overrides :meth:`load`, :meth:`save`, :meth:`lease` or :meth:`release` changes nothing for it."""
 
     def load(self, origin: str) -> Entry | None:
         entry = self.load_many([origin]).get(origin)

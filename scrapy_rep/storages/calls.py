@@ -105,39 +105,38 @@ class StorageCalls:
                 "Further ones are not reported.",
             )
 
-    def write(self, entries: list[Entry], late: bool, released: list[str]) -> bool:
-        """Save *entries*, then end the leases of *released*. Return whether no entry is left to save.
+    def write(self, entries: list[Entry], late: bool, released: list[str]) -> int | None:
+        """Save *entries*, then end the leases of *released*.
 
         :param late: others may have saved newer ones
+        :returns: how many entries can't be saved; None: all are left, to be saved later
         """
         save = self._save_late if late else self._save
-        done = not entries or save(entries)
+        lost = save(entries) if entries else 0
         self._release(released)
-        return done
+        return lost
 
-    def _save(self, entries: list[Entry]) -> bool:
+    def _save(self, entries: list[Entry]) -> int | None:
         def save(some: list[Entry]) -> bool:
             self._storage.save_many(some)
             return True
 
         insist = self._outages.insist
         if self._outages.attempt(SAVE, False, save, entries):
-            return True
+            return 0
         if len(entries) == 1 or not insist(SAVE, False, save, entries[:1]):
-            return False
+            return None
         # The storage works. An entry it can't save even alone is lost, and fetched again.
-        for entry in entries[1:]:
-            insist(SAVE, False, save, [entry])
-        return True
+        return sum(not insist(SAVE, False, save, [entry]) for entry in entries[1:])
 
-    def _save_late(self, entries: list[Entry]) -> bool:
+    def _save_late(self, entries: list[Entry]) -> int | None:
         known = self._load([entry.origin for entry in entries])
         newer = [
             entry
             for entry in entries
             if (other := known.get(entry.origin)) is None or other.updated_at < entry.updated_at
         ]
-        return not newer or self._save(newer)
+        return self._save(newer) if newer else 0
 
     def purge_some(self, before: float) -> bool:
         """Purge a part. Return whether more may be left."""

@@ -308,6 +308,7 @@ async def test_the_end_tries_once_more(world: World) -> None:
     world.now += 10.1
     await world.access.close()
     assert world.storage.load(A) == rules()
+    assert world.lost == 0
     assert [one for one in world.timers if not one.cancelled] == []
 
 
@@ -348,6 +349,7 @@ async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, ba
         world.timers.clear()
     saved = [origin for origin in origins if world.storage.load(origin)]
     assert saved == [origin for origin in origins if origin != origins[bad]]
+    assert world.lost == 1
 
 
 async def test_what_waits_to_be_saved_is_limited(
@@ -360,11 +362,15 @@ async def test_what_waits_to_be_saved_is_limited(
         await world.settle()
     waiting = world.access._unsaved
     assert len(waiting) == 20
+    assert world.lost == 30
     assert waiting.get(ORIGINS[49]) is not None
     monkeypatch.setattr(unsaved, "_MAX_BYTES", 4 * len(rules().packed))
     for number in range(50):
         world.access.publish(rules(f"http://{number}.large:80"))
     assert len(waiting) == 4
+    assert world.lost == 30 + 20 + 46
+    await world.access.close()
+    assert world.lost == 100, "nor at the end"
 
 
 class Simple(Storage):
