@@ -131,7 +131,7 @@ class StorageAccess:
     async def _work(self) -> None:
         while self._asked or self._renewed or self._released or self._purged or self._saves:
             for step in (self._write, self._purge_some):
-                await self._answer()  # first: a claim waits for the call under way, and no other
+                await self._answer()  # claims don't wait for all that is to be written
                 if not (self._asked and self._outages.on):
                     await step()
         self._running = False

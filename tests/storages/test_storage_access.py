@@ -90,6 +90,27 @@ async def test_a_claim_given_back_is_granted_to_the_next(world: World) -> None:
     assert (await world.new().claim(A, always)).granted
 
 
+async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
+    """The lease goes on: it must not end under the second fetch."""
+    await world.access.claim(A, never)
+    began, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        began.set()
+        assert go_on.wait(10)
+
+    world.storage.before["purge"] = wait
+    world.access.purge(NOW)
+    while not began.is_set():
+        await a_while(0.001)
+    world.access.give_back(A)
+    again = deferred_from_coro(world.access.claim(A, never))
+    go_on.set()
+    assert (await maybe_deferred_to_future(again)).granted
+    await world.settle()
+    assert world.storage.leases.keys() == {A}
+
+
 # Threads
 
 

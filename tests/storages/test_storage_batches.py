@@ -150,6 +150,17 @@ async def test_closing_ends_each_lease_after_its_save(world: World) -> None:
     assert world.storage.leases == {}
 
 
+async def test_leases_given_back_go_in_batches_too(world: World) -> None:
+    await claimed(world.access, ORIGINS)
+    sizes(world)
+    for origin in ORIGINS[:300]:
+        world.access.give_back(origin)
+    await world.access.close()
+    releases = [size for name, size in sizes(world) if name == "release"]
+    assert (sum(releases), max(releases)) == (900, 500)
+    assert world.storage.leases == {}
+
+
 async def test_renewals_share_the_limit_of_a_batch(world: World) -> None:
     await claimed(world.access, ORIGINS)
     sizes(world)
@@ -188,9 +199,7 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
 
 
 @pytest.mark.parametrize("under_way", ["save", "purge"])
-async def test_a_claim_waits_for_the_call_under_way_and_no_other(
-    world: World, under_way: str
-) -> None:
+async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: str) -> None:
     """What is still to be saved or purged is done after it, however long it has waited."""
     began, go_on = threading.Event(), threading.Event()
 
