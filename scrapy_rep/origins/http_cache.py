@@ -20,8 +20,8 @@ from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, READ_BYTES
 from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome, outcome_of
 from scrapy_rep.protocol.sitemaps.lastmod import latest
-from scrapy_rep.storages.access import Claim
 from scrapy_rep.storages.base import Entry
+from scrapy_rep.storages.calls import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

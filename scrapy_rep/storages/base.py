@@ -90,12 +90,19 @@ class Storage:
     def purge(self, before: float) -> None:
         """Delete what wasn't updated since *before*, in seconds since the epoch."""
 
+    def purge_some(self, before: float) -> bool:
+        """Delete some of that. Return whether more may be left. A crawl calls this method: others can
+        come in between."""
+        self.purge(before)
+        return False
+
     def close(self) -> None:
         """The crawl has ended."""
 
 
 class BatchStorage(Storage):
-    """A storage that implements the ``…_many`` methods."""
+    """A storage that implements the ``…_many`` methods. A crawl calls these alone: a subclass that
+    overrides :meth:`load`, :meth:`save`, :meth:`lease` or :meth:`release` changes nothing for it."""
 
     def load(self, origin: str) -> Entry | None:
         entry = self.load_many([origin]).get(origin)

@@ -29,8 +29,10 @@ _APPLICATION = 0x52455063
 # Of the tables. Raise it when an older version of this package could damage newer tables.
 _VERSION = 1
 
-# Other processes hold the lock for milliseconds, unless one purges a large file.
+# Other processes hold the lock for milliseconds.
 _LOCK_SECONDS = 5.0
+# Rows that are deleted in one transaction.
+_PURGED_AT_ONCE = 1000
 
 # Bodies have a table of their own: many sites share one, and an old one is kept for a while so that
 # decisions based on it can be checked.
@@ -64,6 +66,15 @@ _LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
+"""
+_PURGE_ENTRIES = """
+DELETE FROM entries WHERE origin IN (SELECT origin FROM entries WHERE updated_at < ? LIMIT ?)
+"""
+_PURGE_BODIES = """
+DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? LIMIT ?)
+"""
+_PURGE_LEASES = """
+DELETE FROM leases WHERE origin IN (SELECT origin FROM leases WHERE until < ? LIMIT ?)
 """
 
 _Statement: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -139,12 +150,20 @@ class SqliteStorage(BatchStorage):
         self._write(*((delete, (origin, owner)) for origin in origins))
 
     def purge(self, before: float) -> None:
-        self._write(
-            ("DELETE FROM entries WHERE updated_at < ?", (before,)),
-            # Saving an entry updates used_at of its body.
-            ("DELETE FROM bodies WHERE used_at < ?", (before,)),
-            ("DELETE FROM leases WHERE until < ?", (time.time(),)),
-        )
+        while self.purge_some(before):
+            pass
+
+    def purge_some(self, before: float) -> bool:
+        # Bodies after all entries that use them. (Saving an entry updates used_at of its body.)
+        for delete, date in (
+            (_PURGE_ENTRIES, before),
+            (_PURGE_BODIES, before),
+            (_PURGE_LEASES, time.time()),
+        ):
+            [deleted] = self._write((delete, (date, _PURGED_AT_ONCE)))
+            if deleted:
+                return True
+        return False
 
     def close(self) -> None:
         if self._db is not None:

@@ -6,6 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scrapy.statscollectors import StatsCollector
+
     from scrapy_rep.storages.entry import Entry
 
 # Answers, and bytes of their bodies, kept while the storage fails. The oldest are dropped.
@@ -15,7 +17,8 @@ _MAX_ENTRIES, _MAX_BYTES = 10_000, 16_000_000
 class Unsaved:
     """The latest answer of each origin, up to a limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, stats: StatsCollector) -> None:
+        self._stats = stats
         self._entries: dict[str, Entry] = {}
         self._bytes = 0
         self.late = False
@@ -35,6 +38,7 @@ class Unsaved:
         self._bytes += len(entry.packed)
         while len(self) > _MAX_ENTRIES or (self._bytes > _MAX_BYTES and len(self) > 1):
             self._pop(next(iter(self._entries)))
+            self.count_lost(1)
 
     def first(self, limit: int) -> list[Entry]:
         """Return up to *limit* answers, oldest first."""
@@ -52,6 +56,17 @@ class Unsaved:
         self.late = True
         if self._entries.get(entries[0].origin) is entries[0]:
             self.add(entries[0])
+
+    def give_up(self) -> None:
+        """Forget all: nothing can be saved any more."""
+        self.count_lost(len(self))
+        self._entries.clear()
+        self._bytes = 0
+
+    def count_lost(self, count: int) -> None:
+        """Count answers that will never be saved."""
+        if count:
+            self._stats.inc_value("rep/cache/unsaved", count)
 
     def _pop(self, origin: str) -> None:
         entry = self._entries.pop(origin, None)

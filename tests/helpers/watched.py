@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy.utils.test import get_crawler
 
 from scrapy_rep.storages import Entry, MemoryStorage, access, outage
 from scrapy_rep.storages.access import StorageAccess
@@ -80,12 +81,12 @@ class World:
         self.timers: list[Any] = []
         monkeypatch.setattr(outage, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(access, "call_later", self._call_later)
+        self.crawler = get_crawler()
         self.access = self.new()
 
     def new(self) -> StorageAccess:
         """Another process's access to the same storage."""
-        crawler: Any = SimpleNamespace(spider=None)
-        return StorageAccess(crawler, self.storage, LEASE)
+        return StorageAccess(self.crawler, self.storage, LEASE)
 
     def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
         timer = SimpleNamespace(
@@ -94,6 +95,12 @@ class World:
         timer.cancel = lambda: setattr(timer, "cancelled", True)
         self.timers.append(timer)
         return timer
+
+    @property
+    def lost(self) -> int:
+        """Answers that will never be saved, as the stat has it."""
+        assert self.crawler.stats is not None
+        return self.crawler.stats.get_value("rep/cache/unsaved", 0)  # type: ignore[no-any-return]
 
     async def settle(self) -> None:
         """Wait until everything that was queued is done."""

@@ -114,6 +114,7 @@ async def test_a_class_that_raises(
     said = warning(result)
     assert "(Users)" in said
     assert "ZeroDivisionError: a bug of the user's" in said
+    assert result.stat("rep/cache/unsaved") == (6 if method == "save" else 0)
     if method != "purge":  # that is called once, and what is called next works
         assert lines(result, "works again") == []
 

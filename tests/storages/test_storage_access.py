@@ -9,7 +9,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.storages import Entry, MemoryStorage
-from scrapy_rep.storages.access import Claim
+from scrapy_rep.storages.calls import Claim
 from tests.helpers.held import a_while
 from tests.helpers.storing import NOW, A, B, missing, rules
 from tests.helpers.watched import LEASE, World, always, never
@@ -88,6 +88,27 @@ async def test_a_claim_given_back_is_granted_to_the_next(world: World) -> None:
     world.access.give_back(A)
     await world.settle()
     assert (await world.new().claim(A, always)).granted
+
+
+async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
+    """The lease goes on: it must not end under the second fetch."""
+    await world.access.claim(A, never)
+    began, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        began.set()
+        assert go_on.wait(10)
+
+    world.storage.before["purge"] = wait
+    world.access.purge(NOW)
+    while not began.is_set():
+        await a_while(0.001)
+    world.access.give_back(A)
+    again = deferred_from_coro(world.access.claim(A, never))
+    go_on.set()
+    assert (await maybe_deferred_to_future(again)).granted
+    await world.settle()
+    assert world.storage.leases.keys() == {A}
 
 
 # Threads

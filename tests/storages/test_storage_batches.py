@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, unsaved
-from scrapy_rep.storages.access import Claim, StorageAccess
+from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, sqlite, unsaved
+from scrapy_rep.storages.access import StorageAccess
+from scrapy_rep.storages.calls import Claim
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
@@ -90,6 +91,85 @@ async def test_claims_that_gather_go_together(world: World) -> None:
     assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
 
 
+def assert_saved_before_released(world: World, origins: list[str]) -> None:
+    calls = [one[:2] for one in world.storage.calls if one[0] in ("save", "release")]
+    assert {one for one in calls if one[0] == "release"} >= {("release", one) for one in origins}
+    early = [one for one in origins if calls.index(("release", one)) < calls.index(("save", one))]
+    assert early == []
+
+
+async def test_each_lease_outlasts_the_save_of_its_answer(world: World) -> None:
+    """In whichever batch it is saved: no other process may fetch what is on its way."""
+    await claimed(world.access, ORIGINS)
+    for origin in ORIGINS:
+        world.access.publish(missing(origin))
+    await world.settle()
+    assert_saved_before_released(world, ORIGINS)
+    assert world.storage.leases == {}
+    assert max(size for name, size in sizes(world) if name == "release") <= 500
+
+
+async def test_leases_outlast_a_backlog_of_older_answers(world: World) -> None:
+    """Those of an outage are saved first; nobody's lease ends before its own answer's turn."""
+    world.storage.fails["save"] = FULL
+    for origin in ORIGINS[:600]:
+        world.access.publish(missing(origin))
+    await world.settle()
+    world.storage.fails.clear()
+    await claimed(world.access, ORIGINS[600:])
+    world.now += 10.1
+    for origin in ORIGINS[600:]:
+        world.access.publish(missing(origin))
+    await world.settle()
+    assert_saved_before_released(world, ORIGINS[600:])
+    assert world.storage.leases == {}
+
+
+async def test_leases_end_though_nothing_can_be_saved(world: World) -> None:
+    """Then others may fetch; the answers wait, more of them than fit into one call."""
+    await claimed(world.access, ORIGINS)
+    world.storage.fails["save"] = FULL
+    for origin in ORIGINS:
+        world.access.publish(missing(origin))
+    await world.settle()
+    assert world.storage.leases == {}
+    world.storage.calls.clear()
+    world.storage.fails.clear()
+    await world.access.close()
+    saved = {one[1] for one in world.storage.calls if one[0] == "save"}
+    assert saved == set(ORIGINS)
+    assert world.storage.names()[-1] == "close"
+
+
+async def test_closing_ends_each_lease_after_its_save(world: World) -> None:
+    await claimed(world.access, ORIGINS)
+    for origin in ORIGINS[:700]:
+        world.access.publish(missing(origin))
+    await world.access.close()
+    assert_saved_before_released(world, ORIGINS[:700])
+    assert world.storage.leases == {}
+
+
+async def test_leases_given_back_go_in_batches_too(world: World) -> None:
+    await claimed(world.access, ORIGINS)
+    sizes(world)
+    for origin in ORIGINS[:300]:
+        world.access.give_back(origin)
+    await world.access.close()
+    releases = [size for name, size in sizes(world) if name == "release"]
+    assert (sum(releases), max(releases)) == (900, 500)
+    assert world.storage.leases == {}
+
+
+async def test_renewals_share_the_limit_of_a_batch(world: World) -> None:
+    await claimed(world.access, ORIGINS)
+    sizes(world)
+    world.access._renew()
+    await claimed(world.access, [A, B])
+    leases = [size for name, size in sizes(world) if name == "lease"]
+    assert (sum(leases), max(leases)) == (902, 500)
+
+
 async def test_each_claim_gets_its_own_answer(world: World) -> None:
     """In one batch: known and enough, known and not enough, leased by another, unknown, broken."""
     for origin in ("http://enough:80", "http://stale:80"):
@@ -118,22 +198,75 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
     assert len(lines(records, level="WARNING")) == 1
 
 
-async def test_no_claim_waits_for_what_is_to_be_saved(world: World) -> None:
-    """They come first in the next batch."""
-    go_on = threading.Event()
-    world.storage.before["purge"] = lambda: go_on.wait(10)
-    world.access.purge(NOW)
-    while not world.storage.calls:
+@pytest.mark.parametrize("under_way", ["save", "purge"])
+async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: str) -> None:
+    """What is still to be saved or purged is done after it, however long it has waited."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        began.set()
+        go_on.wait(10)
+
+    world.storage.before[under_way] = hang
+    if under_way == "purge":
+        world.access.purge(NOW)
+    else:
+        world.access.publish(missing(ORIGINS[0]))
+    while not began.is_set():
         await a_while(0.001)
-    for origin in ORIGINS[:3]:
+    for origin in ORIGINS[1:]:
         world.access.publish(missing(origin))
-    second = deferred_from_coro(world.access.claim(B, always))
+    world.access.purge(NOW)
+    claim = deferred_from_coro(world.access.claim(B, always))
     go_on.set()
-    await maybe_deferred_to_future(second)
+    await maybe_deferred_to_future(claim)
     await world.settle()
-    names = [(name, one) for name, one, *_ in world.storage.calls if one == B or name == "save"]
-    assert ("lease", B) in names
-    assert names.index(("lease", B)) < names.index(("save", ORIGINS[0]))
+    names = world.storage.names()
+    assert names[:4] == [under_way, "load", "lease", "load"]
+    assert names.count("save") == (900 if under_way == "save" else 899)
+    assert "purge" in names[4:]
+
+
+class Slices(SqliteStorage):
+    """Counts the slices of a purge. The first waits for the test."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.slices = self.leased_after = 0
+        self.began, self.go_on = threading.Event(), threading.Event()
+
+    def purge_some(self, before: float) -> bool:
+        self.slices += 1
+        self.began.set()
+        assert self.go_on.wait(10)
+        return super().purge_some(before)
+
+    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+        self.leased_after = self.slices
+        return super().lease_many(origins, owner, seconds)
+
+
+async def test_claims_are_answered_between_slices_of_a_purge(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may have very many old rows."""
+    monkeypatch.setattr(sqlite, "_PURGED_AT_ONCE", 10)
+    storage = Slices(tmp_path / "robots.sqlite")
+    storage.save_many([rules(one, one.encode(), at=5.0) for one in ORIGINS[:100]])
+    world.storage = storage  # type: ignore[assignment]
+    access = world.access = world.new()
+    access.purge(NOW)
+    while not storage.began.is_set():
+        await a_while(0.001)
+    claim = deferred_from_coro(access.claim(A, always))
+    storage.go_on.set()
+    assert (await maybe_deferred_to_future(claim)).granted
+    await world.settle()
+    assert storage.leased_after == 1
+    assert storage.slices == 21, "10 of entries, 10 of bodies, and the last finds nothing"
+    assert list(storage.entries()) == []
+    assert storage.body(rules(A, ORIGINS[0].encode()).sha256 or "") is None
+    await access.close()
 
 
 async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
@@ -184,6 +317,7 @@ async def test_the_end_tries_once_more(world: World) -> None:
     world.now += 10.1
     await world.access.close()
     assert world.storage.load(A) == rules()
+    assert world.lost == 0
     assert [one for one in world.timers if not one.cancelled] == []
 
 
@@ -224,6 +358,7 @@ async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, ba
         world.timers.clear()
     saved = [origin for origin in origins if world.storage.load(origin)]
     assert saved == [origin for origin in origins if origin != origins[bad]]
+    assert world.lost == 1
 
 
 async def test_what_waits_to_be_saved_is_limited(
@@ -236,11 +371,15 @@ async def test_what_waits_to_be_saved_is_limited(
         await world.settle()
     waiting = world.access._unsaved
     assert len(waiting) == 20
+    assert world.lost == 30
     assert waiting.get(ORIGINS[49]) is not None
     monkeypatch.setattr(unsaved, "_MAX_BYTES", 4 * len(rules().packed))
     for number in range(50):
         world.access.publish(rules(f"http://{number}.large:80"))
     assert len(waiting) == 4
+    assert world.lost == 30 + 20 + 46
+    await world.access.close()
+    assert world.lost == 100, "nor at the end"
 
 
 class Simple(Storage):

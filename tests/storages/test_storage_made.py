@@ -59,10 +59,10 @@ def test_made_as_scrapy_makes_components() -> None:
     for storage in (Users, f"{__name__}.Users"):
         made = opened(storage)
         assert made is not None
-        assert type(made._storage).__name__ == "Users"
+        assert type(made._calls._storage).__name__ == "Users"
     made = opened(Wants, WANTED="this")
     assert made is not None
-    assert made._storage.value == "this"  # type: ignore[attr-defined]
+    assert made._calls._storage.value == "this"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

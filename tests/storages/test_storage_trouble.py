@@ -8,7 +8,7 @@ import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.storages import Entry, UnreadableEntry
-from scrapy_rep.storages.access import Claim
+from scrapy_rep.storages.calls import Claim
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
@@ -96,6 +96,40 @@ async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
     assert not told.is_set()
     told.set()
     await world.settle()
+
+
+async def test_nothing_gathers_while_the_storage_hangs(world: World) -> None:
+    """It failed once and hangs since: claims that were answered without it, and leases that it never
+    gave, are forgotten."""
+    world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
+    await use(world)
+    world.now += 10.1
+    hung, told = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hung.set()
+        told.wait(60)
+
+    world.storage.before["load"] = hang
+    first = deferred_from_coro(world.access.claim(B, never))
+    while not hung.is_set():
+        await a_while(0.001)
+    world.timers.clear()
+    origins = [f"http://{number}:80" for number in range(50)]
+    claims = [deferred_from_coro(world.access.claim(origin, never)) for origin in origins]
+    await a_while(0)
+    for timer in world.timers:
+        timer.function()
+    for origin, claim in zip(origins, claims, strict=True):
+        assert (await maybe_deferred_to_future(claim)).granted
+        world.access.publish(rules(origin))
+    world.storage.calls.clear()
+    world.storage.fails.clear()
+    told.set()
+    assert (await maybe_deferred_to_future(first)).granted
+    await world.settle()
+    asked = {one[1] for one in world.storage.calls if one[0] in ("lease", "release")}
+    assert asked.isdisjoint(origins)
 
 
 async def test_writes_wait_for_claims_while_the_storage_fails(world: World) -> None:

@@ -119,6 +119,51 @@ def test_purge_takes_leases_that_lapsed(
     assert ask(path, "SELECT count(*) FROM leases") == 2
 
 
+def test_purging_takes_bodies_after_their_entries(
+    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes in slices, and in between no entry is without its body."""
+    monkeypatch.setattr(sqlite, "_PURGED_AT_ONCE", 10)
+    storage.save_many([rules(f"http://{number}:80", b"%d" % number, 5.0) for number in range(95)])
+    storage.lease(A, "dead", -1.0)
+    left = []
+    while storage.purge_some(NOW):
+        entries = ask(path, "SELECT count(*) FROM entries")
+        left.append((entries, ask(path, "SELECT count(*) FROM bodies")))
+        for entry in storage.entries():
+            assert isinstance(entry, Entry)
+            entry.check(entry.origin)
+    assert [entries for entries, _ in left[:10]] == [85, 75, 65, 55, 45, 35, 25, 15, 5, 0]
+    assert [bodies for _, bodies in left[10:]] == [85, 75, 65, 55, 45, 35, 25, 15, 5, 0, 0]
+    assert ask(path, "SELECT count(*) FROM leases") == 0
+
+
+# Batches
+
+
+def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage) -> None:
+    """Each waits for the disk, and for the lock."""
+    origins = [f"http://{number}:80" for number in range(300)]
+    assert storage.load(A) is None
+    statements: list[str] = []
+    assert storage._db is not None
+    storage._db.set_trace_callback(statements.append)
+
+    def transactions() -> tuple[int, int]:
+        found = statements.count("BEGIN IMMEDIATE"), statements.count("COMMIT")
+        statements.clear()
+        return found
+
+    storage.save_many([rules(origin) for origin in origins])
+    assert transactions() == (1, 1)
+    assert storage.lease_many(origins, "me", HOUR) == set(origins)
+    assert transactions() == (1, 1)
+    storage.release_many(origins, "me")
+    assert transactions() == (1, 1)
+    assert len(storage.load_many(origins)) == 300
+    assert len(statements) == 1
+
+
 # What is kept
 
 
