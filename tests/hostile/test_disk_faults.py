@@ -267,7 +267,14 @@ async def test_closing_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault
 async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """Errbacks are called for those that end with the process."""
     site = sites.add(robots=503)
-    record = when_held(5, (0, fault.begin), (0.5, lambda: record.close()))
+
+    def look(_: Any, held: int) -> None:
+        if held == 5:
+            fault.begin()
+        elif held == COUNT:
+            later(0.1, lambda: record.close())
+
+    record = Record(on_deferred=look)
     first = await run(urls(site, COUNT), tmp_path, record)
     assert len(first.failures) > COUNT // 2
     told(first, fault)
