@@ -61,6 +61,18 @@ def when_held(count: int, *steps: tuple[float, Callable[[], object]]) -> Record:
     return Record(on_deferred=look)
 
 
+def as_they_are_held(some: Callable[[], object], every: Callable[[], object]) -> Record:
+    """Do something when some requests are held, and something else soon after all are."""
+
+    def look(_: Any, held: int) -> None:
+        if held == 5:
+            some()
+        elif held == COUNT:
+            later(0.2, every)
+
+    return Record(on_deferred=look)
+
+
 async def run(
     wanted: Iterable[str | Request], tmp_path: Path, record: Record | None = None, **settings: Any
 ) -> CrawlResult:
@@ -98,7 +110,7 @@ async def the_rest(site: Site, tmp_path: Path, *before: CrawlResult) -> None:
 async def test_holding_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
-    record = when_held(5, (0, fault.begin), (0.5, gate.open))
+    record = as_they_are_held(fault.begin, gate.open)
     result = await run(urls(site, COUNT), tmp_path, record)
     assert set(result.responses) == set(urls(site, COUNT))
     assert len(record.deferred) == COUNT
@@ -267,14 +279,7 @@ async def test_closing_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault
 async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """Errbacks are called for those that end with the process."""
     site = sites.add(robots=503)
-
-    def look(_: Any, held: int) -> None:
-        if held == 5:
-            fault.begin()
-        elif held == COUNT:
-            later(0.1, lambda: record.close())
-
-    record = Record(on_deferred=look)
+    record = as_they_are_held(fault.begin, lambda: record.close())
     first = await run(urls(site, COUNT), tmp_path, record)
     assert len(first.failures) > COUNT // 2
     told(first, fault)

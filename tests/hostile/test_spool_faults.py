@@ -33,7 +33,7 @@ from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow
 
-SHORT = {"REP_DEFER_MAX_WAIT": 0.4}
+SHORT = {"REP_DEFER_MAX_WAIT": 1}
 
 
 @pytest.fixture(autouse=True)
