@@ -11,7 +11,7 @@ from scrapy_rep.inspection.lint.finding import Finding, quoted
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.protocol.usage.aipref import EXTRA, LABELS, Malformed, read_preferences, split_rule
 from scrapy_rep.protocol.usage.content_signal import OTHER, SIGNALS, VALUES, read_signals
-from scrapy_rep.protocol.usage.robots import fields
+from scrapy_rep.protocol.usage.robots import fields, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -30,7 +30,8 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
     """:param kept: the part of the file that counts"""
     first = outline.groups[0].agents[0].line if outline.groups else None
     checked = True
-    for line, field, value, _ in fields("\n" + normalise(kept)):
+    for line, field, match in fields("\n" + normalise(kept)):
+        value = value_of(match)
         homeless = first is None or line < first
         if field == "license":
             if "://" not in value:

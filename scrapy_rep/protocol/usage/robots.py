@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.groups import Groups
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 MAX_LINES = 500
 """Lines of each kind that are looked at in the groups of one crawler."""
+
+# Lines about use that are read in a file, whoever they are for: a slow machine has to read them in 50 ms.
+_MAX_READ = 5_000
 
 # Of one kind for a page. Beyond, only those that say something new are kept.
 _MAX_STATEMENTS = 20
@@ -86,8 +90,9 @@ def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
 NOTHING = RobotsUsage()
 
 
-def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]:
-    """Yield line number, name (in lower case), value and whole text of each line about use.
+def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, re.Match[str]]]:
+    """Yield line number and name (in lower case) of each line about use, and what :func:`value_of` and
+    :func:`text_of` take: of very many lines, most are not looked at any further.
 
     :param stretch: some normalised lines, each with its line end in front
     :param number: of the line before
@@ -96,8 +101,17 @@ def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]
     for match in _FIELD.finditer(stretch):
         number += stretch.count("\n", counted, match.start() + 1)
         counted = match.start() + 1
-        value = match[2].partition("#")[0].strip(SPACE)
-        yield number, match[1].lower(), value, readable(match[0].strip("\n" + SPACE))[:MAX_TEXT]
+        yield number, match[1].lower(), match
+
+
+def value_of(line: re.Match[str]) -> str:
+    """Return a line's value, without its comment."""
+    return line[2].partition("#")[0].strip(SPACE)
+
+
+def text_of(line: re.Match[str]) -> str:
+    """Return a line as people may read it."""
+    return readable(line[0].strip("\n" + SPACE))[:MAX_TEXT]
 
 
 def read_robots(body: bytes, token: str | None) -> RobotsUsage:
@@ -115,6 +129,7 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     licenses: list[str] = []
     started = named = ended = False
     number = size = 0
+    left = _MAX_READ
     for at, (name, stretch) in enumerate(Groups(normalise(body))):
         if at:
             number += 1  # the user-agent line
@@ -122,16 +137,19 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
             if ended:
                 named = ended = False
             started, named = True, named or name == token
-        for line, kind, value, text in fields(stretch, number):
+        for line, kind, match in islice(fields(stretch, number), left):
+            left -= 1
             if kind == "license":
-                if value and len(licenses) < MAX_LICENSES:
+                if len(licenses) < MAX_LICENSES and (value := value_of(match)):
                     licenses.append(readable(value))
                 continue
             ended = True
             if kind == "content-signal" and (named or not started) and len(said) < MAX_LINES:
-                said.append(Statement("robots.txt", line, text, signals(value)))
+                text = text_of(match)
+                said.append(Statement("robots.txt", line, text, signals(value_of(match))))
             elif kind == "content-usage" and named and len(rules) < MAX_LINES:
-                path, given = split_rule(value)
+                text = text_of(match)
+                path, given = split_rule(value_of(match))
                 statement = Statement(
                     "robots.txt", line, text, preferences(given.encode("latin-1"))
                 )

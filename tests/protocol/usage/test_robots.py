@@ -6,7 +6,7 @@ import pytest
 
 from scrapy_rep.protocol import RobotsTxt, comparable
 from scrapy_rep.protocol.usage import RobotsUsage, Statement, read_robots
-from scrapy_rep.protocol.usage.robots import MAX_LINES
+from scrapy_rep.protocol.usage.robots import _MAX_READ, MAX_LINES
 
 # draft-ietf-aipref-attach-05, "Example".
 EXAMPLE = """\
@@ -168,3 +168,13 @@ def test_of_many_lines_what_is_new_is_kept() -> None:
 
 def test_most_files_say_nothing() -> None:
     assert read_robots(b"User-agent: *\nDisallow: /\n", "*") == RobotsUsage()
+
+
+@pytest.mark.parametrize("agents", [1, _MAX_READ - 1], ids=["one-group", "many-groups"])
+def test_lines_for_other_agents_are_limited_too(agents: int) -> None:
+    """Reading them takes time, whoever they are for."""
+    line = "Content-Usage: search=n\n"
+    others = f"User-agent: b\n{line * ((_MAX_READ - 1) // agents)}" * agents
+    last, beyond = (f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1))
+    assert read_robots(last.encode(), "a").rules
+    assert not read_robots(beyond.encode(), "a").rules
