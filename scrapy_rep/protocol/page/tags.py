@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_STEPS = 15_000
+MAX_STEPS = 12_000
 """Tags, comments and unusual attributes of a page that are examined one by one."""
 
 # Bytes of a page in which plain tags are skipped without counting as steps.
