@@ -66,11 +66,9 @@ async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
     assert len(world.storage.calls) == before + again
 
 
-@pytest.mark.parametrize("under_way", ["load", "save"])
-async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
-    world: World, under_way: str
-) -> None:
-    """Its calls, reads and writes, take a timeout each. A claim doesn't wait for these."""
+async def failed_and_hangs(world: World, call: str) -> tuple[threading.Event, threading.Event]:
+    """A storage has failed and is tried again, when a *call* hangs. Return what tells that it does, and
+    what ends that."""
     world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
     await use(world)
     world.now += 10.1
@@ -80,7 +78,16 @@ async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
         hung.set()
         told.wait(60)
 
-    world.storage.before[under_way] = hang
+    world.storage.before[call] = hang
+    return hung, told
+
+
+@pytest.mark.parametrize("under_way", ["load", "save"])
+async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
+    world: World, under_way: str
+) -> None:
+    """Its calls, reads and writes, take a timeout each. A claim doesn't wait for these."""
+    hung, told = await failed_and_hangs(world, under_way)
     first = deferred_from_coro(world.access.claim(B, never))  # tries again
     if under_way == "save":
         world.access.publish(rules("http://c:80"))
@@ -101,16 +108,7 @@ async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
 async def test_nothing_gathers_while_the_storage_hangs(world: World) -> None:
     """It failed once and hangs since: claims that were answered without it, and leases that it never
     gave, are forgotten."""
-    world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
-    await use(world)
-    world.now += 10.1
-    hung, told = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        hung.set()
-        told.wait(60)
-
-    world.storage.before["load"] = hang
+    hung, told = await failed_and_hangs(world, "load")
     first = deferred_from_coro(world.access.claim(B, never))
     while not hung.is_set():
         await a_while(0.001)

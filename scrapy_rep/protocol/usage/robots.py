@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_LINES = 500
 """Lines of each kind that are looked at in the groups of one crawler."""
 
-# Lines about use that are read in a file, whoever they are for: a slow machine has to read them in 50 ms.
+# Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
 _MAX_READ = 5_000
 
 # Of one kind for a page. Beyond, only those that say something new are kept.

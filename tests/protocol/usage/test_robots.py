@@ -172,7 +172,7 @@ def test_most_files_say_nothing() -> None:
 
 @pytest.mark.parametrize("agents", [1, _MAX_READ - 1], ids=["one-group", "many-groups"])
 def test_lines_for_other_agents_are_limited_too(agents: int) -> None:
-    """Reading them takes time, whoever they are for."""
+    """Reading them takes time, too."""
     line = "Content-Usage: search=n\n"
     others = f"User-agent: b\n{line * ((_MAX_READ - 1) // agents)}" * agents
     last, beyond = (f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1))
