@@ -49,7 +49,8 @@ class Addon:
         settings.setdefault_in_component_priority_dict(
             spider_middlewares, PageMiddleware, PAGES_POSITION
         )
-        _choose_queue(settings)
+        if settings.getbool("ROBOTSTXT_OBEY"):
+            _choose_queue(settings)
         if may_be_chosen(settings):
             from scrapy_rep.pages.usage_items import UsageItemMiddleware
             from scrapy_rep.pages.usage_middleware import UsageMiddleware

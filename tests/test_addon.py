@@ -161,6 +161,10 @@ def test_a_queue_that_was_chosen_stays(queue: str) -> None:
     assert settings[QUEUE] == queue
 
 
+def test_without_robots_txt_scrapys_queue_stays() -> None:
+    assert with_addon(ROBOTSTXT_OBEY=False)[QUEUE] == SCRAPYS_QUEUE
+
+
 def test_another_default_of_scrapys_stays() -> None:
     settings = Settings()
     settings.set(QUEUE, ScrapyPriorityQueue, "default")
