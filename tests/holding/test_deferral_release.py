@@ -51,12 +51,15 @@ async def test_nothing_is_lost(
 
 
 class Refusing(Scheduler):
-    """Refuses one released request until it is told to take it."""
+    """Refuses one released request, at least once and until the others have been answered."""
 
-    willing = False
+    refused = False
+    others_answered = False
 
     def enqueue_request(self, request: Request) -> bool:
-        if "_rep_held" in request.meta and request.url.endswith("/bad") and not self.willing:
+        bad = "_rep_held" in request.meta and request.url.endswith("/bad")
+        if bad and not (self.refused and self.others_answered):
+            self.refused = True
             raise ValueError("no such request")
         return super().enqueue_request(request)
 
@@ -75,7 +78,7 @@ async def test_a_request_that_is_refused_holds_up_no_other_origin(
         def parse(self, response: Any, **kwargs: Any) -> None:
             super().parse(response, **kwargs)
             if set(rest) <= {one.url for one in self.responses}:
-                record.engine._slot.scheduler.willing = True
+                record.engine._slot.scheduler.others_answered = True
 
     record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
     result = await crawl(
