@@ -44,11 +44,11 @@ class Place:
 
     __slots__ = ("_called", "origin", "request", "slots")
 
-    def __init__(self, request: Request, origin: Origin, slots: int) -> None:
-        """:param slots: how many were added for it"""
+    def __init__(self, request: Request, origin: Origin) -> None:
         self.request = request
         self.origin = origin
-        self.slots = slots
+        self.slots: int | None = None
+        """How many download slots were added for it; None if the request isn't inside."""
         self._called: Deferred[bool] | None = None
 
     @property
@@ -79,7 +79,7 @@ class WaitingRoom:
         self._count = 0
         self._of: Counter[Origin] = Counter()
         self._patience = min(_QUEUE_SECONDS, 2 * context.settings.defer_grace)
-        self._outside: deque[tuple[Request, Origin, Deferred[Place | None]]] = deque()
+        self._outside: deque[tuple[Place, Deferred[bool]]] = deque()
         self._ready: deque[Deferred[bool]] = deque()
         self._listener = Listener(crawler, {scrapy_signals.response_received: self._admit})
         self._timer: CallLaterResult | None = None
@@ -93,43 +93,49 @@ class WaitingRoom:
         scheduler."""
         if self._of[origin] >= self._most_of_one or self._ended:
             return None
+        place = Place(request, origin)
         if self._count < self._most:
-            return self._take(request, origin)
-        free: Deferred[Place | None] = Deferred()
-        entry = request, origin, free
+            self._take(place)
+            return place
+        free: Deferred[bool] = Deferred()
+        entry = place, free
         self._outside.append(entry)
         self.in_slots += 1
 
         def give_up() -> None:
             if entry in self._outside:  # else there is a place, in this turn of the event loop
                 self._outside.remove(entry)
-                self._let_in(free, None)
+                self._let_in(free, False)
 
         timer = call_later(self._patience, give_up)
         try:
-            return await maybe_deferred_to_future(free)
-        finally:
-            timer.cancel()
-            if entry in self._outside:  # who waits for it has given up
+            return place if await maybe_deferred_to_future(free) else None
+        except BaseException:  # who waits for it has given up
+            if entry in self._outside:
                 self._outside.remove(entry)
                 self.in_slots -= 1
+            elif place.slots is not None:
+                self.leave(place)
+            raise
+        finally:
+            timer.cancel()
 
-    def _let_in(self, free: Deferred[Place | None], place: Place | None) -> None:
+    def _let_in(self, free: Deferred[bool], has_place: bool) -> None:
         self.in_slots -= 1
-        free.callback(place)
+        free.callback(has_place)
 
     def waiting_for(self, origin: Origin) -> int:
         """Return how many requests wait for *origin*, or in download slots for any."""
         return self.in_slots + self._of[origin]
 
-    def _take(self, request: Request, origin: Origin) -> Place:
+    def _take(self, place: Place) -> None:
         self._count += 1
-        self._of[origin] += 1
-        return Place(request, origin, self._engine.add_slot())
+        self._of[place.origin] += 1
+        place.slots = self._engine.add_slot()
 
     def leave(self, place: Place) -> None:
         """Free *place*."""
-        self._engine.remove_slot(place.slots)
+        self._engine.remove_slot(place.slots or 0)
         self._count -= 1
         self._of[place.origin] -= 1
         if not self._of[place.origin]:
@@ -139,8 +145,9 @@ class WaitingRoom:
         self._letting_in = True
         try:
             while self._outside and self._count < self._most:
-                request, origin, free = self._outside.popleft()
-                self._let_in(free, self._take(request, origin))
+                waiting, free = self._outside.popleft()
+                self._take(waiting)
+                self._let_in(free, True)
         finally:
             self._letting_in = False
 
@@ -148,7 +155,7 @@ class WaitingRoom:
         """Let no request wait for a place or a slot: the spider closes."""
         self._ended = True
         while self._outside:
-            self._let_in(self._outside.popleft()[2], None)
+            self._let_in(self._outside.popleft()[1], False)
         while self._ready:
             self._ready.popleft().callback(False)
 

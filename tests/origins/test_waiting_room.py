@@ -363,9 +363,9 @@ async def test_silent_sites_leave_the_others_their_slots(
     assert_no_errors(result)
 
 
-def bare_room() -> WaitingRoom:
-    """A room without a crawl: 64 places."""
-    engine = SimpleNamespace(add_slot=lambda: 1, remove_slot=lambda slots: None)
+def bare_room(slots: int = 1) -> WaitingRoom:
+    """A room without a crawl: 64 places, for each of which *slots* are added."""
+    engine = SimpleNamespace(add_slot=lambda: slots, remove_slot=lambda slots: None)
     crawler = get_crawler(settings_dict={"CONCURRENT_REQUESTS": 8})
     settings = SimpleNamespace(defer_grace=NEVER)
     context: Any = SimpleNamespace(crawler=crawler, engine=engine, settings=settings)
@@ -413,3 +413,24 @@ async def test_who_is_cancelled_outside_gets_no_place(monkeypatch: pytest.Monkey
         assert place is not None
         room.leave(place)
     assert room._count == 0
+
+
+@pytest.mark.parametrize("slots", [0, 1])
+async def test_who_is_cancelled_at_the_door_gives_the_place_back(
+    monkeypatch: pytest.MonkeyPatch, slots: int
+) -> None:
+    """In asyncio, who waits wakes up a moment after there is a place, and may be cancelled by then."""
+    monkeypatch.setattr("scrapy_rep.origins.waiting_room._QUEUE_SECONDS", NEVER)
+    room = bare_room(slots)
+    inside = [await room.enter(*request_to(number)) for number in range(64)]
+    one = deferred_from_coro(room.enter(*request_to(64)))
+    await a_while(0)
+    for place in inside:
+        assert place is not None
+        room.leave(place)
+    one.addErrback(lambda _: None)
+    one.cancel()
+    place = await maybe_deferred_to_future(one)
+    if place is not None:  # without asyncio, it is in already
+        room.leave(place)
+    assert (room._count, room.in_slots, len(room._outside)) == (0, 0, 0)
