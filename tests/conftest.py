@@ -28,7 +28,7 @@ import pytest
 import scrapy
 from scrapy.core.engine import ExecutionEngine
 
-from tests.helpers import fuzzing, names, redisserver
+from tests.helpers import crawling, fuzzing, names, redisserver
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import LoopThread, Sites
 from tests.helpers.tls import server_context
@@ -237,6 +237,12 @@ def twisted_log() -> Iterator[None]:
     observer.start()
     yield
     observer.stop()
+
+
+@pytest.fixture
+def in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First answers are waited for, however slow the machine is: nothing is held for their sake."""
+    monkeypatch.setitem(crawling.SETTINGS, "REP_DEFER_GRACE", 30.0)
 
 
 @pytest.fixture(scope="session")

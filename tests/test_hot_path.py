@@ -19,7 +19,7 @@ from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.servers import Sites
 from tests.helpers.steps import Clock, Step, StepSpider
 
-pytestmark = pytest.mark.scrapy_api
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
 
 if TYPE_CHECKING:
     from pathlib import Path

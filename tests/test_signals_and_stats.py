@@ -14,13 +14,13 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import redirect
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while
 from tests.helpers.servers import Sites
 from tests.helpers.signals import Resolved
 from tests.helpers.steps import StepSpider
 
-pytestmark = pytest.mark.scrapy_api
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
 
 RULES = "User-agent: *\nDisallow: /private\nCrawl-delay: 3\n"
 
@@ -39,7 +39,7 @@ async def test_all_stats_of_a_crawl(sites: Sites) -> None:
     rules.set("/rules", RULES)
     steps = [site.url(path) for site in (rules, missing, busy) for path in ("/private", "/x", "/y")]
     steps += [moved.url("/private"), sites.refused() + "/x", "http://:80/x"]
-    result = await crawl(StepSpider, steps=steps)
+    result = await crawl(StepSpider, ONE_ATTEMPT, steps=steps)
     assert stats_of(result, "rep/", "robotstxt/") == {
         "robotstxt/request_count": 5,  # a robots.txt that moved counts once, as the built-in counts
         "robotstxt/response_count": 4,
@@ -62,9 +62,8 @@ async def test_all_stats_of_a_crawl(sites: Sites) -> None:
 
 async def test_stats_where_the_unreachable_may_pass(sites: Sites) -> None:
     site = sites.add(robots=503)
-    result = await crawl(
-        StepSpider, {"REP_UNREACHABLE": "allow"}, steps=[site.url("/x"), site.url("/y")]
-    )
+    settings = {**ONE_ATTEMPT, "REP_UNREACHABLE": "allow"}
+    result = await crawl(StepSpider, settings, steps=[site.url("/x"), site.url("/y")])
     assert stats_of(result, "rep/", "robotstxt/") == {
         "robotstxt/request_count": 1,
         "robotstxt/response_count": 1,
@@ -168,12 +167,14 @@ async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
             order.append("page")
 
     async def on_resolved(origin: Origin) -> None:
-        await a_while(0.5)
+        while "page" not in order:
+            await a_while(0.01)
+        await a_while(0.2)
         order.append("told")
 
     result = await crawl(
         NotingSpider,
-        {"REP_DEFER_GRACE": 0.05, "REP_UNREACHABLE": "defer"},
+        {"REP_DEFER_GRACE": 1.0, "REP_UNREACHABLE": "defer"},
         requests=[site.url("/x")],
         signal_handlers={
             **record.handlers,
@@ -258,7 +259,7 @@ async def test_disallowed_for_a_named_agent(sites: Sites) -> None:
 
 async def test_robots_unreachable_gives_reason_and_attempts(sites: Sites) -> None:
     site = sites.add(robots=503)
-    result = await crawl(StepSpider, steps=[site.url("/x"), site.url("/y")])
+    result = await crawl(StepSpider, ONE_ATTEMPT, steps=[site.url("/x"), site.url("/y")])
     for (request, error), path in zip(result.spider.errors, ("/x", "/y"), strict=True):
         assert isinstance(error, IgnoreRequest)
         assert isinstance(error, RobotsUnreachable)

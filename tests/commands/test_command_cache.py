@@ -102,7 +102,7 @@ class Project:
             "SPIDER_MODULES": ["project.spider"],
             "USER_AGENT": "testbot/1.0",
             "REP_UNREACHABLE": "drop",
-            "REP_DOWNLOAD_TIMEOUT": 1,
+            "REP_DOWNLOAD_TIMEOUT": 3,
             "TELNETCONSOLE_ENABLED": False,
             **settings,
         }

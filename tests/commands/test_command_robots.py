@@ -258,7 +258,7 @@ def test_no_file_and_no_answer(sites: Sites, project: Path) -> None:
     gone, down, silent = sites.add(robots=404), sites.add(robots=503), sites.add(robots=silence())
     refused = sites.refused()
     urls = [gone.url("/x"), down.url("/x"), silent.url("/x"), f"{refused}/x"]
-    done = robots(project, *urls, "--json", settings={"REP_DOWNLOAD_TIMEOUT": 1.5})
+    done = robots(project, *urls, "--json", settings={"REP_DOWNLOAD_TIMEOUT": 3})
     assert (done.status, done.err) == (3, "")
     assert pick(done.json, "outcome", "allowed", "status", "line", "group") == [
         ("missing", True, 404, None, None),

@@ -3,7 +3,6 @@ nothing: an unreachable robots.txt is asked for once, and a message says what ca
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +102,7 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
     sites: Sites, tmp_path: Path, name: str
 ) -> None:
     site = sites.add(robots=503)
-    began = time.monotonic()
     done = run(tmp_path, name, site)
-    assert time.monotonic() - began < 30
     assert [hit.path for hit in site.requests] == ["/robots.txt"]
     # As for a page that can't be downloaded: the shell passes the exception on, a check fails.
     assert done.status == (1 if name in ("shell", "check") else 0)
@@ -158,10 +155,10 @@ def test_what_the_user_wants_of_an_unreachable_site_holds(sites: Sites, tmp_path
 
 @pytest.mark.slow
 def test_bench_works_with_the_add_on(tmp_path: Path) -> None:
-    line = arguments_of("bench", settings={**QUIET, "CLOSESPIDER_TIMEOUT": 1})
+    line = arguments_of("bench", settings={**QUIET, "CLOSESPIDER_PAGECOUNT": 50})
     done = run_scrapy(line, cwd=make_project(tmp_path), variables=environment())
     assert done.status == 0, done.err
-    assert "'finish_reason': 'closespider_timeout'" in done.err
+    assert "'finish_reason': 'closespider_pagecount'" in done.err
     assert "'rep/outcome/" in done.err
     assert "Traceback" not in done.err
 

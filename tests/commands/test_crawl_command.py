@@ -94,7 +94,7 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
 
 def test_a_dry_run_fetches_all_and_warns(sites: Sites, project: Path) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /\n")
-    log = crawl(project, [site.url("/1"), site.url("/2")], REP_DRY_RUN=True)
+    log = crawl(project, [site.url("/1"), site.url("/2")], REP_DRY_RUN=True, REP_DEFER_GRACE=30)
     assert log.count("] INFO: Fetched ") == 2
     assert "WARNING: REP_DRY_RUN is on" in log
     assert "WARNING: robots.txt would have refused every start request (2)" in log

@@ -47,6 +47,9 @@ def run(command: str, project: Path, proxy: str) -> Done:
         words = ["crawl", *(shlex.split(command)[2:] or ["all_sites"])]
     else:
         words = shlex.split(command)[1:]
+    if words[0] == "crawl":
+        # However slow this machine is, what recovers does so before it is given up.
+        words += ["-s", "REP_RETRY_DELAY=0.2"]
     return run_scrapy(words, cwd=project, variables=environment(http_proxy=proxy))
 
 

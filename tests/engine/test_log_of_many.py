@@ -18,10 +18,10 @@ from scrapy_rep.engine.words import counted, duration
 from scrapy_rep.holding import deferral, held_origins
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
-from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.contexts import context_of
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import DEFER, Gate, Record, silent_until_open, urls
+from tests.helpers.held import DEFER, NEVER, Gate, Record, silent_until_open, urls, when_open
 from tests.helpers.holds import held
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
@@ -56,6 +56,7 @@ def test_words_for_numbers_and_times() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_time")
 async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     forbidding = [sites.add(robots=RULES) for _ in range(30)]
     down = [sites.add(robots=503) for _ in range(30)]
@@ -72,10 +73,13 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
 
 
 async def test_first_answers_that_take_long_are_no_failures(sites: Sites) -> None:
-    gate = Gate(503, RULES)
-    slow, down = sites.add(robots=after(0.3, RULES)), sites.add(robots=gate)
-    record = Record()
-    record.on_resolved = gate.open  # the one that is down answers first
+    gate = silent_until_open()
+    slow, down = sites.add(robots=gate), sites.add(robots=in_turn(503, 503, RULES))
+    record = Record(on_deferred=lambda _, __: gate.open() if all_wait() else None)
+
+    def all_wait() -> bool:
+        return len([url for url in record.deferred if url.startswith(slow.url(""))]) == 8
+
     result = await crawl(
         [*urls(slow, 8), *urls(down, 4)],
         {**DEFER, "REP_DEFER_GRACE": 0.01},
@@ -193,22 +197,22 @@ async def test_a_line_a_minute_tells_what_is_held(
 ) -> None:
     monkeypatch.setattr(deferral, "_TELL_SECONDS", 0.1)
     silent = silent_until_open()
-    site, busy = sites.add(robots=silent), sites.add(robots=RULES, pages={"/x": after(0.8, "")})
-    record = Record()
-    result = await crawl(
-        [*urls(site, 3), busy.url("/x")],
-        {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DEFER_MAX_WAIT": 480, "REP_DOWNLOAD_TIMEOUT": 1.0},
-        signal_handlers={**record.handlers, **_opens_at_the_end(silent)},
-    )
-    told = lines(result, "3 requests to 1 site held; next robots.txt attempt now, giving up in 8")
+    site = sites.add(robots=silent)
+    # Something else to do meanwhile.
+    busy = sites.add(robots=RULES, pages={"/x": when_open(silent, "")})
+    line = "3 requests to 1 site held; next robots.txt attempt now, giving up in 8"
+
+    def look() -> None:
+        if len(told) == 3:
+            silent.open()
+
+    with at_line("scrapy_rep.holding", line, look) as told:
+        result = await crawl(
+            [*urls(site, 3), busy.url("/x")],
+            {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DEFER_MAX_WAIT": 480},
+        )
     assert len(told) >= 3
     assert len(result.responses) == 4
-
-
-def _opens_at_the_end(gate: Gate) -> dict[Any, Any]:
-    from scrapy import signals
-
-    return {signals.response_received: lambda request: gate.open() if "/x" in request.url else None}
 
 
 async def test_the_reason_counts_by_scrapys_name_for_it(sites: Sites) -> None:
@@ -242,12 +246,22 @@ async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
 
 
 async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites) -> None:
-    site = sites.add(robots=silence())
-    result = await crawl(
-        urls(site, 2),
-        {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DOWNLOAD_TIMEOUT": 0.2, "REP_DEFER_MAX_WAIT": 0.5},
-    )
-    assert len(lines(result, "its robots.txt has not answered yet")) == 1
-    assert len(lines(result, "until its robots.txt can be fetched")) == 1
+    robots, record = silent_until_open(503), Record()
+    site = sites.add(robots=robots)
+    with (
+        at_line("scrapy_rep.holding", "its robots.txt has not answered yet", robots.open) as silent,
+        at_line("scrapy_rep.holding", "its robots.txt can be fetched", record.close) as unreachable,
+    ):
+        result = await crawl(
+            urls(site, 2),
+            {
+                **DEFER,
+                "REP_DEFER_GRACE": 0.01,
+                "REP_RETRY_DELAY": NEVER,
+                "REP_RETRY_MAX_DELAY": NEVER,
+            },
+            signal_handlers=record.handlers,
+        )
+    assert len(silent) == len(unreachable) == 1
     assert result.stat("rep/deferred/unreachable") == 2
     assert "2 held (2 given up)" in summary(result)[1]

@@ -38,6 +38,7 @@ class Browser:
         options.add_argument(f"--user-data-dir={profile}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+        self.driver.set_script_timeout(150)  # the layout of 10,000 rows is part of a script
 
     def open(self, path: Path) -> None:
         self.driver.get(path.as_uri())

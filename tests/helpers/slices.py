@@ -6,7 +6,7 @@ import functools
 import sys
 import urllib.parse
 from collections.abc import Callable, Iterable
-from time import thread_time
+from time import sleep, thread_time
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,6 +16,9 @@ LONGEST = 0.05
 
 ROUNDS = 5
 """What took too long once may have met the garbage collector, or another process."""
+
+# Seconds. Before another round, the other process may end: a processor's time isn't its alone.
+_PAUSE = 0.1
 
 
 def in_a_slice(work: Callable[[], T]) -> T:
@@ -28,7 +31,8 @@ def in_slices(steps: Callable[[], Iterable[T]]) -> list[T]:
     """Return what *steps* yields, if each step takes no longer than a slice of time may. What it
     raises in time is raised."""
     slow: set[int] | None = None
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        sleep(number * _PAUSE)
         _forget()
         results: list[T] = []
         times: list[float] = []
@@ -42,7 +46,7 @@ def in_slices(steps: Callable[[], Iterable[T]]) -> list[T]:
         except Exception as error:  # noqa: BLE001 (of any kind)
             raised = error
         times.append(thread_time() - began)
-        these = {number for number, time in enumerate(times) if time > LONGEST}
+        these = {at for at, time in enumerate(times) if time > LONGEST}
         slow = these if slow is None else slow & these
         if not slow:
             if raised is not None:

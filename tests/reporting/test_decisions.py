@@ -17,7 +17,7 @@ from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.steps import StepSpider
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
 
@@ -197,7 +197,7 @@ async def test_no_start_requests(sites: Sites) -> None:
 
 async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:
     rules, other = sites.add(robots=RULES), sites.add(robots="User-agent: testbot\nDisallow: /")
-    missing, away = sites.add(robots=404), sites.add(robots=in_turn(503, RULES))
+    missing, away = sites.add(robots=404), sites.add(robots=in_turn(503, 503, RULES))
     wanted = [
         *urls(rules, 4, "/private/"), *urls(rules, 2, "/x"), *urls(rules, 7, "/page"),
         *urls(other, 3), *urls(missing, 5), *urls(away, 6), f"{sites.refused()}/1",
@@ -244,7 +244,7 @@ async def test_summary_of_what_was_given_up(sites: Sites) -> None:
 
 
 async def test_one_is_one_request(sites: Sites) -> None:
-    site = sites.add(robots=in_turn(503, RULES))
+    site = sites.add(robots=in_turn(503, 503, RULES))
     result = await crawl([site.url("/page"), f"{sites.refused()}/1"], DEFER)
     assert len(lines(result, f"Released 1 request to {origin_of(site)}")) == 1
     assert len(lines(result, "Gave up 1 request to ")) == 1

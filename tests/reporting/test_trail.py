@@ -27,7 +27,12 @@ from tests.helpers.process import Crawl
 from tests.helpers.servers import Sites
 from tests.helpers.steps import Clock, StepSpider
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.loop,
+    pytest.mark.scrapy_api,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("in_time"),
+]
 
 RULES = "# ours\nUser-agent: *\nDisallow: /private\nAllow: /private/open\n"
 HASH = sha256(RULES.encode()).hexdigest()

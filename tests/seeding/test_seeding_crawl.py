@@ -231,6 +231,7 @@ async def test_a_dupe_filter_that_raises(sites: Sites, monkeypatch: pytest.Monke
 
 
 @pytest.mark.loop
+@pytest.mark.usefixtures("in_time")
 async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """For good. The crawl ends all the same, with one warning when that begins and an error when
     the time to wait is over."""

@@ -123,6 +123,7 @@ async def test_one_that_answers_late(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
+@pytest.mark.usefixtures("in_time")
 async def test_one_that_never_answers(
     sites: Sites, robots: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

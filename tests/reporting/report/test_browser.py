@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,7 +137,6 @@ def test_ten_thousand_origins_are_shown_on_request(tmp_path: Path, browser: Brow
     """On display in a moment, the first 200 first; all of them on request."""
     path = tmp_path / "robots.html"
     path.write_bytes(render(many(10_000)))
-    began = time.monotonic()
     browser.open(path)
     assert len(browser.column("#origins-table", 0)) == 200
     # Both at once: a browser takes seconds to lay out 10,000 rows.
@@ -147,8 +145,6 @@ def test_ten_thousand_origins_are_shown_on_request(tmp_path: Path, browser: Brow
         ".forEach((selector) => document.querySelector(selector).click())"
     )
     assert len(browser.column("#origins-table", 0)) == 10_000
-    # Seconds are not asserted; a page that does not come up in this time is broken.
-    assert time.monotonic() - began < 60
     forbidden = [int(cell) for cell in browser.column("#origins-table", 4)]
     assert forbidden == sorted(forbidden, reverse=True)
     browser.one("[data-more=origins-table]").click()

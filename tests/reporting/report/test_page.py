@@ -131,6 +131,7 @@ async def test_the_report_of_an_empty_crawl_says_so(tmp_path: Path) -> None:
     assert_clean(result)
 
 
+@pytest.mark.usefixtures("in_time")
 async def test_the_report_of_a_dry_run_says_so(sites: Sites, tmp_path: Path) -> None:
     path = tmp_path / "robots.html"
     await ReportTown(sites).crawl(path, REP_DRY_RUN=True)
