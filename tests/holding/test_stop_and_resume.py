@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.behaviours import silence
-from tests.helpers.held import NEVER
+from tests.helpers.held import NEVER, silent_until_open
 from tests.helpers.process import Crawl, on_every_reactor
 from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.process.town import Town
@@ -186,7 +186,7 @@ def test_what_waits_in_place_is_kept_too(
 def test_what_cannot_be_serialised_is_given_up(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl], grace: float
 ) -> None:
-    """Those that wait in place announce nothing, so half a second has to do."""
+    """Those that wait in place announce nothing, so a moment has to do."""
     site = sites.add(robots=silence())
     urls = [site.url(f"/{number}") for number in range(6)]
     settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_GRACE": grace}
@@ -195,7 +195,8 @@ def test_what_cannot_be_serialised_is_given_up(
     if grace < 1:
         run.wait_for("deferred", len(urls))
     else:
-        time.sleep(0.5)  # for the others to join the first
+        run.wait_for("scheduled", len(urls))
+        time.sleep(0.2)  # for the others to join the first
     assert seconds_to_end(run) < END
     assert run.reason == "shutdown"
     assert sorted(run.urls("failed")) == sorted(urls)
@@ -245,8 +246,7 @@ def times(jobdir: Path) -> tuple[float, float]:
 def test_time_counts_only_while_a_run_is_going(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
 ) -> None:
-    """Sleeps between two runs: test_deferral_jobdir.py has the same with a clock that it sets, which
-    the processes of this test don't share."""
+    """What lies between two runs does not count: the second is one in whose process it is later."""
     site, job = sites.add(robots=503), tmp_path / "job"
     settings = {"JOBDIR": job, "REP_DEFER_MAX_WAIT": 1000}
     first = crawl([site.url("/page")], settings)
@@ -257,9 +257,8 @@ def test_time_counts_only_while_a_run_is_going(
     first.join()
     since, ran = times(job)
 
-    time.sleep(2.5)
     # With the time between the runs, this would be over when the run begins.
-    second = crawl((), {**settings, "REP_DEFER_MAX_WAIT": ran - since + 2})
+    second = crawl((), {**settings, "REP_DEFER_MAX_WAIT": ran - since + 500}, later=1000)
     second.wait_for("refused", 2)
     second.interrupt()
     second.join()
@@ -281,8 +280,8 @@ def test_what_is_given_up_is_kept_for_the_next_run(
 ) -> None:
     site = sites.add(robots=503)
     urls = sorted(site.url(f"/{number}") for number in range(5))
-    settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_MAX_WAIT": 0.6}
-    first = crawl(urls, settings).join()
+    settings = {"JOBDIR": tmp_path / "job"}
+    first = crawl(urls, {**settings, "REP_DEFER_MAX_WAIT": 0.6}).join()
     assert first.reason == "finished"
     assert sorted(first.urls("failed")) == urls
     assert all("held for 0.6 s" in event.detail for event in first.of("failed"))
@@ -322,7 +321,7 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
     run = start()
     for _ in range(interrupts):
         run.interrupt()
-        time.sleep(0.3)
+        run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
     if interrupts:
         run.join()
     else:
@@ -340,17 +339,14 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
 def test_an_orderly_stop_is_no_kill(
     sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path
 ) -> None:
-    site = sites.add(robots="", pages={"/hang": silence()})
-    settings = {
-        "JOBDIR": tmp_path / "job",
-        "CONCURRENT_REQUESTS": 1,
-        "REP_DEFER_GRACE": 5,
-        "DOWNLOAD_TIMEOUT": 1,
-        "RETRY_ENABLED": False,
-    }
+    gate = silent_until_open("answered")
+    site = sites.add(robots="", pages={"/hang": gate})
+    settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
     run = crawl([site.url(path) for path in ("/hang", "/a", "/b")], settings)
     run.wait_until(lambda: site.count("/hang"), "the first page")
     run.interrupt()
+    run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
+    gate.open()
     assert run.join().reason == "shutdown"
     queue = tmp_path / "job" / "requests.queue"
     assert any(one.is_file() and one.name != "active.json" for one in queue.rglob("*"))

@@ -106,11 +106,12 @@ class Crawl:
         *,
         reactor: str = "asyncio",
         ends: str = "",
+        later: float = 0,
         spider: Path = SPIDER,
         **arguments: str,
     ) -> None:
         """:param folder: made if it isn't there; the run's files are put there, under new names
-        :param ends: see `tests.helpers.process.recorder`
+        :param ends: see `tests.helpers.process.recorder`, for *later* too
         :param arguments: the spider's
         """
         folder.mkdir(exist_ok=True)
@@ -132,7 +133,9 @@ class Crawl:
         self._process = ScrapyProcess(
             line,
             cwd=folder,
-            variables=environment(CRAWL_EVENTS=str(self._events), CRAWL_ENDS=ends),
+            variables=environment(
+                CRAWL_EVENTS=str(self._events), CRAWL_ENDS=ends, CRAWL_LATER=str(later)
+            ),
             output=self._log,
         )
 

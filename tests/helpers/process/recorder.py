@@ -3,13 +3,16 @@ that the test reads meanwhile. What is in it has happened, however the process e
 
 `CRAWL_EVENTS` is the file. `CRAWL_ENDS`, such as `SIGKILL released 17`, is a signal that the
 process sends itself in the moment of that event: some moments are too short to be hit from
-outside.
+outside. `CRAWL_LATER` is a number of seconds by which the process's clocks are ahead, so that time
+seems to have passed since another run.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import time
 from collections import Counter
 from typing import Any
 
@@ -19,7 +22,9 @@ from scrapy.crawler import Crawler
 from scrapy.http import Request, Response
 from scrapy.http.request import NO_CALLBACK
 
+from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
+from scrapy_rep.holding import disk_writer
 
 COUNTS: Counter[str] = Counter()
 
@@ -48,6 +53,13 @@ def record_page(response: Response) -> None:
 PAGE_AS_EVER = "dont_filter=False marks=[]"
 
 
+def put_clocks_forward(seconds: float) -> None:
+    """All that tell the time."""
+    wall, monotonic = time.time, time.monotonic
+    time.time, time.monotonic = lambda: wall() + seconds, lambda: monotonic() + seconds
+    RepMiddleware.clock = staticmethod(time.time)
+
+
 class Recorder:
     """An extension that records signals. Spiders record what their callbacks get themselves."""
 
@@ -56,12 +68,17 @@ class Recorder:
         # The engine looks that often (seconds) whether the crawl is over, or whether others have
         # put something into a shared queue. Scrapy's 5 make most runs as much longer.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
+        # On a slow disk rows stay in memory for a second, and a kill loses those.
+        disk_writer._SLOW_SECONDS = math.inf
+        if later := float(os.environ.get("CRAWL_LATER", "0")):
+            put_clocks_forward(later)
         return cls(crawler)
 
     def __init__(self, crawler: Crawler) -> None:
         self._kinds = {
             rep_signals.request_deferred: "deferred",
             rep_signals.request_released: "released",
+            signals.request_scheduled: "scheduled",
             signals.request_dropped: "dropped",
             signals.request_reached_downloader: "reached",
             signals.response_downloaded: "downloaded",
