@@ -32,6 +32,7 @@ from tests.helpers.servers import Sites
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 
+@pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("jobdir", [False, True])
 async def test_a_released_request_is_next(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
     """Though 60 hosts wait, whose requests were made before."""
@@ -62,6 +63,7 @@ async def test_a_released_request_is_next(sites: Sites, tmp_path: Path, jobdir: 
     assert_clean(result)
 
 
+@pytest.mark.usefixtures("in_time")
 async def test_no_more_than_one_of_an_origin_goes_ahead(sites: Sites) -> None:
     """The others would fill the downloader."""
     gate = Gate(503, RULES)

@@ -58,6 +58,7 @@ class FilteringSpider(KeepingSpider):
         self.allowed_domains = allowed_domains
 
 
+@pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("dont_filter", [False, True])
 @pytest.mark.parametrize("healthy", [False, True], ids=["held", "healthy"])
 async def test_the_offsite_filter_and_redirects(

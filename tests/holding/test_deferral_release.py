@@ -64,6 +64,7 @@ class Refusing(Scheduler):
         return super().enqueue_request(request)
 
 
+@pytest.mark.usefixtures("in_time")
 async def test_a_request_that_is_refused_holds_up_no_other_origin(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:

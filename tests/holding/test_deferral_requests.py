@@ -83,6 +83,7 @@ def described(result: CrawlResult, site: Site) -> dict[str, Any]:
     return described
 
 
+@pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("dont_filter", [False, True])
 @pytest.mark.parametrize("jobdir", [False, True])
 async def test_a_held_request_keeps_all_its_attributes(

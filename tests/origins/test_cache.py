@@ -17,6 +17,9 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.signals import Resolved
 from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, Step, StepSpider
 
+# What is held asks once more what is known, which counts again.
+pytestmark = pytest.mark.usefixtures("in_time")
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:

@@ -15,9 +15,15 @@ from scrapy_rep.origins.fetcher import CONFIGURATION_ERRORS
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights, StillWaiting
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
-from tests.helpers.held import a_while
+from tests.helpers.held import NEVER, a_while
 
 pytestmark = pytest.mark.loop
+
+
+@pytest.fixture(autouse=True)
+def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is."""
+    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
 
 
 class World:
@@ -54,6 +60,16 @@ class World:
 
 def origin(host: str) -> Origin:
     return Origin("http", host, 80)
+
+
+async def until_asked(world: World, count: int) -> None:
+    """And no more are, though those that fly are slow by then."""
+    for _ in range(200):
+        if len(world.asked) < count:
+            await a_while(0.05)
+    await a_while(0.2)
+    assert len(world.asked) == count
+    assert world.in_the_air == 16
 
 
 async def outcome(coroutine: Any) -> Any:
@@ -148,14 +164,11 @@ async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(20):
         world.flights.to(origin(f"a{number}"))
     assert world.in_the_air <= 4
-    await a_while(0.8)
-    assert world.in_the_air == 16
+    await until_asked(world, 16)
     # Each answer lets one start: of a slow one, too.
-    for number in (0, 15):
+    for number, count in ((0, 17), (15, 18)):
         world.answer(f"a{number}")
-        await a_while(0.15)
-    assert world.in_the_air == 16
-    assert len(world.asked) == 18
+        await until_asked(world, count)
     await world.end()
     assert len(world.asked) == 18
 

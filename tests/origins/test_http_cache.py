@@ -21,8 +21,13 @@ pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 # What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
-# An unreachable site is neither asked twice nor given up while a test runs.
-HOLD: dict[str, Any] = {**DEFER, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
+# An unreachable site is neither asked twice nor given up while a test runs, and a slow one is waited for.
+HOLD: dict[str, Any] = {
+    **DEFER,
+    "REP_RETRY_DELAY": NEVER,
+    "REP_RETRY_MAX_DELAY": NEVER,
+    "REP_DEFER_GRACE": NEVER,
+}
 OFFLINE: dict[str, Any] = {"HTTPCACHE_IGNORE_MISSING": True}
 
 

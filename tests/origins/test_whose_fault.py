@@ -265,6 +265,7 @@ async def test_a_site_behind_a_proxy_that_hangs_up_is_unreachable(sites: Sites) 
     result.assert_clean()
 
 
+@pytest.mark.usefixtures("in_time")
 async def test_one_request_at_a_time_waits_in_its_place(sites: Sites) -> None:
     """CONCURRENT_REQUESTS = 1: nothing is held, and nothing changes its place."""
     site = sites.add(robots=RULES)
