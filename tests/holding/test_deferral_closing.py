@@ -22,6 +22,7 @@ from tests.helpers.held import (
     Record,
     assert_clean,
     assert_no_errors,
+    later,
     urls,
     when_open,
 )
@@ -58,22 +59,27 @@ class ItemSpider(ListSpider):
 
 
 def close_by(way: str, record: Record, gate: Gate) -> dict[str, Any]:
-    """Settings, and what is to be done when all requests are held."""
+    """Settings, and what is to be done when all requests are held and one site has failed."""
+    done: list[str] = []
 
-    def held(*_: Any) -> None:
-        if len(record.deferred) == 40:
-            if way == "close_spider_async":
-                record.close(way)
-            elif way == "shutdown":
-                deferred_from_coro(record.engine.stop_async())
-            else:
-                gate.open()
+    def act() -> None:
+        if way == "close_spider_async":
+            record.close(way)
+        elif way == "shutdown":
+            deferred_from_coro(record.engine.stop_async())
+        else:
+            gate.open()
 
-    record.on_deferred = held
-    if way.startswith("closespider"):
-        value = {"closespider_timeout": 1.5, "closespider_pagecount": 1}[way]
-        return {way.upper(): value}
-    return {}
+    def look(*_: Any) -> None:
+        if len(record.deferred) >= 40 and record.resolved and not done:
+            done.append(way)
+            later(0, act)  # others have to hear of it first
+
+    record.on_deferred = record.on_resolved = look
+    if way == "closespider_timeout":
+        # Until then all have to be held.
+        return {"CLOSESPIDER_TIMEOUT": 2.0, "REP_DEFER_GRACE": 0.05}
+    return {"CLOSESPIDER_PAGECOUNT": 1} if way == "closespider_pagecount" else {}
 
 
 WAYS = [

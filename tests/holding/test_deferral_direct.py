@@ -16,7 +16,9 @@ from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     NEVER,
+    Gate,
     Record,
+    a_while,
     assert_clean,
     urls,
 )
@@ -50,12 +52,12 @@ class InlineSpider(ListSpider):
 
 async def test_waits_while_robots_txt_is_being_fetched(sites: Sites) -> None:
     """However long that takes; what comes of it is what counts."""
-    start, slow = sites.add(robots=RULES), sites.add(robots=after(0.6, RULES))
+    slow = sites.add(robots=after(0.6, RULES))
     record, inline = Record(), [slow.url("/x"), slow.url("/private"), slow.url("/y")]
     result = await crawl(
         InlineSpider,
         counting(REP_DEFER_GRACE=0.1),
-        requests=[start.url("/page")],
+        requests=["data:,start"],
         inline=inline,
         signal_handlers=record.handlers,
     )
@@ -75,13 +77,13 @@ async def test_a_direct_download_fails_when_robots_txt_is_unreachable(
     sites: Sites, robots: Any
 ) -> None:
     """The first when that is known, the others at once: it is not asked for again."""
-    start, down = sites.add(robots=RULES), sites.add(robots=robots)
+    down = sites.add(robots=robots)
     record, inline = Record(), urls(down, 4)
     result = await crawl(
         InlineSpider,
         counting(REP_DEFER_GRACE=0.1, REP_RETRY_DELAY=NEVER, REP_RETRY_MAX_DELAY=NEVER,
                  REP_DOWNLOAD_TIMEOUT=0.5),
-        requests=[start.url("/page")],
+        requests=["data:,start"],
         inline=inline,
         signal_handlers=record.handlers,
     )  # fmt: skip
@@ -100,12 +102,21 @@ async def test_a_direct_download_fails_when_robots_txt_is_unreachable(
 
 async def test_fails_while_others_are_held(sites: Sites) -> None:
     """It is not held, but the scheduled requests of its origin are, before and after."""
-    start, down = sites.add(robots=RULES), sites.add(robots=in_turn(503, 503, 503, 503, RULES))
+    gate = Gate(503, RULES)
+    down = sites.add(robots=gate)
     record = Record()
+
+    class Spider(InlineSpider):
+        async def parse(self, response: Response, **kwargs: Any) -> None:
+            await super().parse(response, **kwargs)
+            while len(record.deferred) < 5:
+                await a_while(0.01)
+            gate.open()
+
     result = await crawl(
-        InlineSpider,
+        Spider,
         counting(),
-        requests=[*urls(down, 5), start.url("/page")],
+        requests=[*urls(down, 5), "data:,start"],
         inline=[down.url("/inline")],
         signal_handlers=record.handlers,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request, Spider
+from scrapy import signals as scrapy_signals
 
 from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, silence
@@ -45,7 +46,11 @@ def rows(directory: Path) -> int:
     return int(count)
 
 
-async def test_on_disk_from_the_moment_they_are_held(sites: Sites, tmp_path: Path) -> None:
+async def test_on_disk_from_the_moment_they_are_held(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a slow disk they stay in memory for a second.
+    monkeypatch.setattr("scrapy_rep.holding.disk_writer._SLOW_SECONDS", NEVER)
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     counts = []
@@ -108,7 +113,8 @@ async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
         assert rows(tmp_path) == 5
         assert_clean(result)
     site.set("/robots.txt", RULES)
-    result = await crawl([], settings)
+    # Half a second may be less than it takes to start and to ask.
+    result = await crawl([], {**settings, "REP_DEFER_MAX_WAIT": NEVER})
     assert set(result.responses) == set(urls(site, 5))
     assert rows(tmp_path) == 0
     assert_clean(result)
@@ -183,13 +189,22 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(
     """Nothing is forgotten either."""
     gate = Gate(503, RULES)
     busy, silent = sites.add(robots=gate), sites.add(robots=silence())
+    asked: list[str] = []
     counts: list[int] = []
 
-    def asked() -> None:
-        counts.append(busy.count("/robots.txt") + silent.count("/robots.txt"))
+    def reached(request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            asked.append(request.url)
+
+    def look() -> None:
+        if record.engine.downloader.active:  # a robots.txt that was asked for before
+            later(0.05, look)
+        else:
+            counts.append(len(asked))
+            later(0.4, unpause)
 
     def unpause() -> None:
-        asked()
+        counts.append(len(asked))
         gate.open()
         silent.set("/robots.txt", RULES)
         record.engine.unpause()
@@ -197,10 +212,10 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(
     def pause(spider: Spider, count: int) -> None:
         if count == 30:
             record.engine.pause()
-            later(0.3, asked)
-            later(0.7, unpause)
+            later(0.05, look)
 
     record = Record(on_deferred=pause)
+    record.handlers[scrapy_signals.request_reached_downloader] = reached
     settings = {**DEFER, "REP_RETRY_MAX_DELAY": 0.1, "REP_DEFER_GRACE": 0.1}
     if jobdir:
         settings["JOBDIR"] = str(tmp_path)

@@ -46,13 +46,15 @@ async def test_another_process_asks(sites: Sites, stored: dict[str, Any], grace:
         other.release(origin, "other")
 
     urls = [site.url("/private"), site.url("/x")]
+    handlers = record.handlers
+    if grace < 1:
+        record.on_deferred = lambda _, count: later(0.1, answers) if count == 2 else None
+    else:
+        handlers[scrapy_signals.spider_opened] = lambda: later(0.4, answers)
     result = await crawl(
         urls,
         {**stored, **DEFER, "REP_DEFER_GRACE": grace},
-        signal_handlers={
-            **record.handlers,
-            scrapy_signals.spider_opened: lambda: later(0.4, answers),
-        },
+        signal_handlers=handlers,
     )
     assert_clean(result)
     other.close()

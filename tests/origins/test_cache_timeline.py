@@ -32,6 +32,7 @@ def stored(
     """Settings: each of the storages that outlive a crawl."""
     monkeypatch.chdir(tmp_path)
     if request.param == "redis":
+        monkeypatch.setattr("scrapy_rep.storages.redis._TIMEOUT_SECONDS", 30.0)
         return on_a_server(request.getfixturevalue("redis_server").url, tmp_path.name)
     if request.param == "sqlite":
         return in_a_file(tmp_path)

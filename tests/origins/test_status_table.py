@@ -235,7 +235,7 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     began = time.monotonic()
     result = await crawl(silent.url("/public"), IMPATIENT)
     assert isinstance(result.failure(silent.url("/public")), RobotsUnreachable)
-    assert 0.5 <= time.monotonic() - began < 5
+    assert 0.5 <= time.monotonic() - began < 9  # DOWNLOAD_TIMEOUT is 10
     result = await crawl([slow.url("/private"), slow.url("/public")], {"DOWNLOAD_TIMEOUT": 1.5})
     assert isinstance(result.failure(slow.url("/private")), RobotsDisallowed)
     assert result.status(slow.url("/public")) == 200
