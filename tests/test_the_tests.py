@@ -7,6 +7,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.helpers import slices
 from tests.helpers.turns import Turns, turn
 
 TESTS = Path(__file__).resolve().parent
@@ -124,3 +127,16 @@ def test_between_two_that_are_to_be_alone_no_other_has_a_turn(tmp_path: Path) ->
     assert order == ["first", "second", "other"]
     with turns.turn(alone=False, next_alone=True), turn(tmp_path, alone=False):
         pass  # at once
+
+
+def test_what_takes_longer_than_a_slice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "LONGEST", 0.0005)
+    monkeypatch.setattr(slices, "_PAUSE", 0.0)
+    assert slices.in_slices(lambda: iter("abc")) == ["a", "b", "c"]
+
+    def steps() -> Iterator[int]:
+        yield 1
+        yield sum(range(1_000_000))
+
+    with pytest.raises(AssertionError, match="of 3 steps, {1} take too long: up to "):
+        slices.in_slices(steps)
