@@ -138,5 +138,5 @@ def test_what_takes_longer_than_a_slice_is_found(monkeypatch: pytest.MonkeyPatch
         yield 1
         yield sum(range(1_000_000))
 
-    with pytest.raises(AssertionError, match="of 3 steps, {1} take too long: up to "):
+    with pytest.raises(AssertionError, match=r"of 3 steps, \{1\} take too long: up to "):
         slices.in_slices(steps)
