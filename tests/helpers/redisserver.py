@@ -1,7 +1,7 @@
 """Real Redis servers on loopback, which keep nothing on disk.
 
     with RedisServer(tmp_path, maxmemory="2mb") as server:
-        server.url                  # redis://127.0.0.1:40123
+        server.url                  # redis://127.0.0.1:40123/?...
         server.stop()               # it is gone ...
         server.start()              # ... and back at the same port, with nothing in it
 
@@ -34,6 +34,9 @@ needs_server = pytest.mark.needs_redis
 # For what takes a tenth of a second: other tests may run on the same machine.
 PATIENCE = 60.0
 
+# For the query of a URL. RedisStorage gives a server two seconds, unless the URL says otherwise.
+PATIENT = f"socket_timeout={PATIENCE}&socket_connect_timeout={PATIENCE}"
+
 
 class RedisServer:
     """One server. Runs from `start()` to `stop()`, as often as that is wanted."""
@@ -43,7 +46,7 @@ class RedisServer:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             self.port: int = sock.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}"
+        self.url = f"redis://127.0.0.1:{self.port}/?{PATIENT}"
         self._log = folder / f"redis-{self.port}.log"
         values = {
             "bind": "127.0.0.1",
@@ -133,9 +136,15 @@ def replicated(folder: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
 def catch_up(primary: RedisServer, replica: RedisServer) -> None:
     """Wait until the replica has all."""
     until = time.monotonic() + PATIENCE
-    while ask(primary, "DBSIZE") != ask(replica, "DBSIZE"):
+    offset = ask(primary, "INFO", "replication")["master_repl_offset"]
+    while not _has(replica, offset):
         assert time.monotonic() < until, "the replica does not catch up"
         time.sleep(0.02)
+
+
+def _has(replica: RedisServer, offset: int) -> bool:
+    its = ask(replica, "INFO", "replication")
+    return bool(its["master_link_status"] == "up" and its["slave_repl_offset"] >= offset)
 
 
 class Address:
@@ -144,7 +153,7 @@ class Address:
     def __init__(self, server: RedisServer) -> None:
         self.server = server
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/?{PATIENT}"
 
     def __enter__(self) -> Address:  # noqa: PYI034 (as above)
         Thread(target=self._accept, daemon=True).start()

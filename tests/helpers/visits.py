@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import outage, sqlite
+from scrapy_rep.storages import access, outage, sqlite
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import assert_clean
@@ -20,7 +20,9 @@ EARNED = "refused every start"
 
 
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again at once, and who is locked out does not wait."""
+    """What failed is tried again at once, and who is locked out does not wait. Who asks a storage that
+    failed gets its answer, however slow the machine is."""
+    monkeypatch.setattr(access, "_PATIENCE", 60.0)
     monkeypatch.setattr(outage.Outages, "retry_seconds", 0.0)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
 

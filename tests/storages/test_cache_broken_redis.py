@@ -97,11 +97,15 @@ async def test_a_server_that_hangs(
         os.kill(process, signal.SIGCONT)
 
     try:
-        result = await visit(some(sites, 3), on(server), hang, go_on)
+        url = server.url.partition("?")[0]
+        result = await visit(some(sites, 5), on(server, url), hang, go_on)
     finally:
         go_on()
-    assert "Timeout" in warning(result)
-    assert len(lines(result, "works again")) == 1
+    # More than one if the machine is slow. The last of those may come at the end.
+    said, again = warnings(result, without=EARNED), len(lines(result, "works again"))
+    assert all("Timeout" in one for one in said)
+    assert again in (len(said), len(said) - 1)
+    assert again > 0
 
 
 @needs_server

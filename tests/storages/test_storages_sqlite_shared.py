@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import Entry, SqliteStorage
+from scrapy_rep.storages import Entry, SqliteStorage, sqlite
 from tests.helpers.brokenfiles import aside
 from tests.helpers.crawling import captured_log
 from tests.helpers.log import warnings
@@ -18,6 +18,12 @@ from tests.helpers.process import environment
 from tests.helpers.storing import A, B, missing, rules
 
 HOUR = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opens a file first may take long on a slow disk."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -155,8 +161,9 @@ def test_processes_find_a_broken_one_at_once(path: Path) -> None:
     code = """if True:
         import sys, time
         from pathlib import Path
-        from scrapy_rep.storages import SqliteStorage
+        from scrapy_rep.storages import SqliteStorage, sqlite
         from tests.helpers.storing import rules
+        sqlite._LOCK_SECONDS = 60.0
         storage = SqliteStorage(Path(sys.argv[1]))
         print(flush=True)
         sys.stdin.readline()
