@@ -6,16 +6,22 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
 from scrapy.core.scheduler import Scheduler
 
+from scrapy_rep.holding import disk_writer
+from scrapy_rep.seeding import patience
 from tests.helpers import crawling
 from tests.helpers.brokenfiles import DAMAGES
 from tests.helpers.crawling import CrawlResult
+
+SLOW = {f"{one.__name__}._SLOW_SECONDS": one._SLOW_SECONDS for one in (disk_writer, patience)}
+"""How long a write takes on a disk that counts as slow, as the package has it."""
 
 
 class OnlyInMemory(Scheduler):
@@ -23,6 +29,30 @@ class OnlyInMemory(Scheduler):
 
     def _dq(self) -> None:
         return None
+
+
+class Shared(sqlite3.Connection):
+    """Threads use it by turns: else one gets another's errors, or SQLite crashes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.lock = Lock()
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        with self.lock:
+            return super().execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        with self.lock:
+            return super().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> sqlite3.Cursor:
+        with self.lock:
+            return super().executescript(*arguments)
+
+    def close(self) -> None:
+        with self.lock:
+            super().close()
 
 
 class Fault:
@@ -38,8 +68,9 @@ class Fault:
 
     def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
         """As the package's own, with the fault."""
-        made = sqlite3.connect(
-            path or "", timeout=0.2, isolation_level=None, check_same_thread=False, **options
+        options = {"factory": Shared, "isolation_level": None, **options}
+        made: sqlite3.Connection = sqlite3.connect(
+            path or "", timeout=0.2, check_same_thread=False, **options
         )
         if path == self.path:
             self.connections.append(made)
@@ -57,10 +88,8 @@ class Fault:
 
     def change_all(self) -> None:
         for connection in self.connections:
-            try:
+            with suppress(sqlite3.ProgrammingError):  # it was closed
                 self.change(connection)
-            except sqlite3.ProgrammingError:
-                continue  # it was closed
 
     def change(self, connection: sqlite3.Connection) -> None: ...
 
@@ -133,13 +162,20 @@ class Slow(Fault):
     def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
         fault = self
 
-        class Connection(sqlite3.Connection):
+        class Connection(Shared):
             def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
                 if fault.on and path == fault.path and statement.startswith("COMMIT"):
                     time.sleep(fault.seconds)
                 return super().execute(statement, *values)
 
         return super().connect(path, factory=Connection)
+
+    @contextmanager
+    def possible(self) -> Iterator[Fault]:
+        with super().possible(), pytest.MonkeyPatch.context() as patch:
+            for name, seconds in SLOW.items():
+                patch.setattr(name, seconds)
+            yield self
 
 
 PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
@@ -160,7 +196,10 @@ def some(*loops: str, **kinds: type[Fault]) -> Any:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon, and what hangs fails soon."""
+    """What failed is tried again soon, and what hangs fails soon. No disk counts as slow, since the
+    machine may be; but see :class:`Slow`."""
+    for name in SLOW:
+        monkeypatch.setattr(name, 1000.0)
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
     monkeypatch.setattr("scrapy_rep.engine.upkeep._SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.release._RETRY_SECONDS", 0.05)

@@ -137,6 +137,11 @@ def later(seconds: float, function: Callable[[], object]) -> None:
     call_later(seconds, function)
 
 
+def as_soon_as(happened: Callable[[], object], then: Callable[[], object]) -> None:
+    """Call *then* when *happened* returns what is true, however long that takes."""
+    then() if happened() else later(0.05, lambda: as_soon_as(happened, then))
+
+
 def urls(site: Site, count: int, prefix: str = "/page") -> list[str]:
     return [site.url(f"{prefix}{number}") for number in range(count)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request, signals
+from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.disk_file import _SCHEMA
 from tests.helpers.behaviours import RULES
-from tests.helpers.brokenfiles import change
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.brokenfiles import ask, change
+from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
     LOOPS,
@@ -30,7 +30,7 @@ from tests.helpers.faults import (
     impatient,
     some,
 )
-from tests.helpers.held import DEFER, Gate, Record, assert_no_errors, later, urls
+from tests.helpers.held import DEFER, Gate, Record, as_soon_as, assert_no_errors, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
 
@@ -119,24 +119,39 @@ async def test_holding_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> N
     await the_rest(site, tmp_path, result)
 
 
-@some(*LOOPS, **PASSES)
-async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -> None:
-    """All of them are on disk when it is over."""
+async def run_while(
+    sites: Sites,
+    folder: Path,
+    begin: Callable[[], object],
+    end: Callable[[], object],
+    **settings: Any,
+) -> tuple[Site, CrawlResult]:
+    """A crawl whose disk fails until all are held. All of them are on disk when it is over."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     on_disk: list[int] = []
 
-    def look() -> None:
-        db = sqlite3.connect(tmp_path / FILE_NAME)
-        on_disk.extend(db.execute("SELECT count(*) FROM held").fetchone())
-        db.close()
+    def let_go() -> None:
+        on_disk.append(ask(folder / FILE_NAME, "SELECT count(*) FROM held"))
+        gate.open()
 
-    record = when_held(5, (0, fault.begin), (0.6, fault.end), (1.5, look), (1.6, gate.open))
-    result = await run(urls(site, COUNT), tmp_path, record)
+    def over() -> None:
+        end()
+        as_soon_as(lambda: lines(log, "can be used again"), let_go)
+
+    wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
+    with captured_log() as log:
+        result = await run(wanted, folder, as_they_are_held(begin, over), **settings)
     assert on_disk == [COUNT]
     assert set(result.responses) == set(urls(site, COUNT))
-    told(result, fault)
     assert len(lines(result, "can be used again")) == 1
+    return site, result
+
+
+@some(*LOOPS, **PASSES)
+async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+    site, result = await run_while(sites, tmp_path, fault.begin, fault.end)
+    told(result, fault)
     await the_rest(site, tmp_path, result)
 
 
@@ -205,12 +220,21 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, faul
     other = sites.add(robots=gate)
     fault.begin()
 
+    def recovered() -> bool:
+        held = record.engine.crawler.stats.get_value("rep/held")
+        return bool(held == COUNT + 5 and lines(log, "can be used again"))
+
     def let_go() -> None:
         gate.open()
         site.set("/robots.txt", RULES)
 
-    record = when_held(5, (0.3, fault.end), (1.0, let_go))
-    result = await run(urls(other, 5), tmp_path, record)
+    def end() -> None:
+        fault.end()
+        as_soon_as(recovered, let_go)
+
+    record = when_held(5, (0.3, end))
+    with captured_log() as log:
+        result = await run(urls(other, 5), tmp_path, record)
     assert set(result.responses) == {*urls(site, COUNT), *urls(other, 5)}
     assert result.failures == {}
     told(result, fault)
@@ -296,24 +320,9 @@ async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, faul
 async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
     disk = Disk(tmp_path / "disk", "600k")
     try:
-        gate = Gate(503, RULES)
-        site = sites.add(robots=gate)
-        on_disk: list[int] = []
-
-        def look() -> None:
-            db = sqlite3.connect(disk.folder / FILE_NAME)
-            on_disk.extend(db.execute("SELECT count(*) FROM held").fetchone())
-            db.close()
-
-        record = when_held(
-            5, (0, disk.fill), (0.6, disk.filler.unlink), (1.5, look), (1.6, gate.open)
-        )
-        wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
+        begin, end = disk.fill, disk.filler.unlink
         # Scrapy's own queues would be in the way.
-        result = await run(wanted, disk.folder, record, SCHEDULER=OnlyInMemory)
-        assert on_disk == [COUNT]
-        assert set(result.responses) == set(urls(site, COUNT))
-        assert len(lines(result, "can be used again")) == 1
+        await run_while(sites, disk.folder, begin, end, SCHEDULER=OnlyInMemory)
     finally:
         disk.close()
 
@@ -348,10 +357,8 @@ async def test_recovered_and_ended_in_slices(
     monkeypatch.setattr("scrapy_rep.holding.held_origins.pause", pause)
     monkeypatch.setattr("scrapy_rep.holding.shutdown.pause", pause)
     record = Record()
-    record.handlers[signals.spider_opened] = lambda spider: (
-        record._opened(spider),
-        later(0.2, record.close),
-    )
+    # None is refused before all are recovered.
+    record.on_resolved = lambda: len(record.resolved) == 1 and record.close()
     result = await run([], tmp_path, record, REP_DEFER_DEAD_HOST_TRIES=1000)
     assert result.stats["rep/held"] == count
     assert len(turns) >= 2 * count

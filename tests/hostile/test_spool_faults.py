@@ -11,7 +11,7 @@ import pytest
 from scrapy import signals
 
 from scrapy_rep.seeding.spool_file import FILE_NAME
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
     LOOPS,
@@ -26,7 +26,7 @@ from tests.helpers.faults import (
     impatient,
     some,
 )
-from tests.helpers.held import Record, later
+from tests.helpers.held import Record, as_soon_as, later
 from tests.helpers.log import lines, warnings
 from tests.helpers.process.seeded import Listed
 from tests.helpers.servers import Sites
@@ -209,8 +209,10 @@ async def test_a_file_system_that_is_full(listed: Listed, tmp_path: Path) -> Non
     """Scrapy's dupe filter writes to it as well, and fails when it has seen a page."""
     disk = Disk(tmp_path / "disk", "2m")
     try:
-        moment = Moment("/page", 10, (0, disk.fill), (0.6, disk.filler.unlink))
-        result = await run(listed, disk.folder, moment)
+        with captured_log() as log:
+            noticed = lambda: as_soon_as(lambda: warnings(log), disk.filler.unlink)
+            moment = Moment("/page", 10, (0, disk.fill), (0.6, noticed))
+            result = await run(listed, disk.folder, moment)
         assert result.reason == "finished"
         assert set(listed.asked) == set(listed.wanted)
         assert 1 <= len(warnings(result)) <= 2
