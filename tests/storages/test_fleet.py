@@ -66,17 +66,22 @@ def by_rules(*sites: Site) -> dict[str, list[str]]:
 
 
 def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -> None:
-    """They wait for it as they would for one of their own: in place for the grace, then held."""
+    """They wait for it as they would for one of their own: in place for the grace, then held. How
+    soon they have it, and so what is held for a short grace, is a matter of the machine's speed."""
     gate = silent_until_open(RULES)
     quick, slow = sites.add(robots=RULES), sites.add(robots=gate)
     soon, missing = sites.add(robots=after(0.2, RULES)), sites.add(robots=404)
     with_rules = (quick, soon, slow)
     urls = [site.url(path) for path in PATHS for site in (*with_rules, missing)]
-    for reactor in ("asyncio", "select", "asyncio"):
-        fleet.add(urls, go="go", reactor=reactor, CONCURRENT_REQUESTS=64, REP_DEFER_GRACE=1.5)
+    many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64}
+    for reactor in ("asyncio", "select"):
+        fleet.add(urls, go="go", reactor=reactor, REP_DEFER_GRACE=60, **many)
+    patient, hasty = [*fleet.crawls], fleet.add(urls, go="go", **many)
     fleet.go()
-    for one in fleet.crawls:
-        one.wait_for("deferred", len(PATHS))
+    held = {slow.url(path) for path in PATHS}
+    hasty.wait_until(lambda: held <= {*hasty.urls("deferred")}, "the slow ones to be held")
+    for one in patient:
+        one.wait_for("page", 2 + 2 + 4)  # all but the slow ones
     gate.open()
     fleet.join()
 
@@ -86,8 +91,9 @@ def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -
     for one in fleet.crawls:
         assert decided(one, *with_rules) == by_rules(*with_rules)
         assert sorted(decided(one, missing)["page"]) == sorted(map(missing.url, PATHS))
-        assert sorted(one.urls("deferred")) == sorted(map(slow.url, PATHS))
-        assert sorted(one.urls("released")) == sorted(map(slow.url, PATHS))
+        assert sorted(one.urls("released")) == sorted(one.urls("deferred"))
+    assert [one.urls("deferred") for one in patient] == [[], []]
+    assert held <= {*hasty.urls("deferred")}
 
 
 def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than_a_timeout(
@@ -100,16 +106,13 @@ def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than
     others = [fleet.add(urls, go="others") for _ in range(2)]
     fleet.go("first")
     wait_until(lambda: site.robots_fetches == 1, "the first to ask")
-    fleet.go("others")
-    for one in others:
-        one.wait_for("deferred", len(PATHS))
     killed.kill()
     at = time.monotonic()
-    assert site.robots_fetches == 1
     fleet.crawls.remove(killed)
+    fleet.go("others")
     fleet.join()
     assert site.robots_fetches == 2, "one takes its place"
-    assert site.hits("/robots.txt")[1].time - at < timeout + 7, "that of the others is 30"
+    assert site.hits("/robots.txt")[1].time - at < timeout + 22, "that of the others is 30"
     for one in others:
         assert decided(one, site) == by_rules(site)
 
@@ -164,6 +167,8 @@ def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet)
     for _ in range(PROCESSES):
         fleet.add(urls, go="go", **clock)
     fleet.go()
+    for one in fleet.crawls:
+        one.wait_for("deferred", len(urls))
     wait_until(lambda: min(site.robots_fetches for site in seconds) >= ticks, f"{ticks} attempts")
     for site in seconds:
         site.set("/robots.txt", RULES)
@@ -174,8 +179,8 @@ def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet)
         pauses = [later - earlier for earlier, later in pairwise(times)]
         # Up to a quarter less by jitter.
         assert min(pauses) > needed + 0.75 * delay - 0.15, pauses
-        # Whose turn it is may need a moment to notice.
-        assert sum(pauses) < len(pauses) * (needed + delay + 2), pauses
+        # Whose turn it is may need a moment to notice. That of a lease would be 30 seconds.
+        assert sum(pauses) < len(pauses) * (needed + delay + 10), pauses
     assert fleet.sum("robotstxt/request_count") == sum(site.robots_fetches for site in seconds)
     for one in fleet.crawls:
         assert decided(one, *seconds) == by_rules(*seconds)
@@ -183,18 +188,19 @@ def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet)
 
 
 def test_one_that_comes_later_goes_by_the_same_clock(sites: Sites, fleet: Fleet) -> None:
-    site = sites.add(robots=503)
-    clock = {"REP_RETRY_DELAY": 2, "REP_RETRY_MAX_DELAY": 2}
+    site, delay = sites.add(robots=503), 2
+    clock = {"REP_RETRY_DELAY": delay, "REP_RETRY_MAX_DELAY": delay}
     urls = list(map(site.url, PATHS))
     first, second = fleet.add(urls, go="first", **clock), fleet.add(urls, go="second", **clock)
     fleet.go("first")
     first.wait_for("refused")
     fleet.go("second")
     second.wait_for("deferred", len(PATHS))
-    assert site.robots_fetches == 1
     site.set("/robots.txt", RULES)
     fleet.join()
-    assert site.robots_fetches == 2
+    times = [hit.time for hit in site.hits("/robots.txt")]
+    # Nobody asked when the second came, or both when it was time.
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.75 * delay - 0.15, times
     for one in fleet.crawls:
         assert decided(one, site) == by_rules(site)
 

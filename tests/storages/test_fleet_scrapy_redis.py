@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.behaviours import RULES, after
+from tests.helpers.behaviours import RULES
 from tests.helpers.held import silent_until_open
 from tests.helpers.process import Crawl
 from tests.helpers.process.fleet import Fleet, wait_until
@@ -72,9 +72,10 @@ def test_each_robots_txt_is_fetched_once_for_all(
     quick, slow = sites.add(robots=RULES), sites.add(robots=silent)
     missing, down = sites.add(robots=404), sites.add(robots=503)
     every = (quick, slow, missing, down)
+    page = silent_until_open("a page")
     for site in every:
         for number in range(PAGES):
-            site.set(f"/page-{number}", after(0.02, "a page"))
+            site.set(f"/page-{number}", page)
     for number in range(PROCESSES):
         fleet.add(
             pages(*every) + closed(*every),
@@ -83,6 +84,9 @@ def test_each_robots_txt_is_fetched_once_for_all(
             REP_DOWNLOAD_TIMEOUT=30,
         )
     fleet.go()
+    # However late one of them begins, there is something left for it.
+    wait_until(lambda: all(crawl.urls("reached") for crawl in fleet.crawls), "all to take part")
+    page.open()
     held = {*pages(slow, down), *closed(slow, down)}
     wait_until(lambda: {*all_of(fleet.crawls, "deferred")} >= held, "all to be held")
     wait_until(lambda: down.robots_fetches >= 3, "three attempts")
@@ -123,9 +127,9 @@ def test_what_is_held_outlives_the_process(sites: Sites, fleet: Fleet, tmp_path:
     assert fetched(site) == pages(site)
     assert all_of(fleet.crawls, "failed") == closed(site)
     assert sorted(again.urls("released")) == held
-    # The answer that the others got is there.
+    # The answer that the others got is there, unless one alone had taken all.
     assert site.robots_fetches <= before + 1
-    assert again.stats.get("robotstxt/request_count") is None
+    assert again.stats.get("robotstxt/request_count") is None or not others
 
 
 def test_a_kill_in_the_middle_of_a_release_loses_nothing(
