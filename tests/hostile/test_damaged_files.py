@@ -22,7 +22,7 @@ from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow
 
-COUNT = 100
+COUNT = 40
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ async def test_damaged_between_two_runs(
 ) -> None:
     """What can't be read is set aside, with a line for each file. Sitemaps are read again; what is
     held or listed from then on is as safe as ever."""
-    silent, listed = sites.add(robots=503), Listed(sites, 0)
+    silent, listed = sites.add(robots=503), Listed(sites, 0, count=25)
     start = listed.site.url("/start")
     record = Record(on_deferred=lambda spider, held: held == COUNT and later(0.1, record.close))
     with monkeypatch.context() as patch:
@@ -95,7 +95,7 @@ async def test_damaged_in_mid_crawl(
     """What was held is fetched, given up or counted as lost; what is listed is requested, now or by the next
     run."""
     gate = Gate(503, RULES)
-    silent, listed = sites.add(robots=gate), Listed(sites, 0)
+    silent, listed = sites.add(robots=gate), Listed(sites, 0, count=25)
     start = listed.site.url("/start")
 
     faults = [Corrupted(tmp_path / name) for name in (HELD, LISTED)]

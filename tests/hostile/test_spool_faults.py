@@ -53,7 +53,7 @@ def fault(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fault]:
 
 @pytest.fixture
 def listed(sites: Sites) -> Listed:
-    return Listed(sites, 0)
+    return Listed(sites, 0, count=40)
 
 
 Steps = tuple[tuple[float, Callable[[], object]], ...]

@@ -21,7 +21,7 @@ SPIDER = HERE / "seeded_spider.py"
 OLD = scrapy.version_info < (2, 18)
 MAPS = 4
 COUNT = 60
-"""Pages of each of them."""
+"""Pages of each of them, unless a test needs fewer."""
 
 # Scrapy hands a response to its callback 0.1 s after it came. Meanwhile come others: eight at a
 # time, so with pages as slow as these it is twenty and more.
@@ -34,7 +34,11 @@ class Listed:
     """A site whose pages are listed in an index of sitemaps; some are listed twice."""
 
     def __init__(
-        self, sites: Sites, seconds: float = PAGE_SECONDS, robots_seconds: float = 0
+        self,
+        sites: Sites,
+        seconds: float = PAGE_SECONDS,
+        robots_seconds: float = 0,
+        count: int = COUNT,
     ) -> None:
         self.site: Site = sites.add()
         self.wanted: list[str] = []
@@ -44,7 +48,7 @@ class Listed:
         site.set("/robots.txt", after(robots_seconds, robots))
         site.set("/index.xml", index([site.url(name) for name in names]))
         for name in names:
-            urls = [site.url(f"/page{name}/{n}") for n in range(COUNT)]
+            urls = [site.url(f"/page{name}/{n}") for n in range(count)]
             twice = self.wanted[-5:]
             self.wanted += urls
             for url in urls:
