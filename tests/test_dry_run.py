@@ -15,7 +15,12 @@ from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.steps import StepSpider
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
+pytestmark = [
+    pytest.mark.loop,
+    pytest.mark.scrapy_api,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("in_time"),
+]
 
 DRY: dict[str, Any] = {**DEFER, "REP_DRY_RUN": True}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from tests.helpers.turns import Turns, turn
 TESTS = Path(__file__).resolve().parent
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(TESTS.rglob("*.py")):
-        yield str(path.relative_to(TESTS)), ast.parse(path.read_text("utf-8"))
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    return [
+        (str(path.relative_to(TESTS)), ast.parse(path.read_text("utf-8")))
+        for path in sorted(TESTS.rglob("*.py"))
+    ]
 
 
 def test_nothing_imports_from_a_test_module() -> None:

@@ -13,6 +13,7 @@ from scrapy_rep.engine.recent import Recent
 from scrapy_rep.protocol import Origin
 
 
+@pytest.mark.slow
 def test_what_is_remembered_takes_two_megabytes() -> None:
     some = Recent()
     assert all(some.add(f"http://{number}.example") for number in range(400_000))

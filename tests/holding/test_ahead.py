@@ -29,7 +29,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 
 @pytest.mark.usefixtures("in_time")

@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.download,
     pytest.mark.scrapy_api,
     pytest.mark.loop,
+    pytest.mark.slow,
     pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
 ]
 

@@ -28,6 +28,8 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.steps import Clock, StepSpider
 from tests.helpers.storing import A, in_a_file, on_a_server, open_, rules
 
+pytestmark = pytest.mark.slow
+
 HUGE = raw(b"HTTP/1.1 99999999999999999999999 Fine\r\nConnection: close\r\n\r\nUser-agent: *\n")
 
 

@@ -34,6 +34,8 @@ from tests.helpers.sitemaps import SeededSpider, listing, urlset
 from tests.helpers.steps import StepSpider
 from tests.helpers.storing import FAILURE, NOW, rules
 
+pytestmark = pytest.mark.slow
+
 SIZE = 40_000
 """Bytes of a large file: a twelfth of what is read, to be quick."""
 
@@ -119,7 +121,6 @@ def of_states(made: dict[str, OriginState]) -> int:
     return sum(known.bytes for known in made.values())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_counted_is_what_it_takes(kind: str) -> None:
     """Parsed and packed, with their places in dictionaries."""
@@ -140,7 +141,6 @@ def test_what_is_counted_is_what_it_takes(kind: str) -> None:
     assert_honest(packed, lambda storage: storage._bytes)
 
 
-@pytest.mark.slow
 def test_long_texts_and_failures_are_counted() -> None:
     def parsed() -> dict[str, OriginState]:
         made = [known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000) for n in range(10)]
@@ -151,7 +151,6 @@ def test_long_texts_and_failures_are_counted() -> None:
     assert_honest(parsed, of_states)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("agents", "lines"), [(29, 0), (1, 600)])
 def test_agents_and_lines_that_decided_are_counted(agents: int, lines: int) -> None:
     """A group that names many agents is prepared for each of them; and a line that decided is
@@ -210,7 +209,6 @@ def _no_trace_is_left() -> Iterator[None]:
 BUDGET = {"REP_CACHE_MAX_BYTES": 2_000_000}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_no_trace_is_left")
 async def test_a_crawl_of_noise(sites: Sites) -> None:
     """Ten megabytes of it, that no compression makes smaller."""
@@ -220,7 +218,6 @@ async def test_a_crawl_of_noise(sites: Sites) -> None:
     assert result.spider.kept < 3_000_000  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_no_trace_is_left")
 async def test_a_crawl_of_rules(sites: Sites) -> None:
     """Parsed they take five megabytes, packed a sixth of one: none is fetched again."""
@@ -233,7 +230,6 @@ async def test_a_crawl_of_rules(sites: Sites) -> None:
     assert result.spider.kept < 3_000_000  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_no_trace_is_left")
 async def test_a_crawl_of_long_redirects(sites: Sites) -> None:
     """Each hop adds as much to the path as clients take in a header, or three times that, in percent

@@ -16,6 +16,7 @@ from tests.helpers.servers import Sites
 
 pytestmark = [
     pytest.mark.scrapy_api,
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:The 'user_agent' spider attribute"),
 ]
 

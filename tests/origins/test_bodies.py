@@ -16,7 +16,7 @@ from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api, pytest.mark.slow]
 
 LIMIT = 512_000
 EARLY = b"User-agent: *\nDisallow: /early\n"

@@ -17,7 +17,7 @@ from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, NEVER
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api, pytest.mark.slow]
 
 # What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}

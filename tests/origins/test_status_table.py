@@ -229,6 +229,7 @@ async def test_unreachable_is_let_pass(
     result.assert_clean()
 
 
+@pytest.mark.slow
 async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     """REP_DOWNLOAD_TIMEOUT, whatever DOWNLOAD_TIMEOUT says, longer or shorter."""
     silent, slow = sites.add(robots=silence()), sites.add(robots=after(2.0, RULES_BYTES))

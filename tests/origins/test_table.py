@@ -112,6 +112,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps, st.integers(1, 8), st.integers(1, 8))
 @settings(deadline=None, max_examples=300)
 def test_exactly_the_least_recently_used_leave(
@@ -312,6 +313,7 @@ byte_steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(byte_steps, st.integers(1, 8), st.integers(1, 8), st.sampled_from([1, 20_000, 100_000]))
 @settings(deadline=None, max_examples=200)
 def test_no_more_bytes_than_the_limit(

@@ -36,7 +36,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 FEW: dict[str, Any] = {**DEFER, "CONCURRENT_REQUESTS": 4}
 # With it there are 32 places, one for each origin.

@@ -25,7 +25,12 @@ from tests.helpers.pagesite import (
 )
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
+pytestmark = [
+    pytest.mark.loop,
+    pytest.mark.scrapy_api,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("in_time"),
+]
 
 LINKS = (
     '<a href="/plain">1</a> <a rel="nofollow" href="/marked">2</a> <a rel="ugc" href="/ugc">3</a>'

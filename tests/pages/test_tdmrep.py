@@ -80,6 +80,7 @@ async def test_a_file_that_robots_txt_forbids_is_not_fetched(sites: Sites) -> No
     assert site.count(PATH) == 0
 
 
+@pytest.mark.slow
 async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> None:
     async def silent(hit: Any, connection: Any) -> None:
         await connection.gone()

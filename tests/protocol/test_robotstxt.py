@@ -93,6 +93,7 @@ def test_it_can_be_pickled_and_copied() -> None:
             assert one.crawl_delay("foo") == 2
 
 
+@pytest.mark.slow
 def test_its_repr_says_what_was_read() -> None:
     robots = RobotsTxt.parse(BODY)
     assert repr(robots) == f"<RobotsTxt: {len(BODY)} bytes, not read yet>"

@@ -100,6 +100,7 @@ def test_the_ledger_records_spells_of_unreachability(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(ledger: Ledger) -> None:
     """20,000 origins take no more than 1,000 do: SQLite's own memory, 2 MB, is not counted here,
     nor is it Python's."""

@@ -12,7 +12,7 @@ from tests.helpers.servers import Sites
 from tests.helpers.signals import Discovered
 from tests.helpers.sitemaps import listing
 
-pytestmark = pytest.mark.scrapy_api
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 RELATIVE = {
     "/map.xml": "/map.xml",

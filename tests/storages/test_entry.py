@@ -126,6 +126,7 @@ def assert_only_unreadable(data: bytes) -> None:
         assert str(error).startswith(("broken: ", "of the form ")), error
 
 
+@pytest.mark.slow
 @given(entries(), st.data())
 @settings(max_examples=300, deadline=None)
 def test_damage_is_noticed_or_does_no_harm(entry: Entry, data: st.DataObject) -> None:
