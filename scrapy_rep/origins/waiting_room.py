@@ -110,7 +110,7 @@ class WaitingRoom:
         timer = call_later(self._patience, give_up)
         try:
             return place if await maybe_deferred_to_future(free) else None
-        except BaseException:  # who waits for it has given up
+        except BaseException:  # the wait was cancelled
             if entry in self._outside:
                 self._outside.remove(entry)
                 self.in_slots -= 1

@@ -20,8 +20,8 @@ EARNED = "refused every start"
 
 
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again at once, and who is locked out does not wait. Who asks a storage that
-    failed gets its answer, however slow the machine is."""
+    """What failed is tried again at once, and a process that is locked out does not wait. A claim waits
+    for a storage that failed, however slow the machine is."""
     monkeypatch.setattr(access, "_PATIENCE", 60.0)
     monkeypatch.setattr(outage.Outages, "retry_seconds", 0.0)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)

@@ -425,10 +425,10 @@ async def test_who_is_cancelled_outside_gets_no_place(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("slots", [0, 1])
-async def test_who_is_cancelled_at_the_door_gives_the_place_back(
+async def test_a_request_cancelled_at_the_door_gives_its_place_back(
     monkeypatch: pytest.MonkeyPatch, slots: int
 ) -> None:
-    """In asyncio, who waits wakes up a moment after there is a place, and may be cancelled by then."""
+    """With asyncio, a coroutine goes on a moment after it gets a place. Until then it can be cancelled."""
     monkeypatch.setattr("scrapy_rep.origins.waiting_room._QUEUE_SECONDS", NEVER)
     room = bare_room(slots)
     inside = [await room.enter(*request_to(number)) for number in range(64)]
