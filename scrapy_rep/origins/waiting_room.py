@@ -79,7 +79,7 @@ class WaitingRoom:
         self._count = 0
         self._of: Counter[Origin] = Counter()
         self._patience = min(_QUEUE_SECONDS, 2 * context.settings.defer_grace)
-        self._outside: deque[tuple[Place, Deferred[bool]]] = deque()
+        self._outside: deque[tuple[Place, Deferred[None]]] = deque()
         self._ready: deque[Deferred[bool]] = deque()
         self._listener = Listener(crawler, {scrapy_signals.response_received: self._admit})
         self._timer: CallLaterResult | None = None
@@ -97,19 +97,19 @@ class WaitingRoom:
         if self._count < self._most:
             self._take(place)
             return place
-        free: Deferred[bool] = Deferred()
-        entry = place, free
+        woken: Deferred[None] = Deferred()
+        entry = place, woken
         self._outside.append(entry)
         self.in_slots += 1
 
         def give_up() -> None:
             if entry in self._outside:  # else there is a place, in this turn of the event loop
                 self._outside.remove(entry)
-                self._let_in(free, False)
+                self._wake(woken)
 
         timer = call_later(self._patience, give_up)
         try:
-            return place if await maybe_deferred_to_future(free) else None
+            await maybe_deferred_to_future(woken)
         except BaseException:  # the wait was cancelled
             if entry in self._outside:
                 self._outside.remove(entry)
@@ -119,10 +119,12 @@ class WaitingRoom:
             raise
         finally:
             timer.cancel()
+        return None if place.slots is None else place
 
-    def _let_in(self, free: Deferred[bool], has_place: bool) -> None:
+    def _wake(self, woken: Deferred[None]) -> None:
+        """End a wait outside, with a place or without."""
         self.in_slots -= 1
-        free.callback(has_place)
+        woken.callback(None)
 
     def waiting_for(self, origin: Origin) -> int:
         """Return how many requests wait for *origin*, or in download slots for any."""
@@ -145,9 +147,9 @@ class WaitingRoom:
         self._letting_in = True
         try:
             while self._outside and self._count < self._most:
-                waiting, free = self._outside.popleft()
+                waiting, woken = self._outside.popleft()
                 self._take(waiting)
-                self._let_in(free, True)
+                self._wake(woken)
         finally:
             self._letting_in = False
 
@@ -155,7 +157,7 @@ class WaitingRoom:
         """Let no request wait for a place or a slot: the spider closes."""
         self._ended = True
         while self._outside:
-            self._let_in(self._outside.popleft()[1], False)
+            self._wake(self._outside.popleft()[1])
         while self._ready:
             self._ready.popleft().callback(False)
 

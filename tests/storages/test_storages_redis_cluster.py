@@ -53,7 +53,7 @@ def test_keys_that_move_to_another_node_are_found(nodes: Nodes) -> None:
     for mover, other in (nodes, reversed(nodes)):
         storage.save(rules())
         ask(other, "FLUSHALL")
-        # Who still claims it could get it back.
+        # The old owner first: while it claims the slot, it may get it back.
         for node in (other, mover):
             ask(node, "CLUSTER SETSLOT", slot, "NODE", ask(mover, "CLUSTER MYID"))
         assert storage.load(A) is None

@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who opens a file first may take long on a slow disk."""
+    """On a slow disk, the process that opens a file first may take long."""
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 60.0)
 
 
