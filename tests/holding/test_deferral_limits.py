@@ -35,6 +35,7 @@ QUICK = {**DEFER, "REP_RETRY_DELAY": 0.03, "REP_RETRY_MAX_DELAY": 0.03}
 def gave_up(told: list[str]) -> int:
     """How many requests those lines are about: it is one line, unless the machine is so slow that some
     requests were held later than others."""
+    assert len(told) <= 2
     return sum(int(line.split()[2]) for line in told)
 
 
@@ -73,7 +74,7 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
     assert result.stats["rep/held"] == 0
     assert not set(record.released) & set(wanted)
     assert not any("page" in hit.path for hit in site.requests)
-    assert lines(result, f"Holding requests to {origin_of(site)}")
+    assert len(lines(result, f"Holding requests to {origin_of(site)}")) in (1, 2)
     told = lines(result, "Gave up ", f" to {origin_of(site)}")
     assert gave_up(told) == 20
     assert all(("kept for the next run" in line) is jobdir for line in told)
