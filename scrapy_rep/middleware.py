@@ -1,9 +1,8 @@
-"""What happens to a request: ask, advise, act.
+"""What happens to a request.
 
-``process_request`` lets pass what fresh rules plainly allow. Other requests go to the gate
-(:mod:`scrapy_rep.holding.gate`): it asks what is known of the origin
-(:mod:`scrapy_rep.origins.origins`), takes advice (:mod:`scrapy_rep.origins.policy`) and judges, waits,
-holds or drops.
+Requests from the scheduler come through the gate (:mod:`scrapy_rep.holding.gate`), where they wait
+until their robots.txt is known. So ``process_request`` lets pass what fresh rules plainly allow, and
+hands the others to the judge (:mod:`scrapy_rep.judge`), who applies the rules.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from scrapy_rep.engine.startup import StopAtStart
 from scrapy_rep.engine.urls import SCHEME
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.holding.deferral import Deferral
-from scrapy_rep.holding.gate import Decided, Gate, settled
-from scrapy_rep.holding.release import MARK as RELEASED
+from scrapy_rep.holding.gate import Gate
+from scrapy_rep.judge import Decided, Judge, settled
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.resolver import RulesReader
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
 # Meta keys that need a closer look. Crawl delays add theirs.
-_MARKS = frozenset({"dont_obey_robotstxt", RELEASED, FED, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", FED, SITEMAP})
 
 
 class RepMiddleware:
@@ -61,16 +60,18 @@ class RepMiddleware:
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
         self.decisions = Recorder(context, origins)
-        self._deferral = Deferral(context, origins)
-        self._intercept = self._deferral.interceptor
-        self._gate = Gate(context, origins, self.decisions, self._deferral, self.overrules)
-        self._hits = self._gate.hits
+        self._deferral = Deferral(context, origins, self.decisions)
+        self._verdicts = self._deferral.releases.verdicts
+        self._gate = Gate(context, origins, self._deferral)
+        self._judge = Judge(context, origins, self.decisions, self._gate, self.overrules)
+        self._hits = self._judge.hits
         discovery = Discovery(context)
         self._seeding: SitemapSeeding | None = None
         if mode := seeding_mode(crawler, settings):
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
+            self._gate.look = self._seeding.look
         # Each new robots.txt is announced in this order: to the reader first, since the others need
         # the rules; to the hold last, since requests that it releases need all the others' results.
         reader = RulesReader(origins.agents, origins.cache)
@@ -94,8 +95,8 @@ class RepMiddleware:
         return middleware
 
     def process_request(self, request: Request) -> Decided:
-        """Return None to let *request* pass, *request* to hold it, or a coroutine that does either.
-        With ``REP_DRY_RUN`` all pass.
+        """Return None to let *request* pass, or a coroutine that does so later. With ``REP_DRY_RUN``
+        all pass.
 
         :raises RobotsDisallowed: if robots.txt forbids it
         :raises RobotsUnreachable: if robots.txt can't be fetched, and waiting won't help
@@ -110,7 +111,7 @@ class RepMiddleware:
             and (rules := state.rules) is not None
             and (now := self.clock()) < state.usable_until
             and self._marks.isdisjoint(request.meta)
-            and not self._intercept.waiting
+            and not self._verdicts
             and (self._seeding is None or prefix in self._seeding.met_prefixes)
             and self.agents.is_usual(request)
         ):
@@ -129,36 +130,33 @@ class RepMiddleware:
 
     async def may_fetch(self, url: str) -> bool:
         """Whether robots.txt allows *url*, see :func:`may_fetch`."""
-        return await self._gate.may_fetch(url)
+        return await self._judge.may_fetch(url)
 
     def _look_closer(self, request: Request) -> Decided:
-        """Any request: see what it is, and where it came from."""
-        meta = request.meta
-        if meta.get("dont_obey_robotstxt"):
+        """Any request: see what it is, and what the gate says of it."""
+        if request.meta.get("dont_obey_robotstxt"):
             return None
-        if RELEASED in meta:
-            self._deferral.releases.arrive(request)
-        # Back without having been scheduled when it was to be held: a direct download.
-        direct = self._intercept.waiting and self._intercept.came_back(request)
+        drop = self._deferral.releases.verdict(request)
+        if drop is not None:
+            self._judge.drop(request, drop)
+            return None
         if self._seeding is not None:
-            check = self._seeding.look_at(request)
+            check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
-                return self._ask_after(check, request, direct)
-        elif SITEMAP in meta:
+                return self._ask_after(check, request)
+        elif SITEMAP in request.meta:
             raise IgnoreRequest("another process asked for this sitemap; here none are read")
-        return self._ask(request, direct)
+        return self._ask(request)
 
-    def _ask(self, request: Request, direct: bool) -> Decided:
-        decided = self._gate.ask(request, direct)
+    def _ask(self, request: Request) -> Decided:
+        decided = self._judge.ask(request)
         if self._seeding is not None and isinstance(decided, Coroutine):
             return self._seeding.meet_again(request, decided)
         return decided
 
-    async def _ask_after(
-        self, check: Awaitable[None], request: Request, direct: bool
-    ) -> Request | None:
+    async def _ask_after(self, check: Awaitable[None], request: Request) -> None:
         await check
-        return await settled(self._ask(request, direct))
+        await settled(self._ask(request))
 
 
 async def may_fetch(crawler: Crawler, url: str) -> bool:

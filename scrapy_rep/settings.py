@@ -173,6 +173,7 @@ class RepSettings:
     obey_global_group: bool = _setting(True, _flag, _FLAG)
     unreachable: str = _choice("defer", "drop", "allow")
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
+    defer_idle: float = _setting(60.0, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
     defer_max_requests: int = _setting(100000, _count, _COUNT)
     defer_dead_host_tries: int = _setting(3, _count, _COUNT)

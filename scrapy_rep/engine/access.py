@@ -148,14 +148,8 @@ class EngineAccess:
             slot.nextcall.schedule()
 
     def crawl(self, request: Request) -> None:
-        """Crawl *request*, as :meth:`crawl_from_disk` unless the scheduler is foreign."""
-        if self.scheduler_is_foreign:
-            self._engine.crawl(request)
-        else:
-            self.crawl_from_disk(request)
-
-    def crawl_from_disk(self, request: Request) -> None:
-        """Crawl *request*, of which a file of ours has a copy, through the scheduler's memory queue.
+        """Crawl *request*, of which a file of ours has a copy, through the memory queue of Scrapy's own
+        scheduler.
 
         After a kill, a disk queue may be read from its start again or not at all, and new requests
         come out corrupted. ``Scheduler.dqs`` is None without JOBDIR, which is undocumented.

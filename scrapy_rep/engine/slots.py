@@ -84,6 +84,12 @@ class DownloadSlots:
         key: str = self._downloader.get_slot_key(Request(url))
         return key
 
+    def is_full(self, request: Request) -> bool:
+        """Whether *request* would have to queue in its slot."""
+        downloader = self._downloader
+        slot = getattr(downloader, "slots", {}).get(downloader.get_slot_key(request))
+        return slot is not None and len(slot.active) >= slot.concurrency
+
     def slow(self, key: str, origin: str, seconds: float) -> bool:
         """Have the slot *key* send one request at a time and wait at least *seconds* after each.
 

@@ -1,12 +1,14 @@
-"""Holds requests while their robots.txt can't be fetched (REP.md section 4; docs/DESIGN.md).
+"""Has requests wait for an answer of their origin, and holds them while there is none (REP.md section
+4; docs/DESIGN.md).
 
 The life of a held request:
 
-1. The gate (gate.py) passes it to the interceptor (intercept.py), which takes it out of the downloader.
-2. The hold keeps it: in memory (hold.py) or, with a JOBDIR, on disk (disk.py).
+1. The gate (gate.py) takes it from the scheduler, and has it wait here for its robots.txt.
+2. After ``REP_DEFER_GRACE`` seconds, or a failure, it counts as held: in memory (hold.py) or, with a
+   JOBDIR, on disk (disk.py).
 3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds. This module decides when to ask its origin again.
-4. An answer, or a timeout, releases it (release.py). It returns through the scheduler to the
-   middleware, where the rules decide, or it fails.
+4. An answer, or a timeout, lets it leave the gate (release.py), once. In the middleware the rules
+   decide, or it fails.
 5. If the spider stops first, it stays on disk. Without a JOBDIR, shutdown.py hands it to a scheduler
    that outlives the crawl, or calls its errback.
 """
@@ -25,17 +27,14 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
-from scrapy_rep.engine.scheduler_door import SchedulerDoor
+from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.upkeep import Upkeep
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.holding.alarm import Alarm
 from scrapy_rep.holding.disk import Opening
+from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.held_origin import HeldOrigin
 from scrapy_rep.holding.held_origins import HeldOrigins
-from scrapy_rep.holding.hold import Held, lean
-from scrapy_rep.holding.in_place import InPlace
-from scrapy_rep.holding.intercept import Interceptor
 from scrapy_rep.holding.release import Releases
 from scrapy_rep.holding.shutdown import Shutdown
 from scrapy_rep.origins.resolver import ResolutionListener
@@ -49,8 +48,8 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.origins.waiting_room import Place
     from scrapy_rep.protocol import Origin
+    from scrapy_rep.reporting.recorder import Recorder
 
 # Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
@@ -61,29 +60,29 @@ class Deferral(ResolutionListener):
 
     part = "holding of requests"
 
-    def __init__(self, context: CrawlContext, origins: Origins) -> None:
-        crawler = context.crawler
+    def __init__(self, context: CrawlContext, origins: Origins, recorder: Recorder) -> None:
         self._context = context
+        self._recorder = recorder
         self._policy = origins.policy
         self._cache = origins.cache
         self._table = origins.table
         self._flights = origins.flights
-        self.door = door = SchedulerDoor(crawler, context.engine)
-        self._in_place = InPlace(origins, door)
         self._max_wait = context.settings.defer_max_wait
         self.held = HeldOrigins(context, origins)
-        self.releases = Releases(context, self.held, door, self._finished)
-        self._shutdown = Shutdown(context, self.releases, self.held)
+        self.releases = Releases(context, self.held, self._is_due, self._finished)
+        self.handing_back = HandingBack(context, self.held)
+        self._shutdown = Shutdown(context, self.releases, self.held, self.handing_back)
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._give_up_oldest)
-        self._slow_answers = self._alarm(self._in_place.is_slow)
+        self._first_answers = self._alarm(self._first_answer_is_late)
         self._reports = Alarm(time.monotonic, self._report, self._is_paused)
+        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self._upkeep = Upkeep(self._look)
         self._opening: Opening | None = None
         """None without a JOBDIR."""
-        self.interceptor = Interceptor(crawler, self._intercepted)
-        self._closing = False
-        connect = crawler.signals.connect
+        self.closing = False
+        """Whether the spider closes: nothing leaves the gate any more."""
+        connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
@@ -101,100 +100,134 @@ class Deferral(ResolutionListener):
 
     @property
     def holding(self) -> bool:
-        """Whether any requests are held, or on their way back."""
+        """Whether any requests are at the gate."""
         return bool(self.held or self.releases)
 
-    @property
-    def durable(self) -> bool:
-        """Whether requests held when the crawl ends continue in the next one."""
-        return self.held.hold.durable or self._context.engine.scheduler_outlives
+    # Requests that stay
 
-    # Holding
+    def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
+        """Keep *request* until its robots.txt, of which nothing is known, has been fetched.
 
-    def hold_in_place(self, place: Place) -> bool:
-        """Hold the request in *place* as others are, but where it is, until its robots.txt turns out to
-        be slow. Return whether it may stay. Not with a JOBDIR: what is held must be on disk."""
-        origin = place.origin
-        if self._opening is not None or self._closing or self.held.full_for(origin):
+        :param since: when it was first kept, if that was earlier
+        """
+        asked_before = self._table.get(origin) is not None
+        self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+        self._recorder.waits()
+        held_origin = self.held.wait(origin, request, since)
+        if not held_origin.jobs:
+            held_origin.answered = False
+        # Without asyncio, the answer may be there at once.
+        flight = self._flights.to(origin, request)
+        if flight.result is None and not held_origin.jobs:
+            self._wait_for(held_origin, flight.left_of(self._policy.grace))
+
+    def _wait_for(self, held_origin: HeldOrigin, seconds: float) -> None:
+        if seconds > 0:
+            key = str(held_origin.origin)
+            self._first_answers.set_sooner(key, time.monotonic() + seconds)
+        else:
+            self._first_answer_is_late(held_origin)
+
+    def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
+        """Hold *request* until its origin, which is unreachable, answers again."""
+        held_origin = self.held.keep(state.origin, request, since)
+        held_origin.answered = True
+        self.held.weigh(held_origin)
+        self._announce(held_origin, request, since)
+        self._is_unreachable(held_origin)
+        if state.name not in self._retries:
+            self._retry_later(state)
+        held_origin.tell_unreachable()
+
+    def joins(self, name: str, request: Request) -> bool:
+        """Whether *request*, which may be fetched, stays all the same, behind others of its origin that
+        are about to leave. The order of the many would let it wait long: it goes on then."""
+        held_origin = self.held.get(name)
+        if held_origin is None or not held_origin.jobs or held_origin.jobs[-1].given_up:
             return False
-        if self._cache.get(origin) is not None or not self._in_place.may_hold(place):
+        if held_origin.waiting >= self._most_joined or held_origin.count:
             return False
-        held = self.held.next(place.request, *self.releases.before(place.request))
-        held = lean(held._replace(place=place))
-        if held.request is place.request:
-            return False  # it can't be copied, so it could be released twice
-        self._add(origin, held, None).places.append(place)
+        self.held.wait(held_origin.origin, request)
+        self.releases.join(held_origin)
         return True
 
-    def _intercepted(self, request: Request) -> bool:
-        """Hold *request*. Return False to let it go to the scheduler instead."""
-        if self._in_place.was_sent_away(request):
-            return True  # it is held already
-        origin = origin_of(request)
-        state = self._cache.get(origin)
-        held = self.held.next(request, *self.releases.before(request))
-        if self._closing:
-            return self._shutdown.take(origin, held, self._add)
-        if self.held.full_for(origin):
-            self.releases.mark(held)
-            return False  # back to the scheduler: in the middleware it can wait
-        held_origin = self._add(origin, held, state)
-        if state is None:
-            # It is being fetched, or has just become due again.
-            self._flights.to(origin, request, again=True)
-        elif not self._policy.is_worth_waiting(state):
-            self.releases.add(held_origin)  # an answer came meanwhile
-        return True
+    def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
+        flight = self._flights.get(held_origin.origin)
+        if flight is None or held_origin.jobs:
+            return
+        if self._context.settings.dry_run:
+            self.releases.add(held_origin)
+            return
+        for request in self.held.settle(held_origin):
+            self._announce(held_origin, request)
+        left = flight.left_of(self._policy.slow)
+        if left > 0:
+            self._first_answers.set_sooner(str(held_origin.origin), time.monotonic() + left)
+        elif not held_origin.slow:
+            held_origin.slow = True
+            held_origin.tell_slow()
+            if held_origin.waiting:  # no room
+                self._expect(str(held_origin.origin), self.held.now())
+        self.held.weigh(held_origin)
+        self._context.engine.wake()
 
-    def _add(self, origin: Origin, held: Held, state: OriginState | None) -> HeldOrigin:
-        key = str(origin)
-        held_origin = self.held.add(origin, held)
-        self._expect(key, held.since)
-        if state is not None and state.unreachable:
-            self._is_unreachable(held_origin)
-            if self._policy.is_worth_waiting(state):
-                if key not in self._retries:
-                    self._retry_later(key, state)
-                held_origin.tell_unreachable()
-        flight = self._flights.get(origin)
-        if flight is not None:
-            left = flight.left_of(self._policy.slow)
-            self._slow_answers.set(key, time.monotonic() + left)
+    def _announce(
+        self, held_origin: HeldOrigin, request: Request, since: float | None = None
+    ) -> None:
+        """*request* counts as held."""
+        since = self.held.now() if since is None else since
+        self._expect(str(held_origin.origin), since)
         self._context.stats.inc_value("rep/deferred")
         self._context.crawler.signals.send_catch_log(
             signals.request_deferred,
-            request=held.place.request if held.place else held.request,
-            origin=origin,
+            request=request,
+            origin=held_origin.origin,
             spider=self._context.spider,
         )
-        return held_origin
 
     # What is known of an origin
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Release what waited for this answer, or schedule the next attempt."""
+        """Let go what waited for this answer, or schedule the next attempt."""
         state = resolution.state
         held_origin = self.held.get(state.origin)
         if held_origin is None:
             return
-        entry = state.entry
-        if state.unreachable:
-            self._is_unreachable(held_origin)
-        if not state.unreachable or self._context.settings.unreachable != "defer":
+        held_origin.answered, held_origin.slow = True, False
+        self.held.weigh(held_origin)
+        if not state.unreachable:
             self.releases.add(held_origin)
-        elif not self._policy.is_worth_waiting(state):
-            why = f"{entry.error}; the host is down", entry.attempts
-            self.releases.add(held_origin, why)
+            return
+        for job in [job for job in held_origin.jobs if job.given_up is None]:
+            held_origin.jobs.remove(job)
+        if self._context.settings.unreachable != "defer":
+            self._is_unreachable(held_origin)
+            self.releases.add(held_origin)
+        elif self._policy.is_worth_waiting(state):
+            self._still_unreachable(held_origin, state)
         else:
-            self._in_place.send_away(held_origin)
-            self._table.pin(state.origin)
-            self._retry_later(str(state.origin), state)
-            held_origin.tell_unreachable()
+            self._is_unreachable(held_origin)
+            why = f"{state.entry.error}; the host is down", state.entry.attempts
+            self.releases.add(held_origin, why)
+
+    def _still_unreachable(self, held_origin: HeldOrigin, state: OriginState) -> None:
+        for request in self.held.settle(held_origin):
+            self._announce(held_origin, request)
+        self._is_unreachable(held_origin)
+        if held_origin.waiting:  # no room
+            entry = state.entry
+            self.releases.add(held_origin, (entry.error or "unreachable", entry.attempts))
+        self._table.pin(state.origin)
+        self._retry_later(state)
+        held_origin.tell_unreachable()
+        self._context.engine.wake()
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Give up: after a misconfiguration or a bug, retrying can't help."""
         held_origin = self.held.get(origin)
         if held_origin is not None and not isinstance(error, CancelledError):
+            held_origin.answered = True
+            self.held.weigh(held_origin)
             self.releases.add(held_origin, (text_of(error), 0))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:
@@ -203,11 +236,21 @@ class Deferral(ResolutionListener):
             self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
             held_origin.unanswered = 0
 
+    def _is_due(self, held_origin: HeldOrigin) -> bool:
+        """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
+        if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
+            return False
+        held_origin.jobs.clear()
+        flight = self._flights.to(held_origin.origin, held_origin.head and held_origin.head.request)
+        if flight.result is None:
+            self._wait_for(held_origin, flight.left_of(self._policy.grace))
+        return True
+
     # Waiting
 
-    def _retry_later(self, key: str, state: OriginState) -> None:
+    def _retry_later(self, state: OriginState) -> None:
         seconds = state.entry.next_attempt_at - self._context.clock()
-        self._retries.set(key, time.monotonic() + seconds)
+        self._retries.set(state.name, time.monotonic() + seconds)
 
     def _ask_again(self, held_origin: HeldOrigin) -> None:
         first = self.held.hold.peek(str(held_origin.origin))
@@ -228,19 +271,23 @@ class Deferral(ResolutionListener):
             self.held.tell(*self._next())
             self._reports.set("", time.monotonic() + _TELL_SECONDS)
 
+    def tell_idle(self) -> None:
+        """Log that the crawl can only wait, if that is news."""
+        self.held.tell_idle(*self._next())
+
     def _next(self) -> tuple[float, float]:
         """Seconds until the next robots.txt attempt, and until requests are given up."""
         now = time.monotonic()
         return self._retries.soonest - now, self._deadlines.soonest - now
 
     def _finished(self, held_origin: HeldOrigin) -> None:
-        """A release has ended: set the next deadline, or forget the origin."""
+        """All have left that may: set the next deadline, or forget the origin."""
         key = str(held_origin.origin)
         oldest = self.held.hold.oldest(key)
         if oldest is not None:
             self._expect(key, oldest)
         elif self.held.get(key) is held_origin:
-            for alarm in (self._retries, self._deadlines, self._slow_answers):
+            for alarm in (self._retries, self._deadlines, self._first_answers):
                 alarm.set(key, math.inf)
             self.held.end(held_origin)
 
@@ -258,13 +305,13 @@ class Deferral(ResolutionListener):
         """Maintain the hold on disk; open it if that hasn't worked so far."""
         if self.held.hold.durable or self._opening is None:
             # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
-            counts = self.held or self._closing
+            counts = self.held or self.closing
             await self.held.hold.upkeep(self.held.now() if counts else None)
-        elif not self._closing and not self.releases:
+        elif not self.closing and not self.releases:
             hold = await run_in_thread(self._opening.hold)
             if hold is None:
                 return
-            if self._closing or self.releases:
+            if self.closing or self.releases:
                 await run_in_thread(hold.close)  # try again in a second
                 return
             async for held_origin, oldest in self.held.move_to(hold):
@@ -275,21 +322,25 @@ class Deferral(ResolutionListener):
                     self.releases.add(held_origin)
 
     def _spider_idle(self) -> None:
-        if self.held and not self.releases:
-            self.held.tell_idle(*self._next())
-        if self.held or self.releases or self._flights.landing:
+        if self.holding or self._flights.landing:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         """Let nothing in flight or held delay the end, and lose nothing that is held."""
-        self._closing = True
-        self._in_place.end(self.held.all())
-        for alarm in (self._retries, self._deadlines, self._slow_answers, self._reports):
+        self.closing = True
+        for alarm in (self._retries, self._deadlines, self._first_answers, self._reports):
             alarm.stop()
         self.releases.end()
         await self._shutdown.explain()
         self._flights.end()
         await self._upkeep.now()
+        if self.held.hold.durable:
+            slices = Slices()
+            for held_origin in self.held.all():
+                for request in self.held.settle(held_origin, everything=True):
+                    self._announce(held_origin, request)
+                if slices.over:
+                    await pause()
         await self._shutdown.empty()
 
     async def _spider_closed(self) -> None:

@@ -7,7 +7,9 @@ Scrapy's own disk queues write their index only on a clean shutdown, so a kill w
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from contextlib import suppress
+from heapq import heapify
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,8 +47,8 @@ class DiskHold(Hold):
         super().__init__()
         self._spider = spider
         self._recovered: dict[str, int] = {}
-        self._older: set[int] = set()
-        """Rows whose version in the file is outdated."""
+        self._earlier: dict[str, Counter[int]] = {}
+        """Fingerprints of requests that an earlier run held, by origin."""
         self._warned = False
         self._failed_reads = 0
         self._unreadable = 0
@@ -61,10 +63,13 @@ class DiskHold(Hold):
 
     def _load(self, file: HoldFile) -> tuple[int, int, float]:
         index = file.index()
-        for row, origin, number, since, state in index.rows:
+        for row, origin, number, since, state, priority, fingerprint in index.rows:
             # Requests that were given up wait again.
-            self.keep(origin, (number, index.ran if state == GIVEN_UP else since, row))
-        self._recovered = {origin: len(queue) for origin, queue in self._queues.items()}
+            since = index.ran if state == GIVEN_UP else since
+            self._keep(origin, (-priority, number, since, row))
+            if fingerprint:
+                self._earlier.setdefault(origin, Counter())[fingerprint] += 1
+        self._recovered = {origin: len(heap) for origin, heap in self._heaps.items()}
         with suppress(sqlite3.Error):  # it counts all the same
             file.wait_anew(index.ran)
         if index.unreadable:
@@ -85,72 +90,83 @@ class DiskHold(Hold):
 
     def leave(self, origin: str, why: object) -> None:
         """Leave the recovered requests of *origin* to the next run."""
-        self._skip(len(self._queues.pop(origin, ())), why)
+        self._skip(len(self._heaps.pop(origin, ())), why)
 
-    def add(self, origin: str, held: Held) -> None:
-        data = self._serialised(held)
-        if data is None:
-            super().add(origin, held)
-            return
-        # A request that is held again still has its row.
-        row = held.row or self._new_row()
-        self._writer.add(Row(row, origin, held.number, held.since, HELD, data))
-        if held.row is not None and self._writer.unwritten(row):
-            self._older.add(row)
-        self.keep(origin, (held.number, held.since, row))
+    def is_held_already(self, origin: str, request: Request) -> bool:
+        """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded again.
+        Of each that it held, one is recognised."""
+        earlier = self._earlier.get(origin)
+        if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
+            return False
+        earlier[fingerprint] -= 1
+        return True
+
+    def _fingerprint(self, request: Request) -> int:
+        fingerprinter = self._spider.crawler.request_fingerprinter
+        assert fingerprinter is not None
+        # 0 means none.
+        return int.from_bytes(fingerprinter.fingerprint(request)[:8], "big") >> 1 or 1
+
+    def hold(self, origin: str, held: Held) -> None:
+        row = self._row(origin, held, HELD)
+        if row is None:
+            super().hold(origin, held)
+        else:
+            self._writer.add(row)
+            self._keep(origin, (-held.request.priority, held.number, held.since, row.id))
+
+    def _row(self, origin: str, held: Held, state: int) -> Row | None:
+        """Return *held* as a row, None if it can't be one."""
+        try:
+            data = dumps(held.request, self._spider)
+            fingerprint, priority = self._fingerprint(held.request), held.request.priority
+        except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
+            self._tell_unserialisable(held.request, error)
+            return None
+        row = self._new_row()
+        return Row(row, origin, held.number, held.since, state, data, priority, fingerprint)
 
     def _new_row(self) -> int:
         self._last_row += 1
         return self._last_row
 
-    def _serialised(self, held: Held) -> bytes | None:
-        try:
-            return dumps(held.request, held.dont_filter, self._spider)
-        except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
-            if not self._warned:
-                self._warned = True
-                logger.warning(
-                    "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost "
-                    "if the crawl is killed. Further requests like it are not reported.",
-                    {"request": held.request, "error": error},
-                    extra={"spider": self._spider},
-                )
-            return None
+    def _tell_unserialisable(self, request: Request, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
+                "crawl is killed. Further requests like it are not reported.",
+                {"request": request, "error": error},
+                extra={"spider": self._spider},
+            )
 
-    def _read(self, entries: list[Entry]) -> list[Held]:
-        rows = [
-            entry[2]
-            for entry in entries
-            if not isinstance(entry, Held) and not self._writer.unwritten(entry[2])
-        ]
-        data: dict[int, bytes] = {}
+    def _read(self, entry: Entry) -> Held | None:
+        _, number, since, row = entry
+        if not isinstance(row, int):
+            return Held(number, since, row)
+        unwritten = self._writer.unwritten(row)
+        data = unwritten.request if unwritten else self._data(row)
         try:
-            data = self._writer.file.read(rows)
+            request = self._loaded(data)
+        except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
+            self._skip(1, error)
+            return None
+        if unwritten:
+            self._writer.delete([row])
+            return Held(number, since, request)
+        return Held(number, since, request, row)
+
+    def _data(self, row: int) -> bytes | None:
+        try:
+            data = self._writer.file.read([row]).get(row)
             self._failed_reads = 0
+            return data
         except sqlite3.Error as error:
             self._failed_reads += 1
             if self._failed_reads < _READS:
                 raise
             self._why_unreadable = error
-        return [held for entry in entries if (held := self._held(entry, data))]
-
-    def _held(self, entry: Entry, data: dict[int, bytes]) -> Held | None:
-        """Return the request of *entry*, None if it can't be read."""
-        if isinstance(entry, Held):
-            return entry
-        number, since, row = entry
-        unwritten = self._writer.unwritten(row)
-        try:
-            request = self._loaded(unwritten.request if unwritten else data.get(row))
-        except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
-            self._skip(1, error)
             return None
-        if unwritten and row not in self._older:
-            self._writer.delete([row])
-            return Held(number, since, request.dont_filter, request)
-        if unwritten:
-            self._older.discard(row)
-        return Held(number, since, request.dont_filter, request, row)
 
     def _loaded(self, data: bytes | None) -> Request:
         if data is None:
@@ -158,9 +174,9 @@ class DiskHold(Hold):
         return loads(data, self._spider)
 
     def _request(self, entry: Entry) -> Request | None:
-        if isinstance(entry, Held):
-            return entry.request
-        row = entry[2]
+        row = entry[3]
+        if not isinstance(row, int):
+            return row
         unwritten = self._writer.unwritten(row)
         with suppress(Exception):  # take() will say so
             return self._loaded(
@@ -186,32 +202,26 @@ class DiskHold(Hold):
         self._unreadable, self._why_unreadable = 0, None
 
     def take_mortal(self, origin: str) -> Iterator[Held]:
-        mortal: list[Entry] = []
-        for entry in self._queues.pop(origin, ()):
-            if self._is_mortal(entry):
-                mortal.append(entry)
-            else:
-                self.keep(origin, entry)
-        for entry in mortal:
-            held = self._held(entry, {})
+        entries = self._heaps.pop(origin, [])
+        mortal = [entry for entry in entries if self._is_mortal(entry)]
+        if len(mortal) < len(entries):
+            ends = {entry[1] for entry in mortal}
+            self._heaps[origin] = [entry for entry in entries if entry[1] not in ends]
+            heapify(self._heaps[origin])
+        for entry in sorted(mortal):
+            held = self._read(entry)
             if held is not None:
                 yield held
 
     def _is_mortal(self, entry: Entry) -> bool:
-        if isinstance(entry, Held):
-            return entry.row is None
-        return self._writer.unwritten(entry[2]) is not None and entry[2] not in self._older
+        row = entry[3]
+        return not isinstance(row, int) or self._writer.unwritten(row) is not None
 
-    def _entry(self, held: Held) -> Entry:
-        return held if held.row is None else (held.number, held.since, held.row)
-
-    def give_up(self, origin: str, some: list[Held]) -> None:
-        for held in some:
-            data = self._serialised(held) if held.row is None else None
-            if data is not None:
-                row = Row(self._new_row(), origin, held.number, held.since, GIVEN_UP, data)
-                self._writer.add(row)
-        self._writer.give_up([held.row for held in some if held.row is not None])
+    def give_up(self, origin: str, held: Held) -> None:
+        if held.row is not None:
+            self._writer.give_up([held.row])
+        elif (row := self._row(origin, held, GIVEN_UP)) is not None:
+            self._writer.add(row)
 
     def done(self, rows: list[int]) -> None:
         self._writer.delete(rows)

@@ -20,7 +20,9 @@ CREATE TABLE IF NOT EXISTS held (
     number INTEGER NOT NULL,
     since REAL NOT NULL,
     state INTEGER NOT NULL,
-    request BLOB NOT NULL
+    request BLOB NOT NULL,
+    priority INTEGER NOT NULL DEFAULT 0,
+    fingerprint INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
@@ -28,10 +30,10 @@ CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 
 # SQLite keeps anything in any column. Numbers are increased further, within its range.
 _SOUND = """
-SELECT id, origin, number, since, state FROM held
+SELECT id, origin, number, since, state, priority, fingerprint FROM held
 WHERE id BETWEEN 0 AND 1 << 62 AND typeof(origin) = 'text' AND typeof(number) = 'integer'
 AND number BETWEEN 0 AND 1 << 62 AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
-AND typeof(state) = 'integer'
+AND typeof(state) = 'integer' AND typeof(priority) = 'integer' AND typeof(fingerprint) = 'integer'
 ORDER BY number
 """
 _REST = """
@@ -51,13 +53,16 @@ class Row(NamedTuple):
     since: float
     state: int
     request: bytes
+    priority: int
+    fingerprint: int
+    """Of the request, cut to 63 bits: tells whether another one is the same."""
 
 
 class Index(NamedTuple):
     """What an earlier run left, without the requests themselves."""
 
-    rows: list[tuple[int, str, int, float, int]]
-    """Ids, origins, numbers, times and states, by number."""
+    rows: list[tuple[int, str, int, float, int, int, int]]
+    """Ids, origins, numbers, times, states, priorities and fingerprints, by number."""
     last_row: int
     """The highest id ever used."""
     ran: float
@@ -86,6 +91,13 @@ class HoldFile(SqliteFile):
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;"
         )
         super().__init__(path, _SCHEMA, pragmas)
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        """Add the columns that files of earlier versions lack."""
+        columns = [row[1] for row in db.execute("PRAGMA table_info(held)")]
+        if columns == ["id", "origin", "number", "since", "state", "request"]:
+            for name in ("priority", "fingerprint"):
+                db.execute(f"ALTER TABLE held ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")
 
     def index(self) -> Index:
         """Take over what an earlier run left."""
@@ -153,4 +165,6 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.added:
         with transaction(db):
             # A request that is held again still has its row.
-            db.executemany("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?, ?)", changes.added)
+            db.executemany(
+                "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changes.added
+            )

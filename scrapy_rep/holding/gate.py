@@ -1,252 +1,185 @@
-"""Looks up a request's origin, asks the policy for advice, and acts on it.
+"""The gate at the scheduler's exit: a request whose robots.txt isn't known yet stays here, and the
+engine gets the next one (REP.md section 4; docs/DESIGN.md).
 
-A request that the fast path does not allow is decided by rules, waits, is held, or is dropped.
-``RobotsDisallowed`` and ``RobotsUnreachable`` are raised here.
+It stands in for two documented methods of the project's scheduler, whichever that is:
+``next_request()`` and ``has_pending_requests()``. A request leaves it once, returned by
+``next_request()``: nothing is scheduled again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+import time
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
-from scrapy import Request
+from scrapy import signals as scrapy_signals
+from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_rep.engine.interactive import in_shell
-from scrapy_rep.engine.stat_counter import StatCounter
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.urls import FOREIGN
-from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.policy import Decide, Drop, Hold, Pass, Situation, Wait
-from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.waiting import Waiting
-from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.holding.handing_back import HANDED_BACK
+from scrapy_rep.origins.policy import Hold, Leave, Wait
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+
+    from scrapy import Request
 
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.waiting_room import Place
-    from scrapy_rep.protocol import Decision
-    from scrapy_rep.reporting.recorder import Recorder
+    from scrapy_rep.origins.state import OriginState
 
-Decided: TypeAlias = "Coroutine[Any, Any, Request | None] | Request | None"
-"""What ``process_request`` returns."""
+logger = get_logger(__name__)
 
-
-async def settled(decided: Decided) -> Request | None:
-    """Await *decided* if it takes time."""
-    return await decided if isinstance(decided, Coroutine) else decided
+# Requests that leave the scheduler in one step: Scrapy's own, and others, which ask a server for each.
+_STEP, _FOREIGN_STEP = 100, 16
+# Seconds until a scheduler is asked again that took back a request.
+_REST_SECONDS = 0.1
 
 
 class Gate:
-    """Handles every request that the middleware's fast path does not allow."""
+    """Stands in for the scheduler where the engine asks it for requests."""
 
-    def __init__(
-        self,
-        context: CrawlContext,
-        origins: Origins,
-        recorder: Recorder,
-        deferral: Deferral,
-        overrules: Callable[[Request, Decision], bool],
-    ) -> None:
-        """:param overrules: whether a request passes although a decision forbids it"""
-        self._crawler = context.crawler
-        self._clock = context.clock
-        self._stats = context.stats
-        self.hits = StatCounter(context.crawler, context.engine, "rep/cache/hit")
-        self._in_shell = in_shell(context.crawler)
+    def __init__(self, context: CrawlContext, origins: Origins, deferral: Deferral) -> None:
+        self._context = context
         self._origins = origins
-        self._policy = origins.policy
-        self._chain_of = origins.agents.chain_of
-        self._recorder = recorder
         self._deferral = deferral
-        self._overrules = overrules
-        self._waiting = Waiting(context, origins)
+        self._held = deferral.held
+        self._releases = deferral.releases
+        self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
+        """Sees each request that leaves the scheduler. It may return a check, to be awaited before
+        anything is fetched for the request."""
+        self._let_out: WeakSet[Request] = WeakSet()
+        self._checks = 0
+        self._rests_until = 0.0
+        self._idle_since: float | None = None
+        self._idle_after = context.settings.defer_idle
+        self._step = _STEP
+        self._next: Callable[[], Request | None]
+        self._has_pending: Callable[[], bool]
+        context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
-    def ask(self, request: Request, direct: bool) -> Decided:
-        """Return what ``process_request`` should return.
-
-        :param direct: a direct download, which can't be held
-        :raises RobotsDisallowed, RobotsUnreachable: if it must not be fetched
-        """
-        if FOREIGN.match(request.url):
-            return None
+    def _spider_opened(self) -> None:
+        engine = self._context.engine
+        scheduler = engine.scheduler
+        self._next, self._has_pending = scheduler.next_request, scheduler.has_pending_requests
+        if engine.scheduler_is_foreign:
+            self._step, self._idle_after = _FOREIGN_STEP, 0.0
         try:
-            found, path = self._origins.find(request)
-        except ValueError as error:
-            self._stats.inc_value("rep/invalid_url")
-            self._refuse(request, RobotsUnreachable(None, f"the URL has no origin: {error}"))
-            return None
-        if isinstance(found, Origin):
-            return None if path == ROBOTS_PATH else self._wait(request, found, path, direct)
-        if found.standing is Standing.STALE:
-            self._stats.inc_value("rep/cache/stale")
-        else:
-            self.hits.add(found.used_at)
-        return self._act(request, found, path, direct)
+            scheduler.next_request = self.next_request
+            scheduler.has_pending_requests = self.has_pending_requests
+        except AttributeError:  # __slots__: its requests wait in the middleware, as others do
+            logger.info(
+                "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
+                "downloader, and none are held",
+                {"scheduler": type(scheduler).__name__},
+                extra=self._context.extra,
+            )
 
-    async def _wait(
-        self, request: Request, origin: Origin, path: str, direct: bool
-    ) -> Request | None:
-        """Nothing is known of *origin*: wait for its robots.txt."""
-        asked_before = self._origins.table.get(origin) is not None
-        self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        deferral, situation = self._deferral, self._situation(origin, direct)
-        flight, place = await self._waiting.place_for(request, origin, situation)
-        try:
-            answer = await self._waiting.first(flight, situation, place)
-            released = False
-            if place is not None and isinstance(answer, Hold) and self._holds(place):
-                released = await place.wait()
-                if not released:
-                    return deferral.interceptor.hand_over(request)
-                deferral.releases.arrive(request)
-        finally:
-            if place is not None:
-                self._origins.waiting_room.leave(place)
-        goes_on = released or isinstance(answer, OriginState) or self._recorder.dry_run
-        # Others are direct downloads, which those in the slots may wait for.
-        scheduled = not direct and request in deferral.door
-        if goes_on and scheduled and not await self._origins.waiting_room.slot():
-            released, answer = False, self._policy.at_the_end(situation)
-        if released:
-            return await settled(self.ask(request, direct))
-        if isinstance(answer, OriginState):
-            return await settled(self._act(request, answer, path, direct))
-        if self._replays(request, origin):
-            return None
-        return self._set_aside(request, origin, answer, direct=direct)
+    def __contains__(self, request: Request) -> bool:
+        """Whether *request* came through here. Others are direct downloads (of a media pipeline, say):
+        nothing else tells the two apart."""
+        return request in self._let_out
 
-    def _holds(self, place: Place) -> bool:
-        """Whether the request in *place* is held where it waits."""
-        if self._recorder.dry_run or self._origins.http_cache.answers(place.request):
-            return False
-        if not self._deferral.hold_in_place(place):
-            return False
-        self._recorder.handed_over(place.request, place.origin)
-        return True
+    def next_request(self) -> Request | None:
+        """Return the next request that may go on to the middleware, None if there is none now."""
+        request = None if self._deferral.closing else self._next_one()
+        if request is not None:
+            self._let_out.add(request)
+            self._idle_since = None
+        return request
 
-    def _situation(self, origin: Origin, direct: bool) -> Situation:
-        room, durable = self._deferral.held.room(origin), self._deferral.durable
-        return Situation(direct, room, self._waiting.slot_free(origin), durable)
-
-    def _act(self, request: Request, state: OriginState, path: str, direct: bool) -> Decided:
-        """Act as the policy advises for *state*."""
-        if path == ROBOTS_PATH:
-            return None
-        origin = state.origin
-        situation = self._situation(origin, direct) if state.unreachable else Situation()
-        advice = self._policy.advise(state, self._clock(), situation)
-        if isinstance(advice, Decide):
-            if self._origins.cache.takes_long(state, self._chain_of(request)):
-                return self._read_then_decide(request, state, path)
-            self._decide(request, state, path)
-            return None
-        if isinstance(advice, Pass):
-            self._stats.inc_value("rep/unreachable/allowed")
-            self._recorder.passed(request, state)
-            return None
-        if self._replays(request, origin):
-            return None
-        if isinstance(advice, Wait):
-            return self._wait_again(request, state, path, advice.seconds)
-        return self._set_aside(request, origin, advice, state, direct=direct)
-
-    async def _read_then_decide(self, request: Request, state: OriginState, path: str) -> None:
-        """Read a large file in a thread first."""
-        await self._origins.cache.read(state, self._chain_of(request))
-        self._decide(request, state, path)
-
-    def _decide(self, request: Request, state: OriginState, path: str) -> None:
-        """Let the rules decide.
-
-        :raises RobotsDisallowed: if they forbid the request
-        """
-        everything = self._recorder.everything
-        decision = self._origins.decide(state, self._chain_of(request), path, always=everything)
-        if decision is None or decision.allowed:
-            if everything or state.standing is Standing.UNRESTRICTED:
-                self._recorder.allowed(request, state, decision)
-        elif self._overrules(request, decision):
-            self._recorder.overruled(request, state, decision)
-        else:
-            self._stats.inc_value("robotstxt/forbidden")
-            self._refuse(request, RobotsDisallowed(state.origin, decision), state)
-        self._origins.crawl_delay.choose_slot(request, state)
-
-    async def _wait_again(
-        self, request: Request, state: OriginState, path: str, seconds: float
-    ) -> Request | None:
-        """Wait for the next answer, which is near: a direct download can't be held."""
-        answer = await self._waiting.again(request, state, seconds)
-        if isinstance(answer, OriginState):
-            return await settled(self._act(request, answer, path, direct=True))
-        return self._set_aside(request, state.origin, answer, state, direct=True)
-
-    def _replays(self, request: Request, origin: Origin) -> bool:
-        """Whether *request* passes because Scrapy's HTTP cache answers it."""
-        if not self._origins.http_cache.answers(request):
-            return False
-        self._stats.inc_value("rep/unreachable/replayed")
-        self._recorder.replayed(request, origin)
-        return True
-
-    def _set_aside(
-        self,
-        request: Request,
-        origin: Origin,
-        advice: Hold | Drop,
-        state: OriginState | None = None,
-        *,
-        direct: bool,
-    ) -> Request | None:
-        """Have *request* held, or drop it."""
-        if isinstance(advice, Hold):
-            self._recorder.handed_over(request, origin)
-            # Returned to the engine and taken out when scheduled: see intercept.py.
-            return None if self._recorder.dry_run else self._deferral.interceptor.hand_over(request)
-        if advice.for_room:
-            self._deferral.held.warn_full(origin)
-        if advice.for_room or state is not None:
-            self._stats.inc_value("rep/unreachable/dropped")
-        error = RobotsUnreachable(origin, advice.reason, advice.attempts)
-        self._refuse(request, error, state, direct=direct)
+    def _next_one(self) -> Request | None:
+        if self._releases and (request := self._releases.next()) is not None:
+            return request
+        for _ in range(self._step):
+            # An answer wakes the engine, and so does the end of the wait for it.
+            if not self._held.may_wait or time.monotonic() < self._rests_until:
+                return None
+            request = self._next()
+            if request is None:
+                return None
+            if not self._stays(request):
+                return request
+        self._context.engine.wake()
         return None
 
-    def _refuse(
-        self,
-        request: Request,
-        error: RobotsDisallowed | RobotsUnreachable,
-        state: OriginState | None = None,
-        *,
-        direct: bool = False,
-    ) -> None:
-        """Fail *request* with *error*, unless this is a dry run."""
-        self._recorder.dropped(request, error, state, direct=direct)
-        if self._recorder.dry_run:
-            return
-        # Without a spider, the middleware is used alone, in somebody's test.
-        if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
-            raise NotFetched(str(error)) from None
-        raise error from None
-
-    async def may_fetch(self, url: str) -> bool:
-        """See :func:`scrapy_rep.middleware.may_fetch`."""
-        if FOREIGN.match(url) or self._recorder.dry_run:
+    def has_pending_requests(self) -> bool:
+        """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
+        answer. A crawl that has done nothing but wait for ``REP_DEFER_IDLE`` seconds counts as idle:
+        its spider may have other work to fetch."""
+        if self._has_pending() or self._releases or self._checks:
+            self._idle_since = None
             return True
+        if not self._held:
+            return False
+        now = time.monotonic()
+        if self._idle_since is None:
+            self._idle_since = now
+        if not self._held.awaits_first_answers:
+            self._deferral.tell_idle()
+            return now - self._idle_since < self._idle_after
+        return True
+
+    # Where a request goes
+
+    def _stays(self, request: Request) -> bool:
+        """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
+        check = self.look(request) if self.look is not None else None
+        if check is None:
+            return self._is_kept(request)
+        self._checks += 1
+        deferred_from_coro(self._stays_or_leaves(request, check))
+        return True
+
+    async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
         try:
-            request = Request(url)
+            await check
+            if not self._is_kept(request):
+                self._releases.let_out(request)
+        except Exception as error:  # noqa: BLE001 (for the middleware to raise)
+            self._releases.let_out(request, error)
+        finally:
+            self._checks -= 1
+
+    def _is_kept(self, request: Request) -> bool:
+        meta = request.meta
+        since = self._deferral.handing_back.restore(request) if HANDED_BACK in meta else None
+        if meta.get("dont_obey_robotstxt") or FOREIGN.match(request.url):
+            return False
+        try:
             found, path = self._origins.find(request)
         except ValueError:
-            return False
+            return False  # it has no origin, as the middleware will say
         if path == ROBOTS_PATH:
+            return False
+        if isinstance(found, Origin):
+            return self._is_kept_for(found, None, request, since)
+        if found.unreachable:
+            return self._is_kept_for(found.origin, found, request, since)
+        return bool(self._releases) and self._deferral.joins(found.name, request)
+
+    def _is_kept_for(
+        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
+    ) -> bool:
+        """Have *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
+        advice = self._origins.policy.at_the_gate(state, self._held.room(origin))
+        if isinstance(advice, Leave) or self._origins.http_cache.answers(request):
+            return False
+        if self._held.hold.is_held_already(str(origin), request):
+            self._context.stats.inc_value("rep/held/already")
             return True
-        state = (
-            found if isinstance(found, OriginState) else await self._waiting.alone(request, found)
-        )
-        if state is None or state.unreachable:
-            return self._policy.unreachable == "allow"
-        decision = self._origins.decide(state, self._chain_of(request), path, always=True)
-        return decision is None or decision.allowed or self._overrules(request, decision)
+        if isinstance(advice, Wait):
+            self._deferral.wait(origin, request, since)
+        elif isinstance(advice, Hold):
+            assert state is not None
+            self._deferral.hold(state, request, since)
+        elif self._deferral.handing_back.one(request, since):
+            self._rests_until = time.monotonic() + _REST_SECONDS
+        else:
+            self._held.warn_full(origin)
+            self._releases.condemn(request, advice)
+            return False
+        return True

@@ -1,16 +1,17 @@
-"""One origin's held requests: counts, reasons and log messages. The hold has the requests."""
+"""One origin's requests at the gate: counts, reasons and log messages. The hold has the requests."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.words import counted
 
 if TYPE_CHECKING:
+    from scrapy_rep.holding.hold import Held
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.waiting_room import Place
     from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
@@ -27,20 +28,42 @@ class Log:
         self.released = Sparse(logger, "origins whose requests were released")
 
 
+class Job(NamedTuple):
+    """Requests of an origin that may leave the gate."""
+
+    upto: int
+    """The highest number to take: later requests wait for another answer."""
+    before: float
+    """The latest ``since`` to take."""
+    given_up: tuple[str, int] | None
+    """Why they are given up, and after how many attempts; None to release them."""
+
+
 class HeldOrigin:
-    """An origin with held requests, until none is left."""
+    """An origin with requests at the gate, until none is left.
+
+    Its requests *wait* for a first answer, in memory, until ``REP_DEFER_GRACE`` is over; then they are
+    *held*: counted, announced, and on disk with a JOBDIR. Once there is an answer, or they are given
+    up, they are *ready* to leave.
+    """
 
     __slots__ = (
         "_began",
         "_log",
         "_told_slow",
+        "answered",
         "count",
         "given_up",
+        "head",
+        "held_upto",
+        "jobs",
         "origin",
-        "places",
         "released",
+        "slow",
         "told_unreachable",
         "unanswered",
+        "waiting",
+        "weight",
         "why",
     )
 
@@ -51,11 +74,22 @@ class HeldOrigin:
         self._told_slow = False
         self.told_unreachable = False
         """Whether the log says that its robots.txt is unreachable."""
+        self.waiting = 0
+        """How many wait for a first answer, not yet held."""
         self.count = 0
+        """How many are held."""
+        self.held_upto = 0
+        """The highest number of those that are held. Higher ones wait."""
         self.unanswered = 0
-        """How many of these wait for a first answer."""
-        self.places: list[Place] = []
-        """Of those in the waiting room."""
+        """How many of the held ones never had an answer."""
+        self.answered = self.slow = False
+        """Whether there was an answer, if only a failure; whether a first answer takes long."""
+        self.weight = 0
+        """Its part of the limit for first answers, see :class:`HeldOrigins`."""
+        self.jobs: deque[Job] = deque()
+        """What is ready, in order."""
+        self.head: Held | None = None
+        """Taken from the hold, and next to leave."""
         self.released = 0
         self.given_up = 0
         self.why = ("", 0)

@@ -1,4 +1,4 @@
-"""All held requests: how many of each origin and in total, and the hold that keeps them."""
+"""All requests at the gate: how many of each origin and in total, and the hold that keeps them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from scrapy import Request
 
@@ -30,12 +30,19 @@ logger = get_logger(__name__)
 _SHARE = 10
 # An origin that holds this many or fewer is not greedy, however small the hold.
 _FEW = 3
+# Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
+# (flights.py), and as many that are next. Of those that are held, this many an origin count among them.
+_WAITING, _WEIGHTY = 8, 4
+# A greedy origin has one in this many of those that wait, at least.
+_MANY = 2
+# In place of CONCURRENT_REQUESTS = 0 (unlimited).
+_UNLIMITED = 100
 # Seconds between log lines that say that nothing else is left to do.
 _IDLE_SECONDS = 10.0
 
 
 class HeldOrigins:
-    """The origins with held requests. The origin table keeps them in memory."""
+    """The origins with requests at the gate. The origin table keeps them in memory."""
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
@@ -44,14 +51,16 @@ class HeldOrigins:
         self._most = context.settings.defer_max_requests
         self._log = Log(context)
         self._origins: dict[str, HeldOrigin] = {}
-        self._total = 0
+        self._total = self._weight = 0
+        concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
+        self._most_waiting = _WAITING * concurrency
         self._started = time.monotonic()
         self._warned: set[bool] = set()
         self._told_idle = False
         self._told_idle_at = -math.inf
         self.hold = Hold()
         self.number = 0
-        """The number of the request held last."""
+        """The number of the request that came last."""
 
     def now(self) -> float:
         """Seconds that the crawl has run, including earlier runs with its JOBDIR."""
@@ -65,29 +74,57 @@ class HeldOrigins:
         return list(self._origins.values())
 
     def get(self, origin: Origin | str) -> HeldOrigin | None:
-        """Return *origin* if it has held requests."""
+        """Return *origin* if it has requests at the gate."""
         return self._origins.get(str(origin))
 
-    # How many may be held
+    # How many may be held, or wait
 
     @property
     def full(self) -> bool:
-        """Whether REP_DEFER_MAX_REQUESTS are held."""
+        """Whether as many are held as may be."""
         return self._total >= self._most
 
     def full_for(self, origin: Origin | str) -> bool:
         """Whether *origin* must not hold more: other origins need some room."""
+        return self._room(self.get(origin)) <= 0
+
+    def _room(self, held_origin: HeldOrigin | None) -> int:
+        """Return how many more the origin may hold."""
         room = self._most - self._total
-        held_origin = self.get(origin)
-        return room <= 0 or (held_origin is not None and held_origin.count >= _SHARE * room)
+        count = held_origin.count if held_origin is not None else 0
+        # One more while it has less than _SHARE times what is left.
+        return min(room, -((count - _SHARE * room) // (_SHARE + 1)))
 
     def room(self, origin: Origin) -> Room:
         """Return whether *origin* may hold more requests."""
-        if not self.full_for(origin):
-            return Room.FREE
         held_origin = self.get(origin)
-        greedy = held_origin is not None and held_origin.count > max(self._most // _SHARE, _FEW)
+        if self._room(held_origin) > 0:
+            return Room.FREE
+        greedy = (
+            held_origin is not None
+            and held_origin.waiting >= self._most_waiting // _MANY
+            and held_origin.count > max(self._most // _SHARE, _FEW)
+        )
         return Room.GREEDY if greedy else Room.FULL
+
+    @property
+    def awaits_first_answers(self) -> bool:
+        """Whether any requests wait for an answer that may come soon."""
+        return self._weight > 0
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether another request may come to the gate to wait for a first answer."""
+        return self._weight < self._most_waiting
+
+    def weigh(self, held_origin: HeldOrigin) -> None:
+        """Count what waits for the origin's first answer: all of its requests that aren't held yet, and
+        a few of the others, unless the answer is slow. One silent origin must not stop the others."""
+        weight = held_origin.waiting
+        if not (held_origin.answered or held_origin.slow):
+            weight += min(held_origin.count, _WEIGHTY)
+        self._weight += weight - held_origin.weight
+        held_origin.weight = weight
 
     def warn_full(self, origin: Origin | str) -> None:
         """Warn that requests are dropped because too many are held: once for the total, once for
@@ -108,46 +145,81 @@ class HeldOrigins:
 
     # They come and go
 
-    def next(self, request: Request, waited: float, row: int | None) -> Held:
-        """Return *request*, to be held.
+    def wait(self, origin: Origin, request: Request, since: float | None = None) -> HeldOrigin:
+        """Keep *request* until there is a first answer."""
+        return self._add(origin, request, since, self.hold.add)
 
-        :param waited: seconds for which it was held before
-        :param row: its row on disk, if any
-        """
-        self.number += 1
-        return Held(self.number, self.now() - waited, request.dont_filter, request, row)
-
-    def add(self, origin: Origin, request: Held) -> HeldOrigin:
-        """Hold *request*."""
-        held_origin = self._of(origin)
-        self._table.pin(origin)
-        self.hold.add(str(origin), request)
-        self._joined(held_origin, 1)
-        held_origin.unanswered += 1
+    def keep(self, origin: Origin, request: Request, since: float | None = None) -> HeldOrigin:
+        """Hold *request*, which came to the gate at *since* (default: now)."""
+        held_origin = self._add(origin, request, since, self.hold.hold)
+        self._are_held(held_origin, 1)
         return held_origin
+
+    def _add(
+        self,
+        origin: Origin,
+        request: Request,
+        since: float | None,
+        add: Callable[[str, Held], None],
+    ) -> HeldOrigin:
+        held_origin = self._of(origin)
+        self.number += 1
+        since = self.now() if since is None else since
+        add(str(origin), Held(self.number, since, request))
+        held_origin.waiting += 1
+        self.weigh(held_origin)
+        return held_origin
+
+    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Request]:
+        """Hold as many of the origin's waiting requests as there is room for, or all of them. Return
+        these."""
+        room = held_origin.waiting if everything else self._room(held_origin)
+        if not held_origin.waiting or room <= 0:
+            return []
+        key = str(held_origin.origin)
+        found = self.hold.settle(key, held_origin.held_upto, room)
+        if found:
+            self._are_held(held_origin, len(found), found[-1].number)
+        return [held.request for held in found]
+
+    def _are_held(self, held_origin: HeldOrigin, count: int, upto: int | None = None) -> None:
+        held_origin.waiting -= count
+        held_origin.held_upto = self.number if upto is None else upto
+        held_origin.unanswered += count
+        self._joined(held_origin, count)
 
     def _of(self, origin: Origin) -> HeldOrigin:
         held_origin = self.get(origin)
         if held_origin is None:
             held_origin = self._origins[str(origin)] = HeldOrigin(origin, self._log)
+            self._table.pin(origin)
         return held_origin
 
     def _joined(self, held_origin: HeldOrigin, count: int) -> None:
         held_origin.count += count
         self._total += count
+        self.weigh(held_origin)
         self._context.stats.set_value("rep/held", self._total)
         self._context.stats.max_value("rep/held/max", self._total)
 
-    def left(self, held_origin: HeldOrigin, count: int) -> None:
-        """Count *count* of its requests as no longer held."""
+    def left(self, held_origin: HeldOrigin, held: Held) -> bool:
+        """*held* has left the gate. Return whether it had been held, and not only waited."""
+        if held.number > held_origin.held_upto:
+            held_origin.waiting -= 1
+            self.weigh(held_origin)
+            return False
         self._told_idle = False
-        self._joined(held_origin, -count)
+        self._joined(held_origin, -1)
+        return True
 
     def end(self, held_origin: HeldOrigin) -> None:
-        """Forget the origin: it has no held requests."""
+        """Forget the origin: it has no requests here."""
         if self.get(held_origin.origin) is not held_origin:
             return
-        self.left(held_origin, held_origin.count)  # requests that couldn't be read from disk
+        if held_origin.count:  # requests that couldn't be read from disk
+            self._joined(held_origin, -held_origin.count)
+        held_origin.waiting = 0
+        self.weigh(held_origin)
         del self._origins[str(held_origin.origin)]
         held_origin.tell_end(kept=self.hold.durable)
         self._table.unpin(held_origin.origin)
@@ -170,9 +242,10 @@ class HeldOrigins:
         number, ran = hold.last()
         self.number += number
         self._started -= ran
-        for key in self._origins:
+        for key, held_origin in self._origins.items():
+            held_origin.held_upto += number
             for one in early.take_mortal(key):
-                hold.keep(key, one._replace(number=one.number + number, since=one.since + ran))
+                hold.add(key, one._replace(number=one.number + number, since=one.since + ran))
         slices = Slices()
         requests = 0
         for key, count, oldest in hold.recover():
@@ -182,6 +255,7 @@ class HeldOrigins:
                 hold.leave(key, error)
                 continue
             held_origin.told_unreachable = True  # by that run
+            held_origin.held_upto = max(held_origin.held_upto, number)
             self._joined(held_origin, count)
             requests += count
             yield held_origin, oldest

@@ -1,9 +1,10 @@
-"""The hold in memory. With a JOBDIR, disk.py adds a file."""
+"""The requests that stay at the gate, by origin, in memory. With a JOBDIR, disk.py adds a file."""
 
 from __future__ import annotations
 
-from collections import deque
 from copy import copy
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.engine.log import get_logger
@@ -13,115 +14,131 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from scrapy_rep.origins.waiting_room import Place
-
 logger = get_logger(__name__)
 
 
 class Held(NamedTuple):
-    """A held request."""
+    """A request at the gate."""
 
     number: int
-    """Increases in the order of holding."""
+    """Increases in the order in which requests came to the gate."""
     since: float
-    """When it was first held, in seconds of the crawl's running time."""
-    dont_filter: bool
-    """As the user set it."""
+    """When it came, in seconds of the crawl's running time."""
     request: Request
     row: int | None = None
     """Its row on disk, if any."""
-    place: Place | None = None
-    """If it is in the waiting room: *request* is a copy then."""
 
 
-Entry: TypeAlias = "Held | tuple[int, float, int]"
-"""A request; or number, since and row of one on disk: a plain tuple, which the garbage collector does
-not track."""
+Entry: TypeAlias = "tuple[int, int, float, Request | int]"
+"""Negated priority, number, since, and the request or its row on disk. A plain tuple of numbers is not
+tracked by the garbage collector, and a heap of these yields urgent requests first, then early ones."""
 
 
 class Hold:
-    """Held requests by origin (as text), first in, first out. They end with the process."""
+    """Requests by origin (as text). They end with the process."""
 
     durable = False
     """Whether held requests outlive the process."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[Entry]] = {}
+        self._heaps: dict[str, list[Entry]] = {}
 
     def add(self, origin: str, held: Held) -> None:
-        """Hold *held*, behind all others."""
-        self.keep(origin, lean(held))
+        """Keep *held* for the moment, as it is."""
+        self._keep(origin, _entry(held, held.request))
 
-    def keep(self, origin: str, entry: Entry) -> None:
-        """Keep *entry* in memory."""
-        self._queues.setdefault(origin, deque()).append(entry)
+    def hold(self, origin: str, held: Held) -> None:
+        """Keep *held* for longer."""
+        self._keep(origin, _entry(held, lean(held.request)))
 
-    def take(self, origin: str, limit: int, upto: int, before: float) -> list[Held]:
-        """Remove and return the first requests of *origin*, at most *limit*.
+    def _keep(self, origin: str, entry: Entry) -> None:
+        heappush(self._heaps.setdefault(origin, []), entry)
+
+    def is_held_already(self, origin: str, request: Request) -> bool:
+        """Whether an earlier run held *request*, which comes a second time now."""
+        return False
+
+    def settle(self, origin: str, after: int, limit: int) -> list[Held]:
+        """:meth:`hold` up to *limit* requests that were only added, with numbers above *after*. Return
+        them as they came."""
+        heap = self._heaps.get(origin, [])
+        moved = sorted((one for one in heap if one[1] > after), key=itemgetter(1))[:limit]
+        if moved:
+            last = moved[-1][1]
+            self._heaps[origin] = [one for one in heap if not after < one[1] <= last]
+            heapify(self._heaps[origin])
+        found = [held for entry in moved if (held := self._read(entry)) is not None]
+        for held in found:
+            self.hold(origin, held)
+        return found
+
+    def take(self, origin: str, upto: int, before: float) -> Held | None:
+        """Remove and return the most urgent request of *origin*, None if there is none.
 
         :param upto: the highest number to take
         :param before: the latest ``since`` to take
         :raises sqlite3.Error: if the file can't be read now
         """
-        while entries := self._first(origin, limit, upto, before):
-            taken = self._read(entries)
-            self._remove(origin, entries)
-            if taken:
-                return taken
-        return []
+        while (entry := self._first(origin, upto, before)) is not None:
+            held = self._read(entry)
+            self._remove(origin, entry)
+            if held is not None:
+                return held
+        return None
 
-    def _first(self, origin: str, limit: int, upto: int, before: float) -> list[Entry]:
-        found: list[Entry] = []
-        for entry in self._queues.get(origin, ()):
-            if len(found) >= limit or entry[0] > upto:
-                break
-            # A request held a second time may have waited longer than those in front of it.
-            if entry[1] <= before:
-                found.append(entry)
-        return found
+    def _first(self, origin: str, upto: int, before: float) -> Entry | None:
+        heap = self._heaps.get(origin)
+        if not heap:
+            return None
+        if heap[0][1] <= upto and heap[0][2] <= before:
+            return heap[0]
+        return min((one for one in heap if one[1] <= upto and one[2] <= before), default=None)
 
-    def _remove(self, origin: str, some: list[Entry]) -> None:
-        queue = self._queues[origin]
-        gone = {entry[0] for entry in some}
-        while queue and queue[0][0] in gone:
-            gone.discard(queue.popleft()[0])
-        if gone:
-            queue = deque(entry for entry in queue if entry[0] not in gone)
-            self._queues[origin] = queue
-        if not queue:
-            del self._queues[origin]
+    def _remove(self, origin: str, entry: Entry) -> None:
+        heap = self._heaps[origin]
+        if heap[0] is entry:
+            heappop(heap)
+        else:
+            heap.remove(entry)
+            heapify(heap)
+        if not heap:
+            del self._heaps[origin]
 
-    def _read(self, entries: list[Entry]) -> list[Held]:
-        """Return the requests of *entries* that can be read."""
-        return [entry for entry in entries if isinstance(entry, Held)]
+    def _read(self, entry: Entry) -> Held | None:
+        """Return the request of *entry*, None if it can't be read."""
+        _, number, since, what = entry
+        return None if isinstance(what, int) else Held(number, since, what)
 
-    def put_back(self, origin: str, some: list[Held]) -> None:
-        """Return *some* to the front."""
-        if some:
-            entries = map(self._entry, reversed(some))
-            self._queues.setdefault(origin, deque()).extendleft(entries)
+    def put_back(self, origin: str, held: Held) -> None:
+        """Return *held*, which was taken."""
+        self._keep(origin, _entry(held, held.request if held.row is None else held.row))
 
-    def _entry(self, held: Held) -> Entry:
-        return held
+    def urgency(self, origin: str) -> int | None:
+        """Return the priority of the most urgent request of *origin*."""
+        heap = self._heaps.get(origin)
+        return -heap[0][0] if heap else None
 
     def take_mortal(self, origin: str) -> Iterator[Held]:
         """Remove and yield requests that would end with the process."""
-        yield from self._read(list(self._queues.pop(origin, ())))
+        for entry in sorted(self._heaps.pop(origin, ())):
+            held = self._read(entry)
+            if held is not None:
+                yield held
 
     def peek(self, origin: str) -> Request | None:
-        """Return the first request of *origin*, if it can be read."""
-        queue = self._queues.get(origin)
-        return self._request(queue[0]) if queue else None
+        """Return the most urgent request of *origin*, if it can be read."""
+        heap = self._heaps.get(origin)
+        return self._request(heap[0]) if heap else None
 
     def _request(self, entry: Entry) -> Request | None:
-        return entry.request if isinstance(entry, Held) else None
+        return None if isinstance(entry[3], int) else entry[3]
 
     def oldest(self, origin: str) -> float | None:
         """Return the ``since`` of the request that has waited longest."""
-        return min((entry[1] for entry in self._queues.get(origin, ())), default=None)
+        return min((entry[2] for entry in self._heaps.get(origin, ())), default=None)
 
-    def give_up(self, origin: str, some: list[Held]) -> None:
-        """Keep *some*, taken out to fail, for the next run with this JOBDIR."""
+    def give_up(self, origin: str, held: Held) -> None:
+        """Keep *held*, taken out to fail, for the next run with this JOBDIR."""
 
     def done(self, rows: list[int]) -> None:
         """Delete *rows*: their requests have been dealt with."""
@@ -137,15 +154,19 @@ class Hold:
 
     def close(self) -> None:
         """Close the hold at the end of the crawl. Blocks."""
-        self._queues.clear()
+        self._heaps.clear()
 
 
-def lean(held: Held) -> Held:
-    """Return *held* with a copy of its request: for each request object it has seen, Scrapy keeps a
-    kilobyte (the parsed URL, the fingerprint) as long as that object lives."""
+def _entry(held: Held, what: Request | int) -> Entry:
+    return (-held.request.priority, held.number, held.since, what)
+
+
+def lean(request: Request) -> Request:
+    """Return a copy of *request*: for each request object it has seen, Scrapy keeps a kilobyte (the
+    parsed URL, the fingerprint) as long as that object lives."""
     try:
-        return held._replace(request=copy(held.request))
+        return copy(request)
     except Exception as error:  # noqa: BLE001 (of a user's class)
-        values = {"request": held.request, "error": error}
+        values = {"request": request, "error": error}
         logger.debug("Can't copy %(request)s, so it is held as it is: %(error)s", values)
-        return held
+        return request

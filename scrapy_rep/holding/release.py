@@ -1,34 +1,27 @@
-"""Releases held requests: in slices, unchanged, through the scheduler or ahead of it.
-
-A released request carries a mark in its meta until the middleware sees it again and calls
-:meth:`Releases.arrive`. Nobody else has it in between, so callbacks and other middlewares never
-see the mark, nor copy it.
-"""
+"""Requests that may leave the gate: origins in turns, urgent requests first, none into a download slot
+that is full."""
 
 from __future__ import annotations
 
 import math
 import sqlite3
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary, WeakSet, finalize
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary, finalize
 
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import Slices
-from scrapy_rep.engine.urls import origin_of
-from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.holding.held_origin import Job
+from scrapy_rep.origins.policy import Drop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request
 
-    from scrapy_rep.engine.scheduler_door import SchedulerDoor
     from scrapy_rep.holding.held_origin import HeldOrigin
     from scrapy_rep.holding.held_origins import HeldOrigins
     from scrapy_rep.holding.hold import Held
@@ -36,17 +29,15 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-MARK = "_rep_held"
-
-# Requests released in one step.
-_SLICE = 50
-# Seconds until a failed step is retried.
+# Origins that are looked at in one step, for one whose download slot isn't full.
+_LOOKS = 50
+# Seconds until an unreadable file is tried again.
 _RETRY_SECONDS = 1.0
-# Requests from disk that the scheduler may have in memory, and seconds between checks.
-_OUTSTANDING = 1000
-_OUTSTANDING_SECONDS = 0.05
 # Rows deleted at a time.
 _ROWS = 20
+
+
+Verdict: TypeAlias = "Drop | Exception"
 
 
 def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
@@ -62,44 +53,38 @@ def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreacha
     )
 
 
-@dataclass(slots=True)
-class Job:
-    """Held requests of one origin to be released or given up."""
-
-    held_origin: HeldOrigin
-    upto: int
-    """The highest number to take: later requests wait for another answer."""
-    before: float
-    """The latest ``since`` to take."""
-    given_up: tuple[str, int] | None
-    """Why they are given up, and after how many attempts; None to release them."""
-
-
 class Releases:
-    """Hands held requests to the scheduler or its door, and recognises them when they return."""
+    """The origins with requests that may leave, and what becomes of these."""
 
     def __init__(
         self,
         context: CrawlContext,
         held: HeldOrigins,
-        door: SchedulerDoor,
+        is_due: Callable[[HeldOrigin], bool],
         on_finished: Callable[[HeldOrigin], None],
     ) -> None:
-        """:param on_finished: called after the last request of a job"""
+        """:param is_due: whether an origin's robots.txt has to be fetched again first
+        :param on_finished: called when no more of an origin's requests may leave
+        """
         self._context = context
         self._held = held
-        self._door = door
+        self._is_due = is_due
         self._on_finished = on_finished
-        self._jobs: deque[Job] = deque()
-        self._running = self._ended = False
-        self._failed: Job | None = None
-        self._outstanding: WeakSet[Request] = WeakSet()
-        self._before: WeakKeyDictionary[Request, tuple[float, int | None]] = WeakKeyDictionary()
-        self._arrived: set[int] = set()
+        self._turns: dict[int, deque[HeldOrigin]] = {}
+        """Origins by the priority of their most urgent request."""
+        self._resting = 0
+        """Origins whose requests can't be read at the moment."""
+        self._told = self._ended = False
+        self._loose: deque[Request] = deque()
+        """Requests that needn't wait for anything, but couldn't leave at once."""
+        self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
+        """What was decided about requests that have left, or are about to."""
+        self._rows: set[int] = set()
         self._gone: list[int] = []
 
     def __bool__(self) -> bool:
-        return bool(self._jobs or self._door)
+        """Whether any requests may leave, now or soon."""
+        return bool(self._turns or self._loose or self._resting)
 
     def add(
         self,
@@ -107,159 +92,201 @@ class Releases:
         given_up: tuple[str, int] | None = None,
         before: float = math.inf,
     ) -> None:
-        """Release requests of an origin, or give them up: see :class:`Job`."""
+        """Let requests of an origin leave: all that it has, and that came *before* then.
+
+        :param given_up: why, and after how many attempts, they are to fail; None to release them
+        """
         if self._ended:
             return
-        self._jobs.append(Job(held_origin, self._held.number, before, given_up))
-        if not self._running:
-            self._running = True
-            call_later(0, self._go_on)
+        waits = not held_origin.jobs
+        held_origin.jobs.append(Job(self._held.number, before, given_up))
+        if waits:
+            self._queue(held_origin)
+            self._context.engine.wake()
+
+    def let_out(self, request: Request, error: Exception | None = None) -> None:
+        """Let *request* leave as soon as the engine asks; it fails with *error*, if there is one."""
+        if error is not None:
+            self.verdicts[request] = error
+        self._loose.append(request)
+        self._context.engine.wake()
+
+    def take_loose(self) -> list[Request]:
+        """Return those that were let out and haven't left: the spider closes."""
+        loose = list(self._loose)
+        self._loose.clear()
+        return loose
+
+    def condemn(self, request: Request, drop: Drop) -> None:
+        """Have *request*, which leaves now, dropped."""
+        self.verdicts[request] = drop
+
+    def join(self, held_origin: HeldOrigin) -> None:
+        """Its latest request is to leave with the others."""
+        held_origin.jobs[-1] = held_origin.jobs[-1]._replace(upto=self._held.number)
 
     def end(self) -> None:
-        """Release nothing more."""
+        """Let no more requests leave: the spider closes."""
         self._ended = True
-        self._jobs.clear()
+        self._turns.clear()
 
-    def take_back(self) -> list[Request]:
-        """Return the requests that were to go ahead, without those in a file of ours."""
-        return [one for one in self._door.clear() if one.meta[MARK]["row"] is None]
+    def next(self) -> Request | None:
+        """Return the next request to leave, if there is one for which a download slot is free."""
+        if self._loose:
+            return self._loose.popleft()
+        looks = _LOOKS
+        moved = False
+        for priority in sorted(self._turns, reverse=True):
+            origins = self._turns[priority]
+            for _ in range(min(looks, len(origins))):
+                looks -= 1
+                held_origin = origins.popleft()
+                request = self._step(held_origin)
+                if request is not None:
+                    self._drop_empty(priority)
+                    return request
+                moved = moved or held_origin.head is None
+            self._drop_empty(priority)
+            if not looks:
+                break
+        if moved:
+            self._context.engine.wake()  # there may be more behind them
+        return None
 
-    def _go_on(self) -> None:
-        slices = Slices()
-        pause = 0.0
-        job: Job | None = None
+    def _drop_empty(self, priority: int) -> None:
+        if not self._turns.get(priority, True):
+            del self._turns[priority]
+
+    def _step(self, held_origin: HeldOrigin) -> Request | None:
+        """Give the origin its turn. Return the request that leaves, if any."""
+        if not held_origin.jobs:
+            return None  # its robots.txt became unreachable meanwhile
+        job = held_origin.jobs[0]
         try:
-            while self._jobs:
-                if len(self._outstanding) >= _OUTSTANDING:
-                    pause = _OUTSTANDING_SECONDS
-                    break
-                job = self._jobs[0]
-                self._some(job)
-                if job is self._failed:
-                    self._failed = None
-                if slices.over:
-                    break
-        except Exception as error:
-            # An unreadable disk, a scheduler whose server is gone, another extension's handler.
-            if self._failed is None:
-                self._failed = job
-                logger.error(
-                    "Can't release held requests, retrying: %(error)s",
-                    {"error": text_of(error)},
-                    extra=self._context.extra,
-                    exc_info=not isinstance(error, sqlite3.Error),
-                )
-            pause = _RETRY_SECONDS
-            self._jobs.rotate(-1)  # other origins don't wait for a request that is always refused
-        self._running = bool(self._jobs)
-        if self._running:
-            call_later(pause, self._go_on)
+            held = self._head(held_origin, job)
+        except sqlite3.Error as error:
+            self._rest(held_origin, error)
+            return None
+        if held is None:
+            self._next_job(held_origin)
+        elif job.given_up or not self._is_due(held_origin):
+            if job.given_up or not self._context.engine.slots.is_full(held.request):
+                held_origin.head = None
+                self._leave(held_origin, held, job)
+                self._go_on(held_origin)
+                return held.request
+            self._queue(held_origin)
+        else:
+            self.recall(held_origin)
+        return None
 
-    def _some(self, job: Job) -> None:
-        held_origin, hold = job.held_origin, self._held.hold
-        key = str(held_origin.origin)
-        taken = hold.take(key, _SLICE, job.upto, job.before)
-        if not taken:
-            self._jobs.popleft()
+    def _head(self, held_origin: HeldOrigin, job: Job) -> Held | None:
+        """Return the origin's next request for *job*."""
+        head = held_origin.head
+        if head is None or head.number > job.upto or head.since > job.before:
+            self.recall(held_origin)
+            key = str(held_origin.origin)
+            held_origin.head = self._held.hold.take(key, job.upto, job.before)
+        return held_origin.head
+
+    def _go_on(self, held_origin: HeldOrigin) -> None:
+        if self._held.hold.urgency(str(held_origin.origin)) is None:
+            self._next_job(held_origin)
+        else:
+            self._queue(held_origin)
+
+    def _next_job(self, held_origin: HeldOrigin) -> None:
+        held_origin.jobs.popleft()
+        if held_origin.jobs:
+            self._queue(held_origin)
+        else:
             self._on_finished(held_origin)
-            return
-        if job.given_up:
-            hold.give_up(key, taken)
-        # One of each origin goes ahead: if many hosts wait in the scheduler, its rules would be forgotten
-        # by then. No more, or they would fill the downloader.
-        began = held_origin.released or held_origin.given_up
-        first = None if began else max(taken, key=lambda one: one.request.priority)
-        sent = 0
-        try:
-            for one in taken:
-                self._send(job, one, ahead=one is first)
-                sent += 1
-        finally:
-            # What the scheduler did not take stays held.
-            hold.put_back(key, taken[sent:])
-            self._held.left(held_origin, sent)
-            if job.given_up:
-                held_origin.given_up += sent
-                held_origin.why = job.given_up
-            else:
-                held_origin.released += sent
 
-    def _send(self, job: Job, held: Held, *, ahead: bool) -> None:
-        """Send *held* back to the downloader."""
-        context, place = self._context, held.place
-        if place is not None and place.waits:
-            held = held._replace(request=place.request)
-        request = held.request
-        if not job.given_up:
+    def _queue(self, held_origin: HeldOrigin) -> None:
+        """Let the origin have its turn after the others."""
+        head = held_origin.head
+        if head is None:
+            priority = self._held.hold.urgency(str(held_origin.origin)) or 0
+        else:
+            priority = head.request.priority
+        self._turns.setdefault(priority, deque()).append(held_origin)
+
+    def recall(self, held_origin: HeldOrigin) -> None:
+        """Return the request that would have been next to the hold."""
+        head, held_origin.head = held_origin.head, None
+        if head is not None:
+            self._held.hold.put_back(str(held_origin.origin), head)
+
+    def _rest(self, held_origin: HeldOrigin, error: Exception) -> None:
+        """Try again later: the file can't be read."""
+        if not self._told:
+            self._told = True
+            logger.error(
+                "Can't release held requests, retrying: %(error)s",
+                {"error": error},
+                extra=self._context.extra,
+            )
+        self._resting += 1
+        call_later(_RETRY_SECONDS, self._rested, held_origin)
+
+    def _rested(self, held_origin: HeldOrigin) -> None:
+        self._resting -= 1
+        if held_origin.jobs and not self._ended:
+            self._queue(held_origin)
+            self._context.engine.wake()
+
+    def _leave(self, held_origin: HeldOrigin, held: Held, job: Job) -> None:
+        """Count, announce and remember what leaves."""
+        self._told = False
+        context, request, row = self._context, held.request, held.row
+        was_held = self._held.left(held_origin, held)
+        if job.given_up is not None and not was_held:
+            if for_room := self._held.full_for(held_origin.origin):
+                self._held.warn_full(held_origin.origin)
+            self.verdicts[request] = Drop(*job.given_up, for_room=for_room)
+            return
+        if job.given_up is not None:
+            held_origin.given_up += 1
+            held_origin.why = job.given_up
+            self._held.hold.give_up(str(held_origin.origin), held)
+            self.verdicts[request] = RobotsUnreachable(held_origin.origin, *job.given_up)
+            return
+        if row is not None:
+            self._rows.add(row)
+            # When the request is garbage, its callback has been called.
+            finalize(request, self._gone.append, row).atexit = False
+            if len(self._gone) >= _ROWS:
+                self._forget(self._gone)
+        if was_held:
+            held_origin.released += 1
             context.stats.inc_value("rep/released")
             context.crawler.signals.send_catch_log(
                 signals.request_released,
                 request=request,
-                origin=job.held_origin.origin,
+                origin=held_origin.origin,
                 spider=context.spider,
             )
-        self.mark(held, job.given_up)
-        if place is not None and place.waits:
-            place.call(go_on=True)
-        elif ahead and self._door.go_ahead(request):
-            if held.row is not None:
-                self._outstanding.add(request)
-        elif held.row is None or context.engine.scheduler_outlives:
-            assert context.crawler.engine is not None
-            context.crawler.engine.crawl(request)
-            if held.row is not None:
-                self._held.hold.done([held.row])  # the scheduler keeps it now
-        else:
-            self._outstanding.add(request)
-            context.engine.crawl_from_disk(request)
 
-    def mark(self, held: Held, given_up: tuple[str, int] | None = None) -> None:
-        """Mark *held* for :meth:`arrive`, in this process or in one that shares the scheduler, and
-        let it pass the dupe and offsite filters, as it did before."""
-        request = held.request
-        request.meta[MARK] = {
-            "dont_filter": held.dont_filter,
-            "waited": self._held.now() - held.since,
-            # Other processes that share the scheduler don't have this row.
-            "row": None if self._context.engine.scheduler_outlives else held.row,
-            "given_up": given_up,
-        }
-        request.dont_filter = True
-
-    def arrive(self, request: Request) -> None:
-        """Restore a released request to what it was before it was held.
+    def verdict(self, request: Request) -> Drop | None:
+        """Return what was decided at the gate about *request*, which the middleware has now.
 
         :raises RobotsUnreachable: if it was given up
+        :raises Exception: if a check failed
         """
-        mark = request.meta.pop(MARK)
-        request.dont_filter = mark["dont_filter"]
-        self._outstanding.discard(request)
-        if mark["given_up"]:
-            error = RobotsUnreachable(origin_of(request), *mark["given_up"])
-            tell_given_up(self._context, request, error)
-            raise error
-        row = mark["row"]
-        self._before[request] = mark["waited"], row
-        if row is not None:
-            self._arrived.add(row)
-            # When the request is garbage, its callback has been called.
-            finalize(request, self._gone.append, row).atexit = False
-        if len(self._gone) >= _ROWS:
-            self._forget(self._gone)
-
-    def before(self, request: Request) -> tuple[float, int | None]:
-        """Return for how many seconds *request* was held before, and its row on disk, now the
-        caller's to delete."""
-        waited, row = self._before.pop(request, (0.0, None))
-        self._arrived.discard(row)
-        return waited, row
+        if not self.verdicts or (verdict := self.verdicts.pop(request, None)) is None:
+            return None
+        if isinstance(verdict, Drop):
+            return verdict
+        if isinstance(verdict, RobotsUnreachable):
+            tell_given_up(self._context, request, verdict)
+        raise verdict
 
     def close(self) -> None:
-        """End a run: delete what has arrived, leave the rest for the next run."""
-        self._forget(list(self._arrived))
+        """End a run: what has left is done, the rest is for the next run."""
+        self._forget(list(self._rows))
 
     def _forget(self, rows: list[int]) -> None:
-        done = [row for row in rows if row in self._arrived]
+        done = [row for row in rows if row in self._rows]
         self._gone.clear()
-        self._arrived.difference_update(done)
+        self._rows.difference_update(done)
         self._held.hold.done(done)

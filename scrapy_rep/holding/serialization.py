@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 _PLAIN = {str, int, float, bool, type(None)}
 
 
-def dumps(request: Request, dont_filter: bool, spider: Spider) -> bytes:
-    """Return *request* as bytes, with *dont_filter* in place of its own.
+def dumps(request: Request, spider: Spider) -> bytes:
+    """Return *request* as bytes.
 
     :raises Exception: from pickling a user's meta
     """
     fields = request.to_dict(spider=spider)
-    fields["dont_filter"] = dont_filter
     data = _as_json(fields)
     return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL) if data is None else data
 

@@ -1,4 +1,4 @@
-"""What happens to held requests when the spider stops: none is lost silently."""
+"""What happens to the requests at the gate when the spider stops: none is lost silently."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.release import MARK, tell_given_up
+from scrapy_rep.holding.release import tell_given_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from scrapy import Request
     from twisted.internet.defer import Deferred
 
+    from scrapy_rep.holding.handing_back import HandingBack
     from scrapy_rep.holding.held_origin import HeldOrigin
     from scrapy_rep.holding.held_origins import HeldOrigins
     from scrapy_rep.holding.hold import Held
     from scrapy_rep.holding.release import Releases
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
 
@@ -33,13 +31,20 @@ _SLICE = 20
 
 
 class Shutdown:
-    """Leaves held requests on disk, else hands them to a scheduler that outlives the process, else
-    calls their errbacks."""
+    """Leaves requests on disk, else hands them to a scheduler that outlives the process, else calls
+    their errbacks."""
 
-    def __init__(self, context: CrawlContext, releases: Releases, held: HeldOrigins) -> None:
+    def __init__(
+        self,
+        context: CrawlContext,
+        releases: Releases,
+        held: HeldOrigins,
+        handing_back: HandingBack,
+    ) -> None:
         self._context = context
         self._releases = releases
         self._held = held
+        self._handing_back = handing_back
 
     async def explain(self) -> None:
         """Note why each origin's requests would be given up, while the fetches under way still count
@@ -51,17 +56,16 @@ class Shutdown:
                 await pause()
 
     async def empty(self) -> None:
-        """Settle all requests that would end with the process; wait for the errbacks' output."""
+        """Leave nothing that would end with the process."""
         slices = Slices()
         settled: list[Deferred[None]] = []
-        for request in self._releases.take_back():
-            settled.append(self._recall(request))
-            if len(settled) >= _SLICE:
-                await self._finish(settled, slices)
-        await self._finish(settled, slices)
+        for request in self._releases.take_loose():
+            settled.append(self._settle(request, self._held.now()))
+            await self._finish(settled, slices)
         for held_origin in self._held.all():
-            for one in self.settle(held_origin):
-                settled.append(one)
+            self._releases.recall(held_origin)
+            for held in self._held.hold.take_mortal(str(held_origin.origin)):
+                settled.append(self._end(held_origin, held))
                 if len(settled) >= _SLICE:
                     await self._finish(settled, slices)
             await self._finish(settled, slices)
@@ -74,73 +78,21 @@ class Shutdown:
         if slices.over:
             await pause()
 
-    def take(
-        self, origin: Origin, held: Held, add: Callable[[Origin, Held, None], HeldOrigin]
-    ) -> bool:
-        """Take *held*, which is to be held when the spider is closing: keep it on disk if there is a
-        JOBDIR, else call its errback. Return False if the scheduler should take it."""
-        if self._held.hold.durable:
-            held_origin = add(origin, held, None)
-            held_origin.why = self._held.why(held_origin, "the crawl ended")
-            for _ in self.settle(held_origin):
-                pass  # for a request that can't be written to disk
-        elif self._context.engine.scheduler_outlives:
-            self._releases.mark(held)
-            return False
-        else:
-            self.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
-        return True
-
-    def settle(self, held_origin: HeldOrigin) -> Iterator[Deferred[None]]:
-        """Hand each request that would end with the process to the scheduler, or call its errback.
-        Yield a Deferred for the errback's output."""
-        for held in self._held.hold.take_mortal(str(held_origin.origin)):
-            self._held.left(held_origin, 1)
-            if self._context.engine.scheduler_outlives and self._hand_back(held):
-                yield succeed(None)
-            else:
-                yield self.fail(held, RobotsUnreachable(held_origin.origin, *held_origin.why))
-
-    def _recall(self, request: Request) -> Deferred[None]:
-        """Have *request*, which was to go ahead, join those in the scheduler; if it can't, or was given
-        up, call its errback. Return a Deferred for the errback's output."""
-        given_up = request.meta[MARK]["given_up"]
-        if not given_up and self._scheduled(request):
+    def _end(self, held_origin: HeldOrigin, held: Held) -> Deferred[None]:
+        """End the wait of *held*. Return a Deferred for the output of its errback."""
+        was_held = self._held.left(held_origin, held)
+        if self._handing_back.possible and self._handing_back.hand_back(held.request, held.since):
+            if was_held:
+                self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
-        try:
-            self._releases.arrive(request)
-            error = RobotsUnreachable(origin_of(request), "the crawl ended")
-            tell_given_up(self._context, request, error)
-        except RobotsUnreachable as given_up_before:
-            error = given_up_before
-        return self._context.engine.fail(request, error)
-
-    def _hand_back(self, held: Held) -> bool:
-        """Give *held* to the scheduler, for another process. Return whether that worked."""
-        self._releases.mark(held)
-        if not self._scheduled(held.request):
-            return False
-        self._context.stats.inc_value("rep/handed_back")
-        return True
-
-    def _scheduled(self, request: Request) -> bool:
-        """Give *request* to the scheduler. Return whether that worked."""
-        crawler = self._context.crawler
-        assert crawler.engine is not None
-        try:
-            crawler.engine.crawl(request)
-        except Exception as error:  # noqa: BLE001 (its server may be gone, its disk full)
-            logger.error(
-                "Can't hand %(request)s back to the scheduler, so it fails: %(error)s",
-                {"request": request, "error": error},
-                extra=self._context.extra,
-            )
-            return False
-        return True
-
-    def fail(self, held: Held, error: RobotsUnreachable) -> Deferred[None]:
-        """Call the errback of *held*."""
-        held.request.dont_filter = held.dont_filter
-        held.request.meta.pop(MARK, None)
-        tell_given_up(self._context, held.request, error)
+        error = RobotsUnreachable(held_origin.origin, *held_origin.why)
+        if was_held:
+            tell_given_up(self._context, held.request, error)
         return self._context.engine.fail(held.request, error)
+
+    def _settle(self, request: Request, since: float) -> Deferred[None]:
+        """The same for *request*, which was about to leave."""
+        if self._handing_back.possible and self._handing_back.hand_back(request, since):
+            return succeed(None)
+        error = RobotsUnreachable(origin_of(request), "the crawl ended")
+        return self._context.engine.fail(request, error)

@@ -14,7 +14,6 @@ from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.resolver import Resolver
 from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.origins.waiting_room import WaitingRoom
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.storages.opening import open_storage
@@ -53,7 +52,6 @@ class Origins:
         self.resolver = Resolver(context, self.cache)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.resolver.ask)
-        self.waiting_room = WaitingRoom(context)
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is due; and the

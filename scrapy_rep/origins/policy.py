@@ -1,7 +1,7 @@
 """What to do with a request, given what is known of its origin (REP.md section 4).
 
-The one place that decides whether a request is judged, waits, is held, is dropped or passes. Pure: no
-I/O, no clock. The middleware and the hold carry the advice out.
+The one place that decides whether a request leaves the gate, waits, is held, is judged, is dropped or
+passes. Pure: no I/O, no clock. The gate and the middleware carry the advice out.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.settings import RepSettings
 
 
-# So many times REP_DEFER_GRACE.
+# Multiple of REP_DEFER_GRACE.
 _SLOW = 5
+
+
+class Leave(NamedTuple):
+    """Let it go on to the middleware."""
 
 
 class Decide(NamedTuple):
@@ -29,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait in the downloader."""
+    """Wait for an answer."""
 
     seconds: float
     """If nothing is known: the longest, from the start of the fetch. If the origin is unreachable:
@@ -37,7 +41,7 @@ class Wait(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Hold it outside the downloader until there is an answer."""
+    """Hold it until there is an answer."""
 
 
 class Drop(NamedTuple):
@@ -55,9 +59,6 @@ class Drop(NamedTuple):
         return cls(state.entry.error or "unreachable", state.entry.attempts)
 
 
-Advice: TypeAlias = Decide | Pass | Wait | Hold | Drop
-
-
 class Room(Enum):
     """How many more requests of an origin may be held."""
 
@@ -66,19 +67,7 @@ class Room(Enum):
     FULL = "full"
     """None: the rest of the hold, if any, is for other origins."""
     GREEDY = "greedy"
-    """None, and much of what is held is this origin's."""
-
-
-class Situation(NamedTuple):
-    """What else the advice depends on."""
-
-    direct: bool = False
-    """Whether it is a direct download (a media pipeline's, say), which can't be held."""
-    room: Room = Room.FREE
-    slot_free: bool = True
-    """Whether another request may wait in place."""
-    durable: bool = False
-    """Whether the hold outlives the crawl."""
+    """None, and much of what is at the gate is this origin's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +79,7 @@ class Policy:
     dead_host_tries: int
     """``REP_DEFER_DEAD_HOST_TRIES``."""
     grace: float
-    """``REP_DEFER_GRACE``: seconds to wait in place for a first answer."""
+    """``REP_DEFER_GRACE``: seconds to wait for a first answer until a request counts as held."""
     patience: float
     """``REP_DOWNLOAD_TIMEOUT``: seconds for which a direct download waits for the next attempt."""
 
@@ -109,14 +98,31 @@ class Policy:
         """Seconds after which a first answer is slow: from the start of the fetch."""
         return _SLOW * self.grace
 
-    def advise(self, state: OriginState | None, now: float, situation: Situation) -> Advice:
-        """Return what to do with a request.
+    def at_the_gate(self, state: OriginState | None, room: Room) -> Leave | Wait | Hold | Drop:
+        """Return what to do with a request that comes from the scheduler.
+
+        :param state: what is known of its origin; None: a fetch is due
+        :param room: for more requests to it
+        """
+        if state is None:
+            if room is Room.GREEDY:  # other origins need the place
+                return Drop("too many of its requests are held", for_room=True)
+            return Wait(self.grace)
+        if not self.is_worth_waiting(state):
+            return Leave()
+        return Hold() if room is Room.FREE else Drop.of(state)._replace(for_room=True)
+
+    def in_the_middleware(
+        self, state: OriginState | None, now: float
+    ) -> Decide | Pass | Wait | Drop:
+        """Return what to do with a request that may have passed no gate: a direct download (a media
+        pipeline's, say), which can't be held.
 
         :param state: what is known of its origin; None: a fetch is due
         :param now: seconds since the epoch
         """
         if state is None:
-            return self.without_answer(situation)
+            return Wait(math.inf)
         if not state.unreachable:
             return Decide()
         if self.unreachable == "allow":
@@ -124,27 +130,8 @@ class Policy:
         drop = Drop.of(state)
         if not self.is_worth_waiting(state):
             return drop
-        if situation.direct:
-            seconds = max(0.0, state.entry.next_attempt_at - now)
-            return Wait(seconds) if seconds < self.patience else drop
-        return Hold() if situation.room is Room.FREE else drop._replace(for_room=True)
-
-    def without_answer(self, situation: Situation) -> Wait | Hold | Drop:
-        """Return what to do with a request if nothing is known of its origin."""
-        if situation.direct:
-            return Wait(math.inf)
-        if situation.room is Room.FREE:
-            return Wait(self.grace) if situation.slot_free else Hold()
-        if situation.room is Room.GREEDY and not situation.slot_free:
-            # Other origins need the slots.
-            return Drop("too many of its requests are held", for_room=True)
-        # A waiting request takes a slot, which slows down a flood of new origins.
-        return Wait(math.inf)
-
-    def at_the_end(self, situation: Situation) -> Hold | Drop:
-        """Return what to do with a request that still waits when the crawl ends."""
-        hold = situation.durable and not situation.direct
-        return Hold() if hold else Drop("the crawl is ending")
+        seconds = max(0.0, state.entry.next_attempt_at - now)
+        return Wait(seconds) if seconds < self.patience else drop
 
     def is_worth_waiting(self, state: OriginState) -> bool:
         """Whether to wait for *state* to change."""

@@ -148,11 +148,13 @@ class Recorder(ResolutionListener):
         self._log.unreachable(request, error, direct=direct)
         self.record(request, origin, "unreachable", state=state, reason=error.reason)
 
-    def handed_over(self, request: Request, origin: Origin) -> None:
-        """*request* is about to be held; in a dry run it passes."""
-        self._figures.handed_over += 1
-        if not self.dry_run:
-            return  # request_deferred follows
+    def waits(self) -> None:
+        """A request that was looked at isn't decided yet, and will be looked at again."""
+        self._figures.undecided += 1
+
+    def would_be_held(self, request: Request, origin: Origin) -> None:
+        """*request* passes, since this is a dry run. Otherwise, it would be held."""
+        self.waits()
         self._stats.inc_value("rep/deferred")
         state = self._origins.table.get(origin)
         if state is not None and state.unreachable:

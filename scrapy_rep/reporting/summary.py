@@ -62,14 +62,14 @@ class Figures:
     """Dropped because their URL has no origin."""
     passed: int = 0
     """Passed because ``REP_UNREACHABLE`` is "allow"."""
-    handed_over: int = 0
-    """Not decided at once."""
+    undecided: int = 0
+    """Not decided when they were looked at, but later."""
 
     def allowed(self, stats: StatsCollector) -> int:
         """Return how many requests passed because robots.txt allows them: nothing counts them one
         by one, but they are what is left of all that were looked at."""
         asked = sum(stats.get_value(f"rep/cache/{what}", 0) for what in _LOOKED_AT)
-        refused = self.forbidden + self.dropped + self.passed + self.handed_over
+        refused = self.forbidden + self.dropped + self.passed + self.undecided
         return max(0, int(asked) - refused)
 
     def counts(self, ledger: Ledger, stats: StatsCollector) -> dict[str, int]:

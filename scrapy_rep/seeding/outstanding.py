@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from scrapy import Request
 
@@ -39,7 +39,6 @@ class Outstanding:
         self.stopped = False
         """Whether the crawl is closing: pages dropped from now on are for the next run."""
         self._sent: dict[int, _Sent] = {}
-        self._arrived: WeakKeyDictionary[Request, _Sent] = WeakKeyDictionary()
 
     def add(self, request: Request, row: int, site: int) -> None:
         """*request*, for the page of *row*, is about to go to the scheduler."""
@@ -55,18 +54,19 @@ class Outstanding:
         self._leave(self._sent.pop(row, None))
 
     def arrive(self, request: Request) -> None:
-        """A page comes from the scheduler: from here on its request is like any other."""
+        """A page has left the gate: from here on its request is like any other."""
         sent = self._sent.get(request.meta.pop(FED))
         request.dont_filter = False
-        if sent is not None and not sent.arrived:
-            self._arrived[request] = sent
+        if sent is not None and sent() is request:
             self._leave(sent)
 
     def held(self, request: Request, **_: object) -> None:
         """The hold has the page now, on disk if there is a JOBDIR."""
-        sent = self._arrived.pop(request, None)
-        if sent is not None and self._sent.pop(sent.row, None) is not None:
+        sent = self._sent.get(request.meta.get(FED, -1))
+        if sent is not None and sent() is request:
+            del self._sent[sent.row]
             self.gone.append(sent.row)
+            self._leave(sent)
             if len(self.gone) >= _ROWS:
                 self._wake()
 

@@ -91,25 +91,34 @@ class SitemapSeeding(ResolutionListener):
         connect(self._request_dropped, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.held, signals.request_deferred)
 
-    def look_at(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Note a request that is about to be sent. Return a check to await first: whether sitemaps
-        may lead there."""
+    def look(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """Note a request that leaves the scheduler. Return a check to await before anything is fetched
+        for it: whether sitemaps may lead there."""
+        self._note(request)
+        return self.intake.check(request) if self._is_to_be_checked(request) else None
+
+    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
+        """Note a request that is about to be sent. Return that check, if it wasn't made so far."""
+        self._note(request)
+        to_check = not checked and self._is_to_be_checked(request)
+        if FED in request.meta:
+            self._feeder.outstanding.arrive(request)
+        return self.intake.check(request) if to_check else None
+
+    def _note(self, request: Request) -> None:
         usual = USUAL.match(request.url)
         prefix = usual[1] + "/" if usual else None
         if prefix not in self.met_prefixes:
             self._meet(request, prefix)
-        to_check = SITEMAP in request.meta
-        if FED in request.meta:
-            self._feeder.outstanding.arrive(request)
-            to_check = to_check or self._settings.sitemap_cross_host == "any"
-        return self.intake.check(request) if to_check else None
 
-    async def meet_again(
-        self, request: Request, decided: Coroutine[Any, Any, Request | None]
-    ) -> Request | None:
+    def _is_to_be_checked(self, request: Request) -> bool:
+        far = self._settings.sitemap_cross_host == "any" and FED in request.meta
+        return far or SITEMAP in request.meta
+
+    async def meet_again(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:
         """Await the decision on *request*: its origin may be forgotten meanwhile."""
         try:
-            return await decided
+            await decided
         finally:
             self._meet(request, None)
 

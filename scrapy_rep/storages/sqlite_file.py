@@ -71,6 +71,7 @@ class SqliteFile:
         self.db = connect(self.path)
         try:
             self.db.executescript(self._pragmas)
+            self._upgrade(self.db)
             _check(self.db, self._schema)
             self.db.executescript(self._schema)
             self.db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
@@ -78,6 +79,9 @@ class SqliteFile:
         except BaseException:
             self.db.close()
             raise
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        """Bring a file of an earlier version up to date."""
 
     def another(self) -> closing[sqlite3.Connection]:
         """Open the file again, for a thread, which can wait longer for a lock."""

@@ -1,0 +1,218 @@
+"""Applies the rules to requests that the middleware's fast path doesn't allow (REP.md).
+
+What passed the gate is decided at once. Others (direct downloads, and requests whose origin was
+forgotten after the gate) wait for their robots.txt beside the download slots.
+``RobotsDisallowed`` and ``RobotsUnreachable`` are raised here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from scrapy import Request
+
+from scrapy_rep.engine.interactive import in_shell
+from scrapy_rep.engine.stat_counter import StatCounter
+from scrapy_rep.engine.urls import FOREIGN, origin_of
+from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.waiting import Waiting
+from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_rep.holding.gate import Gate
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.protocol import Decision
+    from scrapy_rep.reporting.recorder import Recorder
+
+Decided: TypeAlias = "Coroutine[Any, Any, None] | None"
+"""What ``process_request`` returns."""
+
+
+async def settled(decided: Decided) -> None:
+    """Await *decided* if it takes time."""
+    if decided is not None:
+        await decided
+
+
+class Judge:
+    """Decides on requests."""
+
+    def __init__(
+        self,
+        context: CrawlContext,
+        origins: Origins,
+        recorder: Recorder,
+        gate: Gate,
+        overrules: Callable[[Request, Decision], bool],
+    ) -> None:
+        """:param overrules: whether a request passes although a decision forbids it"""
+        self._gate = gate
+        self._crawler = context.crawler
+        self._clock = context.clock
+        self._stats = context.stats
+        self.hits = StatCounter(context.crawler, context.engine, "rep/cache/hit")
+        self._in_shell = in_shell(context.crawler)
+        self._origins = origins
+        self._policy = origins.policy
+        self._chain_of = origins.agents.chain_of
+        self._recorder = recorder
+        self._overrules = overrules
+        self._waiting = Waiting(context, origins)
+
+    def ask(self, request: Request) -> Decided:
+        """Return what ``process_request`` should return.
+
+        :raises RobotsDisallowed, RobotsUnreachable: if it must not be fetched
+        """
+        if FOREIGN.match(request.url):
+            return None
+        try:
+            found, path = self._origins.find(request)
+        except ValueError as error:
+            self._stats.inc_value("rep/invalid_url")
+            self._refuse(request, RobotsUnreachable(None, f"the URL has no origin: {error}"))
+            return None
+        if isinstance(found, Origin):
+            return None if path == ROBOTS_PATH else self._wait(request, found, path)
+        if found.standing is Standing.STALE:
+            self._stats.inc_value("rep/cache/stale")
+        else:
+            self.hits.add(found.used_at)
+        return self._act(request, found, path)
+
+    async def _wait(self, request: Request, origin: Origin, path: str) -> None:
+        """Nothing is known of *origin*: wait for its robots.txt."""
+        asked_before = self._origins.table.get(origin) is not None
+        self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+        answer: OriginState | Drop | None
+        if self._recorder.dry_run or self._origins.http_cache.answers(request):
+            answer = await self._waiting.briefly(request, origin, self._policy.grace)
+        else:
+            answer = await self._waiting.first(request, origin)
+        if isinstance(answer, OriginState):
+            await settled(self._act(request, answer, path))
+        elif self._replays(request, origin):
+            return
+        elif answer is None:
+            self._recorder.would_be_held(request, origin)
+        else:
+            self._drop(request, origin, answer)
+
+    def _act(self, request: Request, state: OriginState, path: str) -> Decided:
+        """Act as the policy advises for *state*."""
+        if path == ROBOTS_PATH:
+            return None
+        advice = self._policy.in_the_middleware(state, self._clock())
+        if isinstance(advice, Decide):
+            if self._origins.cache.takes_long(state, self._chain_of(request)):
+                return self._read_then_decide(request, state, path)
+            self._decide(request, state, path)
+        elif isinstance(advice, Pass):
+            self._stats.inc_value("rep/unreachable/allowed")
+            self._recorder.passed(request, state)
+        elif self._replays(request, state.origin):
+            pass
+        elif self._recorder.dry_run and self._policy.is_worth_waiting(state):
+            self._recorder.would_be_held(request, state.origin)
+        elif isinstance(advice, Wait):
+            return self._wait_again(request, state, path, advice.seconds)
+        else:
+            self._drop(request, state.origin, advice, state)
+        return None
+
+    async def _read_then_decide(self, request: Request, state: OriginState, path: str) -> None:
+        """Read a large file in a thread first."""
+        await self._origins.cache.read(state, self._chain_of(request))
+        self._decide(request, state, path)
+
+    def _decide(self, request: Request, state: OriginState, path: str) -> None:
+        """Let the rules decide.
+
+        :raises RobotsDisallowed: if they forbid the request
+        """
+        everything = self._recorder.everything
+        decision = self._origins.decide(state, self._chain_of(request), path, always=everything)
+        if decision is None or decision.allowed:
+            if everything or state.standing is Standing.UNRESTRICTED:
+                self._recorder.allowed(request, state, decision)
+        elif self._overrules(request, decision):
+            self._recorder.overruled(request, state, decision)
+        else:
+            self._stats.inc_value("robotstxt/forbidden")
+            self._refuse(request, RobotsDisallowed(state.origin, decision), state)
+        self._origins.crawl_delay.choose_slot(request, state)
+
+    async def _wait_again(
+        self, request: Request, state: OriginState, path: str, seconds: float
+    ) -> None:
+        """Wait for the next answer, which is near: this request can't be held."""
+        answer = await self._waiting.again(request, state, seconds)
+        if isinstance(answer, OriginState):
+            await settled(self._act(request, answer, path))
+        else:
+            self._drop(request, state.origin, answer, state)
+
+    def _replays(self, request: Request, origin: Origin) -> bool:
+        """Whether *request* passes because Scrapy's HTTP cache answers it."""
+        if not self._origins.http_cache.answers(request):
+            return False
+        self._stats.inc_value("rep/unreachable/replayed")
+        self._recorder.replayed(request, origin)
+        return True
+
+    def drop(self, request: Request, drop: Drop) -> None:
+        """Drop *request*, as was decided at the gate.
+
+        :raises RobotsUnreachable: always, unless this is a dry run
+        """
+        origin = origin_of(request)
+        self.hits.add(self._clock())
+        self._drop(request, origin, drop, self._origins.cache.get(origin))
+
+    def _drop(
+        self, request: Request, origin: Origin, drop: Drop, state: OriginState | None = None
+    ) -> None:
+        if drop.for_room or state is not None:
+            self._stats.inc_value("rep/unreachable/dropped")
+        self._refuse(request, RobotsUnreachable(origin, drop.reason, drop.attempts), state)
+
+    def _refuse(
+        self,
+        request: Request,
+        error: RobotsDisallowed | RobotsUnreachable,
+        state: OriginState | None = None,
+    ) -> None:
+        """Fail *request* with *error*, unless this is a dry run."""
+        self._recorder.dropped(request, error, state, direct=request not in self._gate)
+        if self._recorder.dry_run:
+            return
+        # Without a spider, the middleware is used alone, in somebody's test.
+        if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
+            raise NotFetched(str(error)) from None
+        raise error from None
+
+    async def may_fetch(self, url: str) -> bool:
+        """See :func:`scrapy_rep.middleware.may_fetch`."""
+        if FOREIGN.match(url) or self._recorder.dry_run:
+            return True
+        try:
+            request = Request(url)
+            found, path = self._origins.find(request)
+        except ValueError:
+            return False
+        if path == ROBOTS_PATH:
+            return True
+        state = (
+            found if isinstance(found, OriginState) else await self._waiting.alone(request, found)
+        )
+        if state is None or state.unreachable:
+            return self._policy.unreachable == "allow"
+        decision = self._origins.decide(state, self._chain_of(request), path, always=True)
+        return decision is None or decision.allowed or self._overrules(request, decision)
