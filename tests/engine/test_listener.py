@@ -12,7 +12,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.signalmanager import SignalManager
 
 from scrapy_rep.engine.listener import Listener
-from scrapy_rep.holding.intercept import Interceptor
+
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
