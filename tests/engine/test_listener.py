@@ -12,7 +12,6 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.signalmanager import SignalManager
 
 from scrapy_rep.engine.listener import Listener
-
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites

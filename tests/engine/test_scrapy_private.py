@@ -24,7 +24,6 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 import scrapy_rep
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
-
 from scrapy_rep.engine.slots import _JITTER, _clock
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
