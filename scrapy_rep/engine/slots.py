@@ -73,6 +73,7 @@ class DownloadSlots:
         self._crawler = crawler
         self._slowed: dict[str, _Slowed] = {}
         self._sweep_at = _MANY
+        self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     @property
     def _downloader(self) -> Any:
@@ -84,11 +85,21 @@ class DownloadSlots:
         key: str = self._downloader.get_slot_key(Request(url))
         return key
 
-    def is_full(self, request: Request) -> bool:
-        """Whether *request* would have to queue in its slot."""
+    def is_full(self, request: Request, leaving: list[Request]) -> bool:
+        """Whether *request* would have to queue in its slot.
+
+        :param leaving: others for that slot that the engine took, of which those are removed that have
+            got there
+        """
         downloader = self._downloader
-        slot = getattr(downloader, "slots", {}).get(downloader.get_slot_key(request))
-        return slot is not None and len(slot.active) >= slot.concurrency
+        slots = getattr(downloader, "slots", None)  # somebody's own downloader may have none
+        if slots is None:
+            return False
+        slot = slots.get(downloader.get_slot_key(request))
+        active = slot.active if slot is not None else ()
+        leaving[:] = [one for one in leaving if one in downloader.active and one not in active]
+        most: int = slot.concurrency if slot is not None else self._usual
+        return len(active) + len(leaving) >= most
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
         """Have the slot *key* send one request at a time and wait at least *seconds* after each.

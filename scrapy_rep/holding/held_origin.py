@@ -10,6 +10,8 @@ from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.words import counted
 
 if TYPE_CHECKING:
+    from scrapy import Request
+
     from scrapy_rep.holding.hold import Held
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol import Origin
@@ -60,6 +62,7 @@ class HeldOrigin:
         "held_upto",
         "jobs",
         "late",
+        "leaving",
         "origin",
         "released",
         "slow",
@@ -94,6 +97,8 @@ class HeldOrigin:
         """What is ready, in order."""
         self.head: Held | None = None
         """Taken from the hold, and next to leave."""
+        self.leaving: list[Request] = []
+        """Those that left last, and may not have reached their download slot."""
         self.released = 0
         self.given_up = 0
         self.why = ("", 0)

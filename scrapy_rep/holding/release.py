@@ -174,7 +174,7 @@ class Releases:
         if held is None:
             self._next_job(held_origin)
         elif job.given_up or not self._is_due(held_origin):
-            if job.given_up or not self._context.engine.slots.is_full(held.request):
+            if job.given_up or not self._is_full(held_origin, held):
                 held_origin.head = None
                 self._leave(held_origin, held, job)
                 self._go_on(held_origin)
@@ -183,6 +183,9 @@ class Releases:
         else:
             self.recall(held_origin)
         return None
+
+    def _is_full(self, held_origin: HeldOrigin, held: Held) -> bool:
+        return self._context.engine.slots.is_full(held.request, held_origin.leaving)
 
     def _head(self, held_origin: HeldOrigin, job: Job) -> Held | None:
         """Return the origin's next request for *job*."""
@@ -255,6 +258,7 @@ class Releases:
             self._held.hold.give_up(str(held_origin.origin), held)
             self.verdicts[request] = RobotsUnreachable(held_origin.origin, *job.given_up)
             return
+        held_origin.leaving.append(request)
         if row is not None:
             self._rows.add(row)
             # When the request is garbage, its callback has been called.

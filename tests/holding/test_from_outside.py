@@ -1,0 +1,309 @@
+"""What other people's spiders and extensions see of a crawl is what they see with Scrapy's own robots.txt
+middleware, however long robots.txt takes. Each test compares the two, and changes no default of Scrapy."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.exceptions import RobotsUnreachable
+from tests.helpers.behaviours import RULES, after, in_turn
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.held import Gate, urls
+from tests.helpers.servers import Site, Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+
+PAGES = 20
+OURS: dict[str, Any] = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.1, "REP_DEFER_IDLE": 60}
+SCRAPYS: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
+
+# robots.txt that is there at once, that takes a while, and that is down at first. Scrapy's own
+# middleware takes a failure for permission.
+ROBOTS = {"quick": RULES, "slow": after(1.0, RULES), "down": in_turn(503, 503, RULES)}
+
+
+@pytest.fixture(params=[False, True], ids=["memory", "jobdir"])
+def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> list[dict[str, Any]]:
+    """Settings for a crawl with ours, and one with Scrapy's own middleware."""
+    folders = ("ours", "scrapys")
+    return [{"JOBDIR": str(tmp_path / one)} if request.param else {} for one in folders]
+
+
+async def both(
+    site: Site, spider: type[ListSpider], jobs: list[dict[str, Any]] | None = None, **more: Any
+) -> list[CrawlResult]:
+    """Crawl with ours, and with Scrapy's own."""
+    results = []
+    for settings, job in zip((OURS, SCRAPYS), jobs or [{}, {}]):
+        wanted = urls(site, PAGES)
+        results.append(await crawl(spider, {**settings, **job}, requests=wanted, **more))
+        site.requests.clear()
+    return results
+
+
+class WatchedSpider(ListSpider):
+    """Counts the signals of its pages, and how many it had when it was idle."""
+
+    dont_filter = False
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> WatchedSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        spider.seen = Counter()
+        spider.idles = []
+        for name in (
+            "request_scheduled",
+            "request_dropped",
+            "request_reached_downloader",
+            "request_left_downloader",
+            "response_received",
+        ):
+            spider.watch(name)
+        crawler.signals.connect(spider.idle, signals.spider_idle)
+        return spider
+
+    def watch(self, name: str) -> None:
+        def handler(request: Request) -> None:
+            if not request.url.endswith("/robots.txt"):
+                self.seen[name] += 1
+
+        setattr(self, f"on_{name}", handler)  # signals keep weak references
+        self.crawler.signals.connect(handler, getattr(signals, name))
+
+    def idle(self) -> None:
+        self.idles.append(len(self.responses))
+
+
+def of_scheduler(result: CrawlResult) -> dict[str, Any]:
+    names = ("scheduler/", "dupefilter/", "offsite/", "request_depth", "item_")
+    return {name: value for name, value in result.stats.items() if name.startswith(names)}
+
+
+@pytest.mark.parametrize("robots", ROBOTS)
+async def test_signals_idleness_and_stats(
+    sites: Sites, robots: str, jobs: list[dict[str, Any]]
+) -> None:
+    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
+    assert ours.spider.seen == scrapys.spider.seen
+    assert ours.spider.seen["request_scheduled"] == PAGES
+    assert ours.spider.idles == scrapys.spider.idles == [PAGES]
+    assert of_scheduler(ours) == of_scheduler(scrapys)
+    ours.assert_clean()
+
+
+class QuotaSpider(WatchedSpider):
+    """Lets so many requests pass, as documented for ``request_scheduled``."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.left = PAGES
+        self.crawler.signals.connect(self.count, signals.request_scheduled)
+        async for request in super().start():
+            yield request
+
+    def count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise IgnoreRequest("over the quota")
+
+
+@pytest.mark.parametrize("robots", ROBOTS)
+async def test_a_quota(sites: Sites, robots: str) -> None:
+    for result in await both(sites.add(robots=ROBOTS[robots]), QuotaSpider):
+        assert len(result.responses) == PAGES
+
+
+class PhasesSpider(WatchedSpider):
+    """Begins a second phase when the first is over."""
+
+    def idle(self) -> None:
+        super().idle()
+        if len(self.idles) == 1:
+            self.crawler.engine.crawl(self.recorded(f"{self.requests[0]}?second"))
+            raise DontCloseSpider
+
+
+async def test_a_second_phase(sites: Sites) -> None:
+    for result in await both(sites.add(robots=ROBOTS["slow"]), PhasesSpider):
+        assert result.spider.idles == [PAGES, PAGES + 1]
+
+
+class PumpSpider(WatchedSpider):
+    """Fetches its next batch of work whenever it is idle."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.batches = deque([self.requests[:10], self.requests[10:]])
+        for request in self.batches.popleft():
+            yield self.recorded(request)
+
+    def idle(self) -> None:
+        super().idle()
+        if self.batches:
+            for request in self.batches.popleft():
+                self.crawler.engine.crawl(self.recorded(request))
+            raise DontCloseSpider
+
+
+async def test_a_pump(sites: Sites) -> None:
+    for result in await both(sites.add(robots=ROBOTS["slow"]), PumpSpider):
+        assert result.spider.idles == [10, PAGES]
+
+
+async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
+    """After REP_DEFER_IDLE seconds without anything but waiting; the crawl stays open."""
+    gate, healthy = Gate(503, RULES), sites.add(robots=RULES)
+    down = sites.add(robots=gate)
+
+    class Spider(PumpSpider):
+        def parse(self, response: Any, **kwargs: Any) -> None:
+            super().parse(response, **kwargs)
+            if sum(one.url in wanted for one in self.responses) == 10:
+                gate.open()
+
+    wanted = urls(healthy, 10)
+    result = await crawl(
+        Spider,
+        {**OURS, "REP_DEFER_IDLE": 0.2, "REP_RETRY_MAX_DELAY": 0.2},
+        requests=[*urls(down, 10), *wanted],
+    )
+    assert len(result.responses) == PAGES
+    assert result.spider.idles[0] == 0
+    assert result.spider.idles[-1] == PAGES
+
+
+class LazySpider(WatchedSpider):
+    """Yields a start request whenever the scheduler has none left."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.most = 0
+        for request in self.requests:
+            yield self.recorded(request)
+            if self.crawler.engine.scheduler_of_test.has_pending_requests():
+                self.empty: Deferred[None] = Deferred()
+                self.crawler.signals.connect(self.wake, signals.scheduler_empty)
+                await maybe_deferred_to_future(self.empty)
+
+    def wake(self) -> None:
+        self.crawler.signals.disconnect(self.wake, signals.scheduler_empty)
+        self.empty.callback(None)
+
+
+async def test_a_lazy_start(sites: Sites) -> None:
+    """It isn't kept from going on by requests that wait for robots.txt."""
+
+    def opened(spider: LazySpider) -> None:
+        engine: Any = spider.crawler.engine
+        engine.scheduler_of_test = engine._slot.scheduler
+
+    handlers = {signals.spider_opened: opened}
+    for result in await both(
+        sites.add(robots=ROBOTS["slow"]), LazySpider, signal_handlers=handlers
+    ):
+        assert len(result.responses) == PAGES
+
+
+class FourMethods:
+    """A scheduler with the four documented methods and no more, as that of a cloud platform."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Request] = deque()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> FourMethods:
+        return cls()
+
+    def open(self, spider: Any) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+    def has_pending_requests(self) -> bool:
+        return bool(self._queue)
+
+    def enqueue_request(self, request: Request) -> bool:
+        self._queue.append(request)
+        return True
+
+    def next_request(self) -> Request | None:
+        return self._queue.popleft() if self._queue else None
+
+
+class Slotted:
+    """One whose methods can't be replaced."""
+
+    __slots__ = ("_queue",)
+    from_crawler = classmethod(lambda cls, crawler: cls())
+
+    def __init__(self) -> None:
+        self._queue: deque[Request] = deque()
+
+    open, close = FourMethods.open, FourMethods.close
+    has_pending_requests = FourMethods.has_pending_requests
+    enqueue_request, next_request = FourMethods.enqueue_request, FourMethods.next_request
+
+
+@pytest.mark.parametrize("scheduler", [FourMethods, Slotted])
+@pytest.mark.parametrize("robots", ROBOTS)
+async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: str) -> None:
+    jobs = [{"SCHEDULER": scheduler}, {"SCHEDULER": scheduler}]
+    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
+    assert ours.spider.seen == scrapys.spider.seen
+    assert len(ours.responses) == PAGES
+    if scheduler is Slotted:
+        assert "doesn't let its methods be replaced" in ours.log
+    ours.assert_clean()
+
+
+async def test_urgent_requests_leave_first(sites: Sites) -> None:
+    """Whether they waited for a first answer or were held; those of the same priority in order."""
+    site = sites.add(robots=in_turn(503, RULES))
+    wanted = [
+        Request(site.url(f"/{priority}/{number}"), priority=priority)
+        for number in range(3)
+        for priority in (0, 100, 50)
+    ]
+    result = await crawl(wanted, {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1})
+    assert len(result.responses) == 9
+    pages = [hit.path for hit in site.requests if hit.path != "/robots.txt"]
+    assert pages == [f"/{priority}/{number}" for priority in (100, 50, 0) for number in range(3)]
+
+
+async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
+    """A released origin with many requests for a slow server leaves slots to the others."""
+    busy = sites.add(
+        robots=in_turn(503, RULES), pages={f"/page{n}": after(0.3, "x") for n in range(40)}
+    )
+    other = sites.add(robots=RULES)
+    done: list[str] = []
+
+    class Spider(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            done.append(response.url)
+            if len(done) == 1:
+                return [self.recorded(url) for url in urls(other, 5)]
+            return None
+
+    settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+    result = await crawl(Spider, settings, requests=urls(busy, 40))
+    assert len(result.responses) == 45
+    assert all(done.index(url) < 20 for url in urls(other, 5))
+
+
+async def test_an_error_keeps_its_cause_and_errbacks_are_called_once(sites: Sites) -> None:
+    site = sites.add(robots=503)
+    settings = {**OURS, "REP_DEFER_MAX_WAIT": 0.3}
+    result = await crawl(urls(site, PAGES), settings)
+    assert len(result.spider.errors) == PAGES
+    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    name = "downloader/exception_type_count/scrapy_rep.exceptions.RobotsUnreachable"
+    assert result.stats[name] == result.stats["rep/given_up"] == PAGES
+    result.assert_clean()
