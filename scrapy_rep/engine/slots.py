@@ -87,7 +87,8 @@ class DownloadSlots:
     def is_full(self, request: Request) -> bool:
         """Whether *request* would have to queue in its slot."""
         downloader = self._downloader
-        slot = getattr(downloader, "slots", {}).get(downloader.get_slot_key(request))
+        slots = getattr(downloader, "slots", None)  # a project's own downloader has none
+        slot = slots.get(downloader.get_slot_key(request)) if slots else None
         return slot is not None and len(slot.active) >= slot.concurrency
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
