@@ -130,11 +130,6 @@ class Deferral(ResolutionListener):
 
     def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
         """Hold *request* until its origin, which is unreachable, answers again."""
-        held_origin = self.held.get(state.origin)
-        if held_origin is not None and held_origin.waiting:
-            # They don't know the answer yet, or found no room: those that came first are held first.
-            self.held.wait(state.origin, request, since)
-            return
         held_origin = self.held.keep(state.origin, request, since)
         held_origin.answered = True
         self.held.weigh(held_origin)
