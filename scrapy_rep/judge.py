@@ -89,7 +89,13 @@ class Judge:
 
     async def _wait(self, request: Request, origin: Origin, path: str) -> None:
         """Nothing is known of *origin*: wait for its robots.txt."""
-        asked_before = self._origins.table.get(origin) is not None
+        known = self._origins.table.get(origin)
+        if known is not None and not known.unreachable and request in self._gate:
+            # The answer that let it pass the gate counts, though it has become due since.
+            self.hits.add(self._clock())
+            await settled(self._act(request, known, path))
+            return
+        asked_before = known is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         answer: OriginState | Drop | None
         if self._recorder.dry_run or self._origins.http_cache.answers(request):

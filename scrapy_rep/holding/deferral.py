@@ -130,6 +130,13 @@ class Deferral(ResolutionListener):
 
     def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
         """Hold *request* until its origin, which is unreachable, answers again."""
+        held_origin = self.held.get(state.name)
+        if held_origin is not None and held_origin.waiting:
+            # The answer is there, but the others that wait for it haven't heard so far.
+            self._settle(held_origin)
+            if held_origin.waiting:  # no room: it goes the way of these
+                self.held.wait(state.origin, request, since)
+                return
         held_origin = self.held.keep(state.origin, request, since)
         held_origin.answered = True
         self.held.weigh(held_origin)
@@ -158,8 +165,7 @@ class Deferral(ResolutionListener):
         if self._context.settings.dry_run:
             self.releases.add(held_origin)
             return
-        for request in self.held.settle(held_origin):
-            self._announce(held_origin, request)
+        self._settle(held_origin)
         left = flight.left_of(self._policy.slow)
         if left > 0:
             self._first_answers.set_sooner(str(held_origin.origin), time.monotonic() + left)
@@ -170,6 +176,11 @@ class Deferral(ResolutionListener):
                 self._expect(str(held_origin.origin), self.held.now())
         self.held.weigh(held_origin)
         self._context.engine.wake()
+
+    def _settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> None:
+        """Hold requests that only waited so far, if there is room."""
+        for request in self.held.settle(held_origin, everything=everything):
+            self._announce(held_origin, request)
 
     def _announce(
         self, held_origin: HeldOrigin, request: Request, since: float | None = None
@@ -211,8 +222,7 @@ class Deferral(ResolutionListener):
             self.releases.add(held_origin, why)
 
     def _still_unreachable(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        for request in self.held.settle(held_origin):
-            self._announce(held_origin, request)
+        self._settle(held_origin)
         self._is_unreachable(held_origin)
         if held_origin.waiting:  # no room
             entry = state.entry
@@ -239,6 +249,8 @@ class Deferral(ResolutionListener):
     def _is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
         if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
+            return False
+        if time.monotonic() < held_origin.jobs[0].good_until:
             return False
         held_origin.jobs.clear()
         flight = self._flights.to(held_origin.origin, held_origin.head and held_origin.head.request)
@@ -337,8 +349,7 @@ class Deferral(ResolutionListener):
         if self.held.hold.durable:
             slices = Slices()
             for held_origin in self.held.all():
-                for request in self.held.settle(held_origin, everything=True):
-                    self._announce(held_origin, request)
+                self._settle(held_origin, everything=True)
                 if slices.over:
                     await pause()
         await self._shutdown.empty()

@@ -37,6 +37,8 @@ class Job(NamedTuple):
     """The latest ``since`` to take."""
     given_up: tuple[str, int] | None
     """Why they are given up, and after how many attempts; None to release them."""
+    good_until: float
+    """Until when the answer that releases them counts, even if it may not be kept that long."""
 
 
 class HeldOrigin:

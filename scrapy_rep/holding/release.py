@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import time
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary, finalize
@@ -31,6 +32,8 @@ logger = get_logger(__name__)
 
 # Origins that are looked at in one step, for one whose download slot isn't full.
 _LOOKS = 50
+# Seconds for which an answer releases requests, however short it may be kept.
+_GOOD_SECONDS = 5.0
 # Seconds until an unreadable file is tried again.
 _RETRY_SECONDS = 1.0
 # Rows deleted at a time.
@@ -99,7 +102,8 @@ class Releases:
         if self._ended:
             return
         waits = not held_origin.jobs
-        held_origin.jobs.append(Job(self._held.number, before, given_up))
+        good_until = time.monotonic() + _GOOD_SECONDS
+        held_origin.jobs.append(Job(self._held.number, before, given_up, good_until))
         if waits:
             self._queue(held_origin)
             self._context.engine.wake()
