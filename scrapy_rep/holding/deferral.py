@@ -37,6 +37,7 @@ from scrapy_rep.holding.held_origin import HeldOrigin
 from scrapy_rep.holding.held_origins import HeldOrigins
 from scrapy_rep.holding.release import Releases
 from scrapy_rep.holding.shutdown import Shutdown
+from scrapy_rep.origins.policy import Drop
 from scrapy_rep.origins.resolver import ResolutionListener
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class Deferral(ResolutionListener):
             return
         for job in [job for job in held_origin.jobs if job.given_up is None]:
             held_origin.jobs.remove(job)
+        self.releases.recall(held_origin)
         if self._context.settings.unreachable != "defer":
             self._is_unreachable(held_origin)
             self.releases.add(held_origin)
@@ -224,9 +226,12 @@ class Deferral(ResolutionListener):
     def _still_unreachable(self, held_origin: HeldOrigin, state: OriginState) -> None:
         self._settle(held_origin)
         self._is_unreachable(held_origin)
-        if held_origin.waiting:  # no room
-            entry = state.entry
-            self.releases.add(held_origin, (entry.error or "unreachable", entry.attempts))
+        for request in self.held.turn_away(held_origin):  # no room
+            self.held.warn_full(held_origin.origin)
+            self.releases.let_out(request, Drop.of(state)._replace(for_room=True))
+        if not held_origin.count:
+            self.releases.add(held_origin)  # there is nothing left: forget it
+            return
         self._table.pin(state.origin)
         self._retry_later(state)
         held_origin.tell_unreachable()

@@ -182,6 +182,14 @@ class HeldOrigins:
             self._are_held(held_origin, len(found), found[-1].number)
         return [held.request for held in found]
 
+    def turn_away(self, held_origin: HeldOrigin) -> list[Request]:
+        """Remove and return the origin's waiting requests."""
+        key = str(held_origin.origin)
+        found = self.hold.take_added(key, held_origin.held_upto, held_origin.waiting)
+        for held in found:
+            self.left(held_origin, held)
+        return [held.request for held in found]
+
     def _are_held(self, held_origin: HeldOrigin, count: int, upto: int | None = None) -> None:
         held_origin.waiting -= count
         held_origin.held_upto = self.number if upto is None else upto

@@ -108,10 +108,10 @@ class Releases:
             self._queue(held_origin)
             self._context.engine.wake()
 
-    def let_out(self, request: Request, error: Exception | None = None) -> None:
-        """Let *request* leave as soon as the engine asks; it fails with *error*, if there is one."""
-        if error is not None:
-            self.verdicts[request] = error
+    def let_out(self, request: Request, verdict: Verdict | None = None) -> None:
+        """Let *request* leave as soon as the engine asks; it fails if there is a *verdict*."""
+        if verdict is not None:
+            self.verdicts[request] = verdict
         self._loose.append(request)
         self._context.engine.wake()
 
