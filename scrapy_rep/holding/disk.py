@@ -220,7 +220,8 @@ class DiskHold(Hold):
         self._unreadable, self._why_unreadable = 0, None
 
     def take_mortal(self, origin: str) -> Iterator[Held]:
-        entries = self._heaps.pop(origin, [])
+        entries = self._whole(origin)
+        del self._heaps[origin]
         mortal = [entry for entry in entries if self._is_mortal(entry)]
         if len(mortal) < len(entries):
             ends = {entry[1] for entry in mortal}
