@@ -54,7 +54,7 @@ def numbers(taken: list[Held]) -> list[int]:
 
 def count(hold: Hold, origin: str = A) -> int:
     """How many requests are held."""
-    return len(hold._heaps.get(origin, ()))
+    return sum(len(heaps.get(origin, ())) for heaps in (hold._heaps, hold._ready))
 
 
 def take(

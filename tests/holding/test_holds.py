@@ -10,7 +10,7 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME, DiskHold
-from scrapy_rep.holding.hold import Held, Hold
+from scrapy_rep.holding.hold import Entry, Held, Hold
 from tests.helpers.holds import (
     SPIDER,
     A,
@@ -120,6 +120,38 @@ def test_before_looks_at_all(hold: Hold, make: Make) -> None:
     assert numbers(take(hold, before=20.0)) == [4]
     assert hold.oldest(A) == 50.0
     assert take_all(hold) == [1, 3]
+
+
+def test_more_urgent_ones_that_stay_are_passed_over_once(
+    hold: Hold, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each request that leaves: an origin may have 100,000. Whatever happens meanwhile, all
+    keep their places."""
+    whole, looks = Hold._whole, []
+
+    def looked(self: Hold, origin: str) -> list[Entry]:
+        looks.append(origin)
+        return whole(self, origin)
+
+    for number in range(1, 201):
+        hold.hold(A, make(number, since=float(number), priority=number // 101))
+    with monkeypatch.context() as patch:
+        patch.setattr(Hold, "_whole", looked)
+        assert numbers(take(hold, 50, before=100.0)) == list(range(1, 51))
+        assert hold.urgency(A) == 1
+        [last] = take(hold, 1, before=100.0)
+        hold.put_back(A, last)
+        hold.hold(A, make(201, since=201.0, priority=2))
+        assert numbers(take(hold, 10, before=100.0)) == list(range(51, 61))
+        assert hold.urgency(A) == 2
+        assert len(looks) == 1
+    assert count(hold) == 141
+    assert (hold.oldest(A), hold.oldest(B)) == (61.0, None)
+    assert numbers(take(hold, 2, upto=199)) == [101, 102]
+    assert numbers(take(hold, 2, before=100.0)) == [61, 62]
+    assert take_all(hold) == [201, *range(103, 201), *range(63, 101)]
+    assert count(hold) == 0
+    assert hold._heaps == hold._ready == {}
 
 
 def test_oldest_and_count(hold: Hold, make: Make) -> None:
