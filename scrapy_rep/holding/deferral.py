@@ -46,12 +46,16 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
 
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.flights import Flight
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
     from scrapy_rep.reporting.recorder import Recorder
 
+# Seconds, from the start of the fetch, after which a first answer takes long, or very long: a few of
+# the requests that wait for it keep others from coming, and then none.
+_LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
 # Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
 
@@ -120,9 +124,10 @@ class Deferral(ResolutionListener):
         # Without asyncio, the answer may be there at once.
         flight = self._flights.to(origin, request)
         if flight.result is None and not held_origin.jobs:
-            self._wait_for(held_origin, flight.left_of(self._policy.grace))
+            self._wait_for(held_origin, flight)
 
-    def _wait_for(self, held_origin: HeldOrigin, seconds: float) -> None:
+    def _wait_for(self, held_origin: HeldOrigin, flight: Flight) -> None:
+        seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
         if seconds > 0:
             key = str(held_origin.origin)
             self._first_answers.set_sooner(key, time.monotonic() + seconds)
@@ -135,9 +140,7 @@ class Deferral(ResolutionListener):
         if held_origin is not None and held_origin.waiting:
             # The answer is there, but the others that wait for it haven't heard so far.
             self._settle(held_origin)
-            if held_origin.waiting:  # no room: it goes the way of these
-                self.held.wait(state.origin, request, since)
-                return
+            self._drop_waiting(held_origin, state)
         held_origin = self.held.keep(state.origin, request, since)
         held_origin.answered = True
         self.held.weigh(held_origin)
@@ -166,16 +169,20 @@ class Deferral(ResolutionListener):
         if self._context.settings.dry_run:
             self.releases.add(held_origin)
             return
-        self._settle(held_origin)
-        left = flight.left_of(self._policy.slow)
-        if left > 0:
-            self._first_answers.set_sooner(str(held_origin.origin), time.monotonic() + left)
-        elif not held_origin.slow:
-            held_origin.slow = True
+        age, grace, slow = -flight.left_of(0), self._policy.grace, self._policy.slow
+        held_origin.late = age >= min(grace, _LATE_SECONDS)
+        held_origin.slow = age >= min(slow, _SLOW_SECONDS)
+        if age >= grace:
+            self._settle(held_origin)
+        if age >= slow:
             held_origin.tell_slow()
             if held_origin.waiting:  # no room
                 self._expect(str(held_origin.origin), self.held.now())
         self.held.weigh(held_origin)
+        later = [one for one in (grace, slow, _LATE_SECONDS, _SLOW_SECONDS) if one > age]
+        if later:
+            at = time.monotonic() + min(later) - age
+            self._first_answers.set_sooner(str(held_origin.origin), at)
         self._context.engine.wake()
 
     def _settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> None:
@@ -205,7 +212,7 @@ class Deferral(ResolutionListener):
         held_origin = self.held.get(state.origin)
         if held_origin is None:
             return
-        held_origin.answered, held_origin.slow = True, False
+        held_origin.answered, held_origin.late, held_origin.slow = True, False, False
         self.held.weigh(held_origin)
         if not state.unreachable:
             self.releases.add(held_origin)
@@ -226,9 +233,7 @@ class Deferral(ResolutionListener):
     def _still_unreachable(self, held_origin: HeldOrigin, state: OriginState) -> None:
         self._settle(held_origin)
         self._is_unreachable(held_origin)
-        for request in self.held.turn_away(held_origin):  # no room
-            self.held.warn_full(held_origin.origin)
-            self.releases.let_out(request, Drop.of(state)._replace(for_room=True))
+        self._drop_waiting(held_origin, state)
         if not held_origin.count:
             self.releases.add(held_origin)  # there is nothing left: forget it
             return
@@ -236,6 +241,14 @@ class Deferral(ResolutionListener):
         self._retry_later(state)
         held_origin.tell_unreachable()
         self._context.engine.wake()
+
+    def _drop_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
+        """There is no room for these."""
+        if held_origin.waiting:
+            self.held.warn_full(held_origin.origin)
+            drop = Drop.of(state)._replace(for_room=True)
+            for request in self.held.take_waiting(held_origin):
+                self.releases.let_out(request, drop)
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Give up: after a misconfiguration or a bug, retrying can't help."""
@@ -260,7 +273,7 @@ class Deferral(ResolutionListener):
         held_origin.jobs.clear()
         flight = self._flights.to(held_origin.origin, held_origin.head and held_origin.head.request)
         if flight.result is None:
-            self._wait_for(held_origin, flight.left_of(self._policy.grace))
+            self._wait_for(held_origin, flight)
         return True
 
     # Waiting

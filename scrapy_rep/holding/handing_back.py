@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.holding.serialization import is_serialisable
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -37,13 +38,13 @@ class HandingBack:
     def _scheduler(self) -> Any:
         return self._context.engine.scheduler
 
-    @property
-    def possible(self) -> bool:
-        """Whether the scheduler keeps requests when the process ends."""
+    def keeps(self, request: Request) -> bool:
+        """Whether the scheduler would keep *request* when the process ends."""
         engine = self._context.engine
         if engine.scheduler_is_foreign:
             return engine.scheduler_outlives
-        return bool(job_dir(self._context.crawler.settings))
+        spider, directory = self._context.spider, job_dir(self._context.crawler.settings)
+        return bool(directory) and spider is not None and is_serialisable(request, spider)
 
     def one(self, request: Request, since: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others of its priority. Return

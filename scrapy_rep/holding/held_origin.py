@@ -59,6 +59,7 @@ class HeldOrigin:
         "head",
         "held_upto",
         "jobs",
+        "late",
         "origin",
         "released",
         "slow",
@@ -84,8 +85,9 @@ class HeldOrigin:
         """The highest number of those that are held. Higher ones wait."""
         self.unanswered = 0
         """How many of the held ones never had an answer."""
-        self.answered = self.slow = False
-        """Whether there was an answer, if only a failure; whether a first answer takes long."""
+        self.answered = self.late = self.slow = False
+        """Whether there was an answer, if only a failure; whether a first answer takes long, or very
+        long."""
         self.weight = 0
         """Its part of the limit for first answers, see :class:`HeldOrigins`."""
         self.jobs: deque[Job] = deque()

@@ -31,7 +31,7 @@ _SHARE = 10
 # An origin that holds this many or fewer is not greedy, however small the hold.
 _FEW = 3
 # Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
-# (flights.py), and as many that are next. Of those that are held, this many an origin count among them.
+# (flights.py), and as many that are next. Of an origin whose answer takes long, this many count.
 _WAITING, _WEIGHTY = 8, 4
 # A greedy origin has one in this many of those that wait, at least.
 _MANY = 2
@@ -51,9 +51,10 @@ class HeldOrigins:
         self._most = context.settings.defer_max_requests
         self._log = Log(context)
         self._origins: dict[str, HeldOrigin] = {}
-        self._total = self._weight = 0
+        self._total = self._waiting = self._weight = 0
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
         self._most_waiting = _WAITING * concurrency
+        self._limit = self._most + self._most_waiting
         self._started = time.monotonic()
         self._warned: set[bool] = set()
         self._told_idle = False
@@ -115,14 +116,16 @@ class HeldOrigins:
     @property
     def may_wait(self) -> bool:
         """Whether another request may come to the gate to wait for a first answer."""
-        return self._weight < self._most_waiting
+        return self._weight < self._most_waiting and self._waiting + self._total < self._limit
 
     def weigh(self, held_origin: HeldOrigin) -> None:
-        """Count what waits for the origin's first answer: all of its requests that aren't held yet, and
-        a few of the others, unless the answer is slow. One silent origin must not stop the others."""
+        """Count what waits for the origin's first answer: all of its requests, a few if that takes long,
+        none if it takes very long. One silent origin must not stop the others."""
         weight = held_origin.waiting
-        if not (held_origin.answered or held_origin.slow):
-            weight += min(held_origin.count, _WEIGHTY)
+        if not held_origin.answered:
+            weight += held_origin.count
+            if held_origin.late:
+                weight = 0 if held_origin.slow else min(weight, _WEIGHTY)
         self._weight += weight - held_origin.weight
         held_origin.weight = weight
 
@@ -166,8 +169,7 @@ class HeldOrigins:
         self.number += 1
         since = self.now() if since is None else since
         add(str(origin), Held(self.number, since, request))
-        held_origin.waiting += 1
-        self.weigh(held_origin)
+        self._changed(held_origin, waiting=1)
         return held_origin
 
     def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Request]:
@@ -182,19 +184,10 @@ class HeldOrigins:
             self._are_held(held_origin, len(found), found[-1].number)
         return [held.request for held in found]
 
-    def turn_away(self, held_origin: HeldOrigin) -> list[Request]:
-        """Remove and return the origin's waiting requests."""
-        key = str(held_origin.origin)
-        found = self.hold.take_added(key, held_origin.held_upto, held_origin.waiting)
-        for held in found:
-            self.left(held_origin, held)
-        return [held.request for held in found]
-
     def _are_held(self, held_origin: HeldOrigin, count: int, upto: int | None = None) -> None:
-        held_origin.waiting -= count
         held_origin.held_upto = self.number if upto is None else upto
         held_origin.unanswered += count
-        self._joined(held_origin, count)
+        self._changed(held_origin, waiting=-count, held=count)
 
     def _of(self, origin: Origin) -> HeldOrigin:
         held_origin = self.get(origin)
@@ -203,31 +196,38 @@ class HeldOrigins:
             self._table.pin(origin)
         return held_origin
 
-    def _joined(self, held_origin: HeldOrigin, count: int) -> None:
-        held_origin.count += count
-        self._total += count
+    def _changed(self, held_origin: HeldOrigin, *, waiting: int = 0, held: int = 0) -> None:
+        held_origin.waiting += waiting
+        self._waiting += waiting
+        held_origin.count += held
+        self._total += held
         self.weigh(held_origin)
+        if not held:
+            return
         self._context.stats.set_value("rep/held", self._total)
         self._context.stats.max_value("rep/held/max", self._total)
 
     def left(self, held_origin: HeldOrigin, held: Held) -> bool:
         """*held* has left the gate. Return whether it had been held, and not only waited."""
         if held.number > held_origin.held_upto:
-            held_origin.waiting -= 1
-            self.weigh(held_origin)
+            self._changed(held_origin, waiting=-1)
             return False
         self._told_idle = False
-        self._joined(held_origin, -1)
+        self._changed(held_origin, held=-1)
         return True
+
+    def take_waiting(self, held_origin: HeldOrigin) -> list[Request]:
+        """Remove and return the requests that only wait."""
+        found = self.hold.take_new(str(held_origin.origin), held_origin.held_upto)
+        self._changed(held_origin, waiting=-held_origin.waiting)
+        return [held.request for held in found]
 
     def end(self, held_origin: HeldOrigin) -> None:
         """Forget the origin: it has no requests here."""
         if self.get(held_origin.origin) is not held_origin:
             return
-        if held_origin.count:  # requests that couldn't be read from disk
-            self._joined(held_origin, -held_origin.count)
-        held_origin.waiting = 0
-        self.weigh(held_origin)
+        # There may be requests that couldn't be read from disk.
+        self._changed(held_origin, waiting=-held_origin.waiting, held=-held_origin.count)
         del self._origins[str(held_origin.origin)]
         held_origin.tell_end(kept=self.hold.durable)
         self._table.unpin(held_origin.origin)
@@ -264,7 +264,7 @@ class HeldOrigins:
                 continue
             held_origin.told_unreachable = True  # by that run
             held_origin.held_upto = max(held_origin.held_upto, number)
-            self._joined(held_origin, count)
+            self._changed(held_origin, held=count)
             requests += count
             yield held_origin, oldest
             if slices.over:

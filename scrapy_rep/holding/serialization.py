@@ -29,6 +29,15 @@ def dumps(request: Request, spider: Spider) -> bytes:
     return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL) if data is None else data
 
 
+def is_serialisable(request: Request, spider: Spider) -> bool:
+    """Whether :func:`dumps` can write *request*."""
+    try:
+        dumps(request, spider)
+    except Exception:  # noqa: BLE001 (from pickling a user's meta)
+        return False
+    return True
+
+
 def loads(data: bytes, spider: Spider) -> Request:
     """Return the request in *data*.
 

@@ -81,7 +81,7 @@ class Shutdown:
     def _end(self, held_origin: HeldOrigin, held: Held) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
         was_held = self._held.left(held_origin, held)
-        if self._handing_back.possible and self._handing_back.hand_back(held.request, held.since):
+        if self._hands_back(held.request, held.since):
             if was_held:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
@@ -90,9 +90,13 @@ class Shutdown:
             tell_given_up(self._context, held.request, error)
         return self._context.engine.fail(held.request, error)
 
+    def _hands_back(self, request: Request, since: float) -> bool:
+        handing_back = self._handing_back
+        return handing_back.keeps(request) and handing_back.hand_back(request, since)
+
     def _settle(self, request: Request, since: float) -> Deferred[None]:
         """The same for *request*, which was about to leave."""
-        if self._handing_back.possible and self._handing_back.hand_back(request, since):
+        if self._hands_back(request, since):
             return succeed(None)
         error = RobotsUnreachable(origin_of(request), "the crawl ended")
         return self._context.engine.fail(request, error)

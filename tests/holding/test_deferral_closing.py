@@ -192,20 +192,19 @@ async def test_closing_by_page_count_is_quick_despite_silent_hosts(sites: Sites)
 
 @pytest.mark.parametrize("jobdir", [False, True])
 async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
-    """Silent ones, some of which have not even been asked for; requests wait for all of them,
-    in place or held."""
+    """Silent ones, some of which have not even been asked for; requests wait for all of them, or are
+    held."""
     several = [sites.add(robots=silence()) for _ in range(30)]
     wanted = [site.url(path) for path in ("/a", "/b") for site in several]
-    # In place wait the first of each site, and one in a download slot.
     record = Record(on_deferred=lambda _, count: record.close() if count == 29 else None)
-    settings = {**SLOW, "CONCURRENT_REQUESTS": 4, "REP_DEFER_GRACE": NEVER}
+    settings = {**SLOW, "CONCURRENT_REQUESTS": 8, "REP_DEFER_GRACE": 0.1}
     if jobdir:
         settings["JOBDIR"] = str(tmp_path)
     result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert result.reason == "enough"
     assert closing_took(result) < SECONDS
     assert set(result.failures) == (set() if jobdir else set(wanted))
-    assert await record.concurrency() == [4, 4]
+    assert await record.concurrency() == [8, 8]
     assert_no_errors(result)
     if not jobdir:
         return

@@ -14,7 +14,7 @@ from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, silence
 from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import NEVER, Record, a_while, assert_clean, assert_no_errors, urls
+from tests.helpers.held import NEVER, Record, assert_clean, assert_no_errors, urls
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
@@ -66,68 +66,6 @@ async def test_a_direct_download_to_a_new_origin(sites: Sites, there: str) -> No
     assert_no_errors(result)
 
 
-class FilteredSpider(ListSpider):
-    dont_filter = False
-
-
-class Late:
-    """A downloader middleware before ours: holds /late up until the crawl is being closed."""
-
-    record: Record
-
-    async def process_request(self, request: Request) -> None:
-        if request.url.endswith("/late"):
-            self.record.close()
-            await a_while(0.1)
-
-
-@pytest.fixture
-def late() -> Record:
-    Late.record = Record()
-    return Late.record
-
-
-@pytest.mark.parametrize("jobdir", [False, True])
-@pytest.mark.parametrize("robots", ["known", "unknown"])
-async def test_a_request_that_is_late(
-    sites: Sites, late: Record, tmp_path: Path, robots: str, jobdir: bool
-) -> None:
-    """It meets an unreachable or a new origin when the crawl is closing: given up, or kept, as
-    those that were held before; as the user made it."""
-    busy, new = sites.add(robots=503), sites.add(robots=silence())
-    url = (busy if robots == "known" else new).url("/late")
-
-    settings = {**SLOW, "REP_DEFER_GRACE": NEVER, "REP_RETRY_DELAY": 50, "REP_RETRY_MAX_DELAY": 50}
-    if jobdir:
-        settings["JOBDIR"] = str(tmp_path)
-    late.on_deferred = lambda spider, count: (
-        spider.crawler.engine.crawl(spider.recorded(url)) if count == 1 else None
-    )
-    result = await crawl(
-        FilteredSpider,
-        {**settings, "DOWNLOADER_MIDDLEWARES": {Late: 60}},
-        requests=[busy.url("/x")],
-        signal_handlers=late.handlers,
-    )
-    assert result.reason == "enough"
-    assert closing_took(result) < SECONDS
-    assert_no_errors(result)
-    if not jobdir:
-        assert set(result.failures) == {busy.url("/x"), url}
-        for request, error in result.spider.errors:
-            assert isinstance(error, RobotsUnreachable)
-            assert request.dont_filter is False
-        return
-    assert result.failures == {}
-    for site in (busy, new):
-        site.set("/robots.txt", RULES)
-    result = await crawl(FilteredSpider, settings, requests=[])
-    assert set(result.responses) == {busy.url("/x"), url}
-    for response in result.spider.responses:
-        assert response.request.dont_filter is False
-    assert_clean(result)
-
-
 class LambdaSpider(ListSpider):
     """Its requests can't be written to disk."""
 
@@ -141,11 +79,11 @@ class LambdaSpider(ListSpider):
 async def test_unserialisable_requests_are_given_up(
     sites: Sites, tmp_path: Path, grace: float
 ) -> None:
-    """Also with JOBDIR, since they would be lost; also those that waited in place."""
+    """Also with JOBDIR, since they would be lost; also those that only waited."""
     silent, busy = sites.add(robots=silence()), sites.add(robots=503)
     wanted = [*urls(silent, 10), *urls(busy, 3)]
-    # With a grace the first eight of a silent site wait where they are.
-    held = 13 if grace == 0 else 5
+    # With a grace, those of the silent site only wait.
+    held = 13 if grace == 0 else 3
     record = Record(on_deferred=lambda _, count: record.close() if count == held else None)
     result = await crawl(
         LambdaSpider,

@@ -63,7 +63,8 @@ async def test_on_disk_from_the_moment_they_are_held(
     record = Record(on_deferred=look)
     settings = {**DEFER, "JOBDIR": str(tmp_path)}
     result = await crawl(urls(site, 20), settings, signal_handlers=record.handlers)
-    assert counts == list(range(1, 21))
+    # Those that waited together are written together.
+    assert all(count >= number for number, count in enumerate(counts, 1)) and counts[-1] == 20
     assert len(result.responses) == 20
     assert rows(tmp_path) == 0
     assert_clean(result)

@@ -235,39 +235,6 @@ async def test_a_later_request_is_held_after_others_were_given_up(sites: Sites) 
     assert_clean(result)
 
 
-@pytest.mark.usefixtures("in_time")
-async def test_a_tick_that_is_due_releases_nobody(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A request gets there just when robots.txt may be asked for again, and has not been yet:
-    nothing is known that was not known before."""
-    clock = Clock().install(monkeypatch)
-    site = sites.add(robots=in_turn(503, RULES))
-    first, second = urls(site, 2)
-    seen: list[str] = []
-    asked: list[int] = []
-
-    def scheduled(request: Request) -> None:
-        seen.append(request.url)
-        if seen == [first, first, second, second]:  # each to be fetched, and to be held
-            clock.now += 1000
-
-    record = Record()
-    record.handlers[scrapy_signals.request_scheduled] = scheduled
-    record.on_deferred = lambda spider, count: (
-        spider.crawler.engine.crawl(spider.recorded(second)) if count == 1 else None
-    )
-    record.on_released = lambda *_: asked.append(len(record.resolved))
-    result = await crawl(
-        first,
-        {**DEFER, "REP_RETRY_DELAY": 100, "REP_RETRY_MAX_DELAY": 100},
-        signal_handlers=record.handlers,
-    )
-    assert set(result.responses) == {first, second}
-    assert asked == [2, 2]
-    assert_clean(result)
-
-
 async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     def settled(hit: Hit, connection: Connection) -> Awaitable[None]:
         """Down until each request is held or dropped."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
-from typing import Any
 
 import pytest
 from scrapy import Request, Spider
@@ -17,7 +15,7 @@ from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, silence
 from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import Gate, Record, assert_clean, assert_no_errors, later, urls
+from tests.helpers.held import Gate, Record, assert_clean, assert_no_errors, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
@@ -105,10 +103,10 @@ async def test_held_and_released(sites: Sites, scheduler: type) -> None:
 async def test_a_shared_queue_gets_held_requests_back_at_the_end(
     sites: Sites, scheduler: type
 ) -> None:
-    """Also what waits in place. The next crawl goes on with it, as the user made it."""
+    """Also what waits for a first answer. The next crawl goes on with it, as the user made it."""
     busy, silent = sites.add(robots=503), sites.add(robots=silence())
     wanted = [*urls(busy, 20), *urls(silent, 20)]
-    record = Record(on_deferred=lambda _, count: record.close() if count == 32 else None)
+    record = Record(on_deferred=lambda _, count: record.close() if count == 20 else None)
     result = await crawl(
         Once,
         {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_GRACE": 30},
@@ -175,57 +173,3 @@ async def test_a_queue_that_is_gone(sites: Sites, monkeypatch: pytest.MonkeyPatc
     )
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 5))
-
-
-async def test_two_crawls_with_one_queue_and_a_jobdir_each(sites: Sites, tmp_path: Path) -> None:
-    """What the one has released comes to the other, which has requests of its own on disk."""
-    first, second = sites.add(robots=Gate(503, RULES)), sites.add(robots=Gate(503, RULES))
-    settings = {**SLOW, "SCHEDULER": Persistent}
-
-    def open_first(_: Spider, count: int) -> None:
-        if count == 10:
-            first.pages["/robots.txt"].open()  # type: ignore[attr-defined]
-
-    def pause_and_close(_: Spider, count: int) -> None:
-        if count == 1:
-            record.engine.pause()
-            later(0.1, record.close)
-
-    # Released, but not one of them fetched any more.
-    record = Record(on_deferred=open_first)
-    record.on_released = pause_and_close
-    result = await crawl(
-        Once,
-        {**settings, "JOBDIR": str(tmp_path / "one")},
-        requests=urls(first, 10),
-        signal_handlers=record.handlers,
-    )
-    assert_no_errors(result)
-    handed_over, Persistent.queue[:] = list(Persistent.queue), []
-    assert len(handed_over) == 10
-
-    def open_second(_: Spider, count: int) -> None:
-        if count == 10:
-            Persistent.queue.extend(handed_over)
-            record.engine._slot.nextcall.schedule()
-            first.pages["/robots.txt"].open()  # type: ignore[attr-defined]
-
-    fetched: set[str] = set()
-
-    class Watching(Once):
-        def parse(self, response: Any, **kwargs: Any) -> None:
-            super().parse(response, **kwargs)
-            fetched.add(response.url)
-            if len(fetched) == len(handed_over):
-                second.pages["/robots.txt"].open()  # type: ignore[attr-defined]
-
-    record = Record(on_deferred=open_second)
-    result = await crawl(
-        Watching,
-        {**settings, "JOBDIR": str(tmp_path / "two")},
-        requests=urls(second, 10),
-        signal_handlers=record.handlers,
-    )
-    assert set(result.responses) >= set(urls(second, 10))
-    assert [second.count(f"/page{number}") for number in range(10)] == [1] * 10
-    assert_clean(result)

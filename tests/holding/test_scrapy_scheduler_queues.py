@@ -1,4 +1,4 @@
-"""Guard: `Scheduler.dqs`, which `EngineAccess.crawl_from_disk` sets aside for a moment. When this
+"""Guard: `Scheduler.dqs`, which `EngineAccess.crawl` sets aside for a moment. When this
 fails with a new Scrapy, that method is the place to mend."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class QueuingSpider(ListSpider):
     async def start(self):
         engine = EngineAccess(self.crawler)
         self.queues = engine.scheduler.dqs
-        engine.crawl_from_disk(self.recorded(self.requests[0]))
+        engine.crawl(self.recorded(self.requests[0]))
         assert engine.scheduler.dqs is self.queues
         yield self.recorded(self.requests[1])
 
