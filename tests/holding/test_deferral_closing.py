@@ -196,7 +196,7 @@ async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path, jobdir: b
     held."""
     several = [sites.add(robots=silence()) for _ in range(30)]
     wanted = [site.url(path) for path in ("/a", "/b") for site in several]
-    record = Record(on_deferred=lambda _, count: record.close() if count == 29 else None)
+    record = Record(on_deferred=lambda _, count: record.close() if count == 60 else None)
     settings = {**SLOW, "CONCURRENT_REQUESTS": 8, "REP_DEFER_GRACE": 0.1}
     if jobdir:
         settings["JOBDIR"] = str(tmp_path)
