@@ -174,6 +174,9 @@ class Deferral(ResolutionListener):
         held_origin.slow = age >= min(slow, _SLOW_SECONDS)
         if age >= grace:
             self._settle(held_origin)
+            if self._has_landed(flight):
+                self.releases.add(held_origin)
+                return
         if age >= slow:
             held_origin.tell_slow()
             if held_origin.waiting:  # no room
@@ -184,6 +187,11 @@ class Deferral(ResolutionListener):
             at = time.monotonic() + min(later) - age
             self._first_answers.set_sooner(str(held_origin.origin), at)
         self._context.engine.wake()
+
+    def _has_landed(self, flight: Flight) -> bool:
+        """Whether the answer is there already, and only a handler of ``robots_resolved`` takes long."""
+        state = self._cache.get(flight.origin) if flight.landing else None
+        return state is not None and not state.unreachable
 
     def _settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> None:
         """Hold requests that only waited so far, if there is room."""
