@@ -108,8 +108,9 @@ class Hold:
         found = [one for one in heaps if one and one[0][1] <= upto and one[0][2] <= before]
         if found:
             return min(found)
-        heap, ready, rest = self._whole(origin), [], []
-        for one in heap:
+        ready: list[Entry] = []
+        rest: list[Entry] = []
+        for one in self._whole(origin):
             (ready if one[1] <= upto and one[2] <= before else rest).append(one)
         heapify(ready)
         heapify(rest)

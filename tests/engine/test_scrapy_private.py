@@ -408,7 +408,7 @@ def test_without_slots_none_is_full() -> None:
     """A project's own downloader may have none."""
 
     class Crawler:
-        class engine:  # noqa: N801
+        class engine:
             downloader = object()
 
     assert not EngineAccess(Crawler()).slots.is_full(Request("http://a.example/"))  # type: ignore[arg-type]

@@ -47,9 +47,7 @@ async def test_a_request_that_comes_while_a_failure_is_announced(
 
 
 @pytest.mark.parametrize("jobdir", [False, True])
-async def test_room_for_some_of_those_that_wait(
-    sites: Sites, tmp_path: Path, jobdir: bool
-) -> None:
+async def test_room_for_some_of_those_that_wait(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
     """The first are held and fetched later, the others fail at once. An origin of which none is held is
     forgotten: its robots.txt keeps nobody waiting."""
     gate = Gate(503, RULES)
