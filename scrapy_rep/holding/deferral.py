@@ -144,7 +144,7 @@ class Deferral(ResolutionListener):
         held_origin = self.held.keep(state.origin, request, since)
         held_origin.answered = True
         self.held.weigh(held_origin)
-        self._announce(held_origin, request, since)
+        self._announce(held_origin, request, self.held.now() if since is None else since)
         self._is_unreachable(held_origin)
         if state.name not in self._retries:
             self._retry_later(state)
@@ -195,14 +195,11 @@ class Deferral(ResolutionListener):
 
     def _settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> None:
         """Hold requests that only waited so far, if there is room."""
-        for request in self.held.settle(held_origin, everything=everything):
-            self._announce(held_origin, request)
+        for held in self.held.settle(held_origin, everything=everything):
+            self._announce(held_origin, held.request, held.since)
 
-    def _announce(
-        self, held_origin: HeldOrigin, request: Request, since: float | None = None
-    ) -> None:
-        """*request* counts as held."""
-        since = self.held.now() if since is None else since
+    def _announce(self, held_origin: HeldOrigin, request: Request, since: float) -> None:
+        """*request*, which came at *since*, counts as held."""
         self._expect(str(held_origin.origin), since)
         self._context.stats.inc_value("rep/deferred")
         self._context.crawler.signals.send_catch_log(
@@ -335,6 +332,8 @@ class Deferral(ResolutionListener):
         self._context.engine.before_closing(Stage.HOLDING, self._before_closing)
         directory = job_dir(self._context.crawler.settings)
         if not directory:
+            if self._context.engine.scheduler_is_foreign:
+                self.held.limit_memory()
             return None
         self._opening = Opening(directory, spider)
         return self._upkeep.begin()

@@ -28,6 +28,8 @@ logger = get_logger(__name__)
 # An origin may hold this many times the room that is left: there is always room for one more origin
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
+# At most this many are held of a scheduler that outlives the process, or is shared, without a JOBDIR.
+_MOST_SHARED = 1000
 # An origin that holds this many or fewer is not greedy, however small the hold.
 _FEW = 3
 # Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
@@ -129,6 +131,11 @@ class HeldOrigins:
         self._weight += weight - held_origin.weight
         held_origin.weight = weight
 
+    def limit_memory(self) -> None:
+        """Hold fewer: the scheduler outlives the process, and a kill should lose little."""
+        self._most = min(self._most, _MOST_SHARED)
+        self._limit = self._most + self._most_waiting
+
     def warn_full(self, origin: Origin | str) -> None:
         """Warn that requests are dropped because too many are held: once for the total, once for
         an origin's share."""
@@ -172,7 +179,7 @@ class HeldOrigins:
         self._changed(held_origin, waiting=1)
         return held_origin
 
-    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Request]:
+    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
         """Hold as many of the origin's waiting requests as there is room for, or all of them. Return
         these."""
         room = held_origin.waiting if everything else self._room(held_origin)
@@ -182,7 +189,7 @@ class HeldOrigins:
         found = self.hold.settle(key, held_origin.held_upto, room)
         if found:
             self._are_held(held_origin, len(found), found[-1].number)
-        return [held.request for held in found]
+        return found
 
     def _are_held(self, held_origin: HeldOrigin, count: int, upto: int | None = None) -> None:
         held_origin.held_upto = self.number if upto is None else upto

@@ -199,36 +199,3 @@ def test_start_urls_are_read_while_something_is_held(
     # scrapy-redis makes start requests so itself.
     assert {page.detail for page in run.of("page")} == {"dont_filter=True marks=[]"}
     run.assert_clean()
-
-
-@pytest.mark.scrapy_api
-def test_what_two_jobdirs_hold_is_told_apart(
-    sites: Sites, queue: Any, crawl: Callable[..., Crawl], tmp_path: Path
-) -> None:
-    """A process fetches what another has released, into the queue that they share. What it holds
-    itself it still has then."""
-    mended, down = sites.add(robots=503), sites.add(robots=503)
-    this, other = {"JOBDIR": tmp_path / "this"}, {"JOBDIR": tmp_path / "other"}
-    runs = [crawl(urls_of(down), settings=this)]
-    hold_all_and_stop(runs[0])
-    assert queue.zcard("pages:requests") == 0, "it is kept twice"
-
-    runs.append(crawl(urls_of(mended), settings=other, ends=f"SIGINT released {PAGES}"))
-    runs[1].wait_for("deferred", PAGES)
-    mended.set("/robots.txt", UP)
-    runs[1].join()
-    assert queue.zcard("pages:requests") > 0, "it has fetched everything itself"
-
-    runs.append(crawl([], settings=this))
-    runs[2].wait_until(
-        lambda: pages_asked(mended) == urls_of(mended), "all pages of the mended site"
-    )
-    runs[2].wait_for("refused", 2)
-    runs[2].kill()
-
-    down.set("/robots.txt", UP)
-    runs.append(crawl([], settings=this).join())
-    assert runs[3].reason == "finished"
-    assert pages_asked(down) == urls_of(down)
-    for run in runs:
-        run.assert_clean()

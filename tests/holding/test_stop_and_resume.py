@@ -310,7 +310,8 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
     """Once, and no more when a run was closed in order."""
     site = sites.add(robots="", pages={"/hang": silence()})
     settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
-    urls = [site.url(path) for path in ("/hang", "/a", "/b", "/c")]
+    # More than may wait at the gate for the first answer.
+    urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
 
     def start() -> Crawl:
         run = crawl(urls, settings)
@@ -342,7 +343,7 @@ def test_an_orderly_stop_is_no_kill(
     gate = silent_until_open("answered")
     site = sites.add(robots="", pages={"/hang": gate})
     settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
-    run = crawl([site.url(path) for path in ("/hang", "/a", "/b")], settings)
+    run = crawl([site.url("/hang"), *(site.url(f"/{n}") for n in range(20))], settings)
     run.wait_until(lambda: site.count("/hang"), "the first page")
     run.interrupt()
     run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")

@@ -135,22 +135,18 @@ def test_what_is_held_outlives_the_process(sites: Sites, fleet: Fleet, tmp_path:
 def test_a_kill_in_the_middle_of_a_release_loses_nothing(
     sites: Sites, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """What was released is in the queue, the rest still in the JOBDIR."""
+    """What was released stays in the JOBDIR until it is dealt with."""
     site = sites.add(robots=503)
     killed = fleet.add(pages(site), JOBDIR=tmp_path / "job", ends="SIGKILL released 8")
     killed.wait_for("deferred", PAGES)
     site.set("/robots.txt", RULES)
     killed.join()
     assert killed.reason is None
-    assert fetched(site) == []
     fleet.crawls.remove(killed)
 
-    other = fleet.add([], JOBDIR=tmp_path / "other")
-    fleet.join()
-    in_queue = fetched(site)
-    assert 0 < len(in_queue) < 8
+    before = fetched(site)
     again = fleet.add([], JOBDIR=tmp_path / "job")
     fleet.join()
-    assert fetched(site) == pages(site)
-    assert sorted(again.urls("page")) == sorted({*pages(site)} - {*in_queue})
-    assert {page.detail for crawl in (other, again) for page in crawl.of("page")} == {PAGE_AS_EVER}
+    assert sorted(set(fetched(site))) == pages(site)
+    assert len(fetched(site)) - len(pages(site)) <= len(before)
+    assert {page.detail for page in again.of("page")} == {PAGE_AS_EVER}
