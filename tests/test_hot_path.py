@@ -166,7 +166,7 @@ async def test_rules_at_hand_are_those_of_now(
     elif before == RULES:
         # The older copy goes on being applied, and each time that is counted.
         expected = ["ok"] * 3
-        assert result.stat("rep/cache/stale") == 2
+        assert result.stat("rep/cache/stale") == 3
     else:
         expected = ["RobotsUnreachable"] * 3
     assert result.spider.outcomes == ["ok"] * 3 + expected

@@ -174,6 +174,9 @@ class Deferral(ResolutionListener):
         held_origin.slow = age >= min(slow, _SLOW_SECONDS)
         if age >= grace:
             self._settle(held_origin)
+            if self._has_landed(flight):
+                self.releases.add(held_origin)
+                return
         if age >= slow:
             held_origin.tell_slow()
             if held_origin.waiting:  # no room
@@ -184,6 +187,11 @@ class Deferral(ResolutionListener):
             at = time.monotonic() + min(later) - age
             self._first_answers.set_sooner(str(held_origin.origin), at)
         self._context.engine.wake()
+
+    def _has_landed(self, flight: Flight) -> bool:
+        """Whether the answer is there already, and only a handler of ``robots_resolved`` takes long."""
+        state = self._cache.get(flight.origin) if flight.landing else None
+        return state is not None and not state.unreachable
 
     def _settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> None:
         """Hold requests that only waited so far, if there is room."""
@@ -216,6 +224,7 @@ class Deferral(ResolutionListener):
             return
         for job in [job for job in held_origin.jobs if job.given_up is None]:
             held_origin.jobs.remove(job)
+        self.releases.recall(held_origin)
         if self._context.settings.unreachable != "defer":
             self._is_unreachable(held_origin)
             self.releases.add(held_origin)
@@ -230,6 +239,9 @@ class Deferral(ResolutionListener):
         self._settle(held_origin)
         self._is_unreachable(held_origin)
         self._drop_waiting(held_origin, state)
+        if not held_origin.count:
+            self.releases.add(held_origin)  # there is nothing left: forget it
+            return
         self._table.pin(state.origin)
         self._retry_later(state)
         held_origin.tell_unreachable()

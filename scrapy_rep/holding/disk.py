@@ -9,9 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from contextlib import suppress
+from hashlib import blake2b
 from heapq import heapify
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import counted
@@ -31,6 +32,8 @@ logger = get_logger(__name__)
 
 # Failed reads in a row before unreadable requests are left to the next run: this one has to end.
 _READS = 60
+# Beyond that, the file has this one in place of a priority: SQLite's integers end.
+_MAX_PRIORITY = 1 << 62
 
 
 class DiskHold(Hold):
@@ -94,18 +97,33 @@ class DiskHold(Hold):
 
     def is_held_already(self, origin: str, request: Request) -> bool:
         """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded again.
-        Of each that it held, one is recognised."""
+        For each that is held since then, one is recognised."""
         earlier = self._earlier.get(origin)
         if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
             return False
         earlier[fingerprint] -= 1
         return True
 
+    def take(self, origin: str, upto: int, before: float) -> Held | None:
+        held = super().take(origin, upto, before)
+        if held is not None and held.number <= self._number:
+            self.is_held_already(origin, held.request)  # a retry of it isn't
+        return held
+
+    def put_back(self, origin: str, held: Held) -> None:
+        super().put_back(origin, held)
+        if held.number <= self._number and (fingerprint := self._fingerprint(held.request)):
+            self._earlier.setdefault(origin, Counter())[fingerprint] += 1
+
     def _fingerprint(self, request: Request) -> int:
-        fingerprinter = self._spider.crawler.request_fingerprinter
-        assert fingerprinter is not None
-        # 0 means none.
-        return int.from_bytes(fingerprinter.fingerprint(request)[:8], "big") >> 1 or 1
+        """Return what tells *request* from others, 0 if nothing does."""
+        try:
+            fingerprinter: Any = self._spider.crawler.request_fingerprinter
+            # A project's own need not be a hash: its first bytes may be those of any URL.
+            short = blake2b(fingerprinter.fingerprint(request), digest_size=8).digest()
+        except Exception:  # noqa: BLE001 (of a project's class)
+            return 0
+        return int.from_bytes(short, "big") >> 1 or 1
 
     def hold(self, origin: str, held: Held) -> None:
         row = self._row(origin, held, HELD)
@@ -119,11 +137,11 @@ class DiskHold(Hold):
         """Return *held* as a row, None if it can't be one."""
         try:
             data = dumps(held.request, self._spider)
-            fingerprint, priority = self._fingerprint(held.request), held.request.priority
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
             self._tell_unserialisable(held.request, error)
             return None
-        row = self._new_row()
+        row, fingerprint = self._new_row(), self._fingerprint(held.request)
+        priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         return Row(row, origin, held.number, held.since, state, data, priority, fingerprint)
 
     def _new_row(self) -> int:
@@ -202,7 +220,8 @@ class DiskHold(Hold):
         self._unreadable, self._why_unreadable = 0, None
 
     def take_mortal(self, origin: str) -> Iterator[Held]:
-        entries = self._heaps.pop(origin, [])
+        entries = self._whole(origin)
+        del self._heaps[origin]
         mortal = [entry for entry in entries if self._is_mortal(entry)]
         if len(mortal) < len(entries):
             ends = {entry[1] for entry in mortal}

@@ -93,10 +93,10 @@ class HoldFile(SqliteFile):
         super().__init__(path, _SCHEMA, pragmas)
 
     def _upgrade(self, db: sqlite3.Connection) -> None:
-        """Add the columns that files of earlier versions lack."""
+        """Add the columns that files of earlier versions lack: one, if a kill came in between."""
         columns = [row[1] for row in db.execute("PRAGMA table_info(held)")]
-        if columns == ["id", "origin", "number", "since", "state", "request"]:
-            for name in ("priority", "fingerprint"):
+        if columns[:6] == ["id", "origin", "number", "since", "state", "request"]:
+            for name in ("priority", "fingerprint")[len(columns) - 6 :]:
                 db.execute(f"ALTER TABLE held ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")
 
     def index(self) -> Index:

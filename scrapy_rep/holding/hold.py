@@ -42,6 +42,8 @@ class Hold:
 
     def __init__(self) -> None:
         self._heaps: dict[str, list[Entry]] = {}
+        self._ready: dict[str, list[Entry]] = {}
+        """Heaps of those that leave though more urgent ones don't: found once, not for each."""
 
     def add(self, origin: str, held: Held) -> None:
         """Keep *held* for the moment, as it is."""
@@ -58,6 +60,14 @@ class Hold:
         """Whether an earlier run held *request*, which comes a second time now."""
         return False
 
+    def _whole(self, origin: str) -> list[Entry]:
+        """Return the heap of *origin*, with all of its requests."""
+        heap = self._heaps.setdefault(origin, [])
+        if ready := self._ready.pop(origin, None):
+            heap += ready
+            heapify(heap)
+        return heap
+
     def settle(self, origin: str, after: int, limit: int) -> list[Held]:
         """:meth:`hold` up to *limit* requests that were only added, with numbers above *after*. Return
         them as they came."""
@@ -68,14 +78,13 @@ class Hold:
 
     def take_new(self, origin: str, after: int, limit: int | None = None) -> list[Held]:
         """Remove and return the first requests with numbers above *after*, as they came."""
-        heap = self._heaps.get(origin, [])
+        heap = self._whole(origin)
         taken = sorted((one for one in heap if one[1] > after), key=itemgetter(1))[:limit]
         if taken:
             last = taken[-1][1]
             heap[:] = [one for one in heap if not after < one[1] <= last]
             heapify(heap)
-            if not heap:
-                del self._heaps[origin]
+        self._drop_empty(origin)
         return [held for entry in taken if (held := self._read(entry)) is not None]
 
     def take(self, origin: str, upto: int, before: float) -> Held | None:
@@ -85,30 +94,34 @@ class Hold:
         :param before: the latest ``since`` to take
         :raises sqlite3.Error: if the file can't be read now
         """
-        while (entry := self._first(origin, upto, before)) is not None:
-            held = self._read(entry)
-            self._remove(origin, entry)
+        while heap := self._first(origin, upto, before):
+            held = self._read(heap[0])
+            heappop(heap)
+            self._drop_empty(origin)
             if held is not None:
                 return held
         return None
 
-    def _first(self, origin: str, upto: int, before: float) -> Entry | None:
-        heap = self._heaps.get(origin)
-        if not heap:
-            return None
-        if heap[0][1] <= upto and heap[0][2] <= before:
-            return heap[0]
-        return min((one for one in heap if one[1] <= upto and one[2] <= before), default=None)
+    def _first(self, origin: str, upto: int, before: float) -> list[Entry]:
+        """Return the heap whose first request is the next to take, an empty one if there is none."""
+        heaps = [self._ready.get(origin), self._heaps.get(origin)]
+        found = [one for one in heaps if one and one[0][1] <= upto and one[0][2] <= before]
+        if found:
+            return min(found)
+        ready: list[Entry] = []
+        rest: list[Entry] = []
+        for one in self._whole(origin):
+            (ready if one[1] <= upto and one[2] <= before else rest).append(one)
+        heapify(ready)
+        heapify(rest)
+        self._ready[origin], self._heaps[origin] = ready, rest
+        self._drop_empty(origin)
+        return ready
 
-    def _remove(self, origin: str, entry: Entry) -> None:
-        heap = self._heaps[origin]
-        if heap[0] is entry:
-            heappop(heap)
-        else:
-            heap.remove(entry)
-            heapify(heap)
-        if not heap:
-            del self._heaps[origin]
+    def _drop_empty(self, origin: str) -> None:
+        for heaps in (self._ready, self._heaps):
+            if not heaps.get(origin, True):
+                del heaps[origin]
 
     def _read(self, entry: Entry) -> Held | None:
         """Return the request of *entry*, None if it can't be read."""
@@ -117,23 +130,28 @@ class Hold:
 
     def put_back(self, origin: str, held: Held) -> None:
         """Return *held*, which was taken."""
-        self._keep(origin, _entry(held, held.request if held.row is None else held.row))
+        heaps = self._ready if origin in self._ready else self._heaps
+        entry = _entry(held, held.request if held.row is None else held.row)
+        heappush(heaps.setdefault(origin, []), entry)
 
     def urgency(self, origin: str) -> int | None:
         """Return the priority of the most urgent request of *origin*."""
-        heap = self._heaps.get(origin)
-        return -heap[0][0] if heap else None
+        heads = [heap[0] for one in (self._ready, self._heaps) if (heap := one.get(origin))]
+        return -min(heads)[0] if heads else None
 
     def take_mortal(self, origin: str) -> Iterator[Held]:
         """Remove and yield requests that would end with the process."""
-        for entry in sorted(self._heaps.pop(origin, ())):
+        entries = self._whole(origin)
+        del self._heaps[origin]
+        for entry in sorted(entries):
             held = self._read(entry)
             if held is not None:
                 yield held
 
     def peek(self, origin: str) -> Request | None:
         """Return the most urgent request of *origin*, if it can be read."""
-        heap = self._heaps.get(origin)
+        heap = self._whole(origin)
+        self._drop_empty(origin)
         return self._request(heap[0]) if heap else None
 
     def _request(self, entry: Entry) -> Request | None:
@@ -141,7 +159,9 @@ class Hold:
 
     def oldest(self, origin: str) -> float | None:
         """Return the ``since`` of the request that has waited longest."""
-        return min((entry[2] for entry in self._heaps.get(origin, ())), default=None)
+        heap = self._whole(origin)
+        self._drop_empty(origin)
+        return min((entry[2] for entry in heap), default=None)
 
     def give_up(self, origin: str, held: Held) -> None:
         """Keep *held*, taken out to fail, for the next run with this JOBDIR."""
@@ -161,6 +181,7 @@ class Hold:
     def close(self) -> None:
         """Close the hold at the end of the crawl. Blocks."""
         self._heaps.clear()
+        self._ready.clear()
 
 
 def _entry(held: Held, what: Request | int) -> Entry:

@@ -6,9 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy import Request
 from scrapy import signals as scrapy_signals
-from scrapy.exceptions import IgnoreRequest
 from scrapy.signalmanager import SignalManager
 
 from scrapy_rep.engine.listener import Listener
@@ -77,30 +75,6 @@ async def test_a_listener_hears_only_while_it_is_wanted() -> None:
     assert world.heard == [1, 2, 3, 6]
     world.listener.end()
     await a_while(0)
-
-
-async def test_what_is_caught_is_seen_by_others() -> None:
-    """Those that listen after us: what feeds pages of an earlier run does."""
-    world, seen, caught = World(), [], []
-
-    def catch(request: Request) -> bool:
-        caught.append(request.url)
-        return True
-
-    def other(request: Request) -> None:
-        seen.append(request.url)
-
-    interceptor = Interceptor(world.crawler, catch)
-    ours, foreign = Request("http://a/ours"), Request("http://a/foreign")
-    interceptor.hand_over(ours)
-    world.signals.connect(other, scrapy_signals.request_scheduled)
-    for request in (foreign, ours, foreign):
-        world.signals.send_catch_log(
-            scrapy_signals.request_scheduled, request=request, dont_log=IgnoreRequest
-        )
-    await a_while(0)
-    assert caught == [ours.url]
-    assert seen == [foreign.url, ours.url, foreign.url]
 
 
 async def test_an_extension_misses_nothing(sites: Sites) -> None:

@@ -156,11 +156,11 @@ def test_waiting_is_not_told_at_every_turn(
     context = context_of()
     table = held_origins.HeldOrigins(context, Origins(context))
     for number in range(50):
-        held_origin = table.add(Origin.from_url("http://a.test/"), held(number))
+        held_origin = table.keep(Origin.from_url("http://a.test/"), held(number).request)
     told = []
     for now in map(float, range(21)):
         table.tell_idle(math.inf, math.inf)
-        table.left(held_origin, 1)
+        table.left(held_origin, held(1))
         told.append(len(caplog.messages))
     assert told == [1] * 10 + [2] * 10 + [3]
 
@@ -170,7 +170,7 @@ def test_what_is_being_given_up_has_no_time_left(caplog: pytest.LogCaptureFixtur
     context = context_of()
     table = held_origins.HeldOrigins(context, Origins(context))
     for number in range(3):
-        table.add(Origin.from_url("http://a.test/"), held(number))
+        table.keep(Origin.from_url("http://a.test/"), held(number).request)
     caplog.clear()
     table.tell(math.inf, math.inf)
     [line] = caplog.messages

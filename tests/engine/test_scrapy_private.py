@@ -24,7 +24,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 import scrapy_rep
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
-from scrapy_rep.engine.slots import _JITTER, _clock
+from scrapy_rep.engine.slots import _JITTER, META_KEY, _clock
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import a_while, later, urls
@@ -85,33 +85,6 @@ async def test_busy_counts_requests_in_progress(sites: Sites) -> None:
     await crawl(Looking, {"CONCURRENT_REQUESTS": 2}, requests=requests)
     await crawl(Looking, {"CONCURRENT_REQUESTS": 3}, requests=requests)
     assert seen == [True, False, False]
-
-
-async def test_the_engine_asks_the_scheduler_for_its_next_request(sites: Sites) -> None:
-    """And what that returns is what a middleware sees; a direct download is not among it."""
-    site = sites.add()
-    seen: dict[str, bool] = {}
-
-    class Looking:
-        def __init__(self, crawler: Any) -> None:
-            self.door = SchedulerDoor(crawler, EngineAccess(crawler))
-
-        from_crawler = classmethod(lambda cls, crawler: cls(crawler))
-
-        def process_request(self, request: Request) -> None:
-            seen[request.url] = request in self.door
-
-    class Downloading(ListSpider):
-        async def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            engine: Any = self.crawler.engine
-            await engine.download_async(Request(site.url("/direct")))
-
-    settings = {"DOWNLOADER_MIDDLEWARES": {Looking: 50}}
-    result = await crawl(Downloading, settings, requests=[site.url("/x")])
-    assert not [one for one in result.records if one.levelname == "ERROR"]
-    assert seen[site.url("/x")]
-    assert not seen[site.url("/direct")]
 
 
 async def test_total_concurrency_is_what_limits(sites: Sites) -> None:
@@ -404,6 +377,41 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
 
     await in_a_crawl(sites, look)
     assert seen == [1, 0.01]
+
+
+async def test_full_slots_are_told_apart(sites: Sites) -> None:
+    """By ``Slot.active`` and ``Slot.concurrency``: a request to a full one would queue, and be one of
+    CONCURRENT_REQUESTS all the while."""
+    seen: dict[str, list[bool]] = {}
+
+    class Looking(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            slots = EngineAccess(self.crawler).slots
+            asked = Request(two.url("/x"))
+            beside = asked.replace(meta={META_KEY: "beside"})
+            other = Request("http://other.example/")
+            seen[response.url] = [slots.is_full(one, []) for one in (asked, beside, other)]
+
+    two = sites.add(pages={f"/page{number}": after(0.3, "page") for number in range(2)})
+    one = sites.add(pages={"/quick": after(0.1, "page")})
+    await crawl(
+        Looking,
+        {"CONCURRENT_REQUESTS_PER_DOMAIN": 2},
+        requests=[*urls(two, 2), one.url("/quick")],
+    )
+    assert seen[one.url("/quick")] == [True, False, False]
+    assert seen[[url for url in seen if url != one.url("/quick")][-1]] == [False] * 3
+
+
+def test_without_slots_none_is_full() -> None:
+    """A project's own downloader may have none."""
+
+    class Crawler:
+        class engine:
+            downloader = object()
+
+    assert not EngineAccess(Crawler()).slots.is_full(Request("http://a.example/"), [])  # type: ignore[arg-type]
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:

@@ -18,7 +18,7 @@ from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.disk_file import HoldFile
 from scrapy_rep.holding.serialization import dumps, loads
 from tests.fuzz.strategies import damaged
-from tests.helpers.holds import INF, SPIDER, A, B, held, numbers
+from tests.helpers.holds import INF, SPIDER, A, B, held, numbers, take
 from tests.helpers.slices import in_a_slice
 from tests.protocol.strategies import any_text
 
@@ -38,8 +38,8 @@ REQUESTS = [
     ),
 ]
 GOOD = held(1).request
-SEEDS = [dumps(request, False, SPIDER) for request in REQUESTS]
-# Other pickles than ours, or damaged ones, can do anything: see requestdata.py.
+SEEDS = [dumps(request, SPIDER) for request in REQUESTS]
+# Other pickles than ours, or damaged ones, can do anything: see serialization.py.
 PICKLES = [
     pickle.dumps(request.to_dict(spider=SPIDER), protocol)
     for request in REQUESTS
@@ -75,7 +75,7 @@ def assert_usable(data: bytes) -> None:
     except Exception:  # noqa: BLE001 (the hold skips it, whatever it is)
         return
     assert isinstance(request, Request)
-    again = loads(dumps(request, request.dont_filter, SPIDER), SPIDER)
+    again = loads(dumps(request, SPIDER), SPIDER)
     assert repr(fields_of(again)) == repr(fields_of(request))
 
 
@@ -100,7 +100,7 @@ def test_fields_of_any_kind(values: dict[str, Any]) -> None:
 @given(st.dictionaries(any_text, JSON, max_size=3), any_text, st.binary(max_size=20))
 def test_requests_come_back_as_they_were(meta: dict[str, Any], text: str, body: bytes) -> None:
     request = Request("http://a.example/", meta=meta, cb_kwargs={"x": text}, body=body)
-    again = loads(dumps(request, False, SPIDER), SPIDER)
+    again = loads(dumps(request, SPIDER), SPIDER)
     assert repr(fields_of(again)) == repr(fields_of(request))
 
 
@@ -115,17 +115,20 @@ COLUMNS = st.tuples(
 )
 
 
-# Origin, number, since, state, request; how long earlier runs took; the highest id.
-SOUND = [("?", value) for value in (A, 2, 1.0, 0, SEEDS[0], 1.0, 2)]
+# Origin, number, since, state, request, priority, fingerprint; how long earlier runs took; the highest
+# id.
+SOUND = [("?", value) for value in (A, 2, 1.0, 0, SEEDS[0], 5, 7, 1.0, 2)]
 
 
 @settings(max_examples=settings.default.max_examples // 4)
-@given(st.lists(COLUMNS, min_size=7, max_size=7), st.integers(2, 2**63 - 1))
+@given(st.lists(COLUMNS, min_size=9, max_size=9), st.integers(2, 2**63 - 1))
 @example([("CAST(? AS TEXT)", b"\x80"), *SOUND[1:]], 2)
 @example([SOUND[0], ("?", 2**63 - 1), *SOUND[2:]], 2)
 @example([*SOUND[:2], ("?", 9e999), *SOUND[3:]], 2)
-@example([*SOUND[:5], ("?", b"x"), SOUND[6]], 2)
-@example([*SOUND[:6], ("?", 2**63 - 1)], 2)
+@example([*SOUND[:5], ("?", -(2**63)), *SOUND[6:]], 2)
+@example([*SOUND[:6], ("?", -(2**63)), *SOUND[7:]], 2)
+@example([*SOUND[:7], ("?", b"x"), SOUND[8]], 2)
+@example([*SOUND[:8], ("?", 2**63 - 1)], 2)
 def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: int) -> None:
     """SQLite keeps anything in any column, text that is no UTF-8 too. The good row is recovered, and
     more can be held."""
@@ -134,21 +137,22 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
     values = [value for _, value in columns]
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.executescript("DELETE FROM held; DELETE FROM clock; DELETE FROM sqlite_sequence")
-        db.execute(
-            "INSERT INTO held VALUES (1, ?, ?, ?, ?, ?)", (A, 1, 1.0, 0, dumps(GOOD, True, SPIDER))
-        )
-        query = f"INSERT INTO held VALUES ({row}, {', '.join(kinds[:5])})"  # noqa: S608 (of COLUMNS)
-        db.execute(query, values[:5])
-        db.execute(f"INSERT INTO clock VALUES (1, {kinds[5]})", values[5:6])  # noqa: S608 (the same)
-        db.execute(f"UPDATE sqlite_sequence SET seq = {kinds[6]}", values[6:])  # noqa: S608 (the same)
+        good = (A, 1, 1.0, 0, dumps(GOOD, SPIDER), 9, 7)
+        db.execute("INSERT INTO held VALUES (1, ?, ?, ?, ?, ?, ?, ?)", good)
+        query = f"INSERT INTO held VALUES ({row}, {', '.join(kinds[:7])})"  # noqa: S608 (of COLUMNS)
+        db.execute(query, values[:7])
+        db.execute(f"INSERT INTO clock VALUES (1, {kinds[7]})", values[7:8])  # noqa: S608 (the same)
+        db.execute(f"UPDATE sqlite_sequence SET seq = {kinds[8]}", values[8:])  # noqa: S608 (the same)
     hold = DiskHold(file, SPIDER)
     try:
-        recovered = {origin: hold.take(origin, 10, 1 << 63, INF) for origin, _, _ in hold.recover()}
-        assert recovered[A][0].request.url == GOOD.url
+        recovered = {
+            origin: take(hold, upto=1 << 63, origin=origin) for origin, _, _ in hold.recover()
+        }
+        assert GOOD.url in [one.request.url for one in recovered[A]]
         number, ran = hold.last()
         assert 0 <= ran < INF
-        hold.add(B, held(number + 1, ran))
-        assert numbers(hold.take(B, 10, number + 1, INF)) == [number + 1]
+        hold.hold(B, held(number + 1, ran))
+        assert numbers(take(hold, upto=number + 1, origin=B)) == [number + 1]
         assert hold._writer.unwritten(number + 1) is None
     finally:
         hold.close()

@@ -43,7 +43,7 @@ ONE_ATTEMPT: dict[str, Any] = {"REP_RETRY_DELAY": 60.0}
 """Settings for tests that count how often an unreachable origin is asked: its clock does not
 strike again within the test, however slow the machine is."""
 
-CRAWL_TIMEOUT = 15.0
+CRAWL_TIMEOUT = 60.0
 """Seconds after which a crawl that does not end fails its test."""
 
 # The threads that the tests' own servers run in.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy import Request, Spider
+from scrapy.utils.test import get_crawler
 
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.hold import Held, Hold
@@ -25,17 +26,24 @@ class HoldSpider(Spider):
     def failed(self, failure: Any) -> None: ...
 
 
-SPIDER = HoldSpider()
+def hold_spider(**settings: Any) -> HoldSpider:
+    """One whose crawler tells requests apart, as in a crawl."""
+    crawler = get_crawler(HoldSpider, settings)
+    crawler.spider = spider = HoldSpider.from_crawler(crawler)
+    crawler._apply_settings()
+    return spider
 
 
-def held(number: int, since: float = 0.0, row: int | None = None, **kwargs: Any) -> Held:
-    """The request's URL says its number; it looks as it does while held."""
-    request = Request(f"{A}/{number}", dont_filter=True, **kwargs)
-    return Held(number, since, False, request, row)
+SPIDER = hold_spider()
 
 
-def unserialisable(number: int, since: float = 0.0) -> Held:
-    return held(number, since, callback=lambda response: None)
+def held(number: int, since: float = 0.0, **kwargs: Any) -> Held:
+    """The request's URL says its number."""
+    return Held(number, since, Request(f"{A}/{number}", **kwargs))
+
+
+def unserialisable(number: int, since: float = 0.0, **kwargs: Any) -> Held:
+    return held(number, since, callback=lambda response: None, **kwargs)
 
 
 def numbers(taken: list[Held]) -> list[int]:
@@ -46,20 +54,21 @@ def numbers(taken: list[Held]) -> list[int]:
 
 def count(hold: Hold, origin: str = A) -> int:
     """How many requests are held."""
-    return len(hold._queues.get(origin, ()))
+    return sum(len(heaps.get(origin, ())) for heaps in (hold._heaps, hold._ready))
 
 
-def take_all(hold: Any, origin: str = A) -> list[int]:
-    return numbers(hold.take(origin, 1000, 10**9, INF))
-
-
-def in_slices(hold: DiskHold, limit: int) -> list[int]:
-    """All of them, some at a time."""
-    taken = []
-    while some := hold.take(A, limit, 100, INF):
-        assert len(some) <= limit
-        taken += numbers(some)
+def take(
+    hold: Hold, many: int = 1000, upto: int = 10**9, before: float = INF, origin: str = A
+) -> list[Held]:
+    """As *many* of them as may be taken."""
+    taken: list[Held] = []
+    while len(taken) < many and (one := hold.take(origin, upto, before)) is not None:
+        taken.append(one)
     return taken
+
+
+def take_all(hold: Hold, origin: str = A) -> list[int]:
+    return numbers(take(hold, origin=origin))
 
 
 def run(path: Path) -> tuple[DiskHold, dict[str, int]]:

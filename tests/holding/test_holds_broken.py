@@ -14,15 +14,14 @@ from scrapy_rep.holding.disk_file import Changes, HoldFile
 from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
-    INF,
     SPIDER,
     A,
     count,
     file_of,
     held,
-    in_slices,
     ran,
     run,
+    take,
     take_all,
     unserialisable,
 )
@@ -45,7 +44,7 @@ def test_a_file_that_is_no_database_is_set_aside(path: Path, garbage: bytes) -> 
     [aside] = path.parent.glob(f"{FILE_NAME}.*unreadable*")
     assert aside.read_bytes() == garbage
     assert aside.name in warning.getMessage()
-    hold.add(A, held(1))
+    hold.hold(A, held(1))
     assert take_all(hold) == [1]
     hold.close()
 
@@ -54,7 +53,7 @@ def test_a_file_that_is_damaged_within_is_set_aside(path: Path) -> None:
     """Its beginning is good, so that opening it alone tells nothing."""
     hold = DiskHold(path, SPIDER)
     for number in range(1, 500):
-        hold.add(A, held(number, meta={"filler": "x" * 500}))
+        hold.hold(A, held(number, meta={"filler": "x" * 500}))
     hold.close()
     data = path.read_bytes()
     damaged = data[:4096] + b"\xaa" * (len(data) - 4096)
@@ -92,7 +91,7 @@ def test_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
 def test_a_row_that_can_not_be_read(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
     for number in range(1, 6):
-        hold.add(A, held(number, callback=SPIDER.parse))
+        hold.hold(A, held(number, callback=SPIDER.parse))
     gone = Request(f"{A}/2").to_dict() | {"callback": "parse_that_is_gone"}
     file_of(hold).execute("UPDATE held SET request = ? WHERE number = 2", (pickle.dumps(gone),))
     file_of(hold).execute("UPDATE held SET request = ? WHERE number = 4", (b"no pickle",))
@@ -118,6 +117,9 @@ def test_a_row_that_can_not_be_read(path: Path) -> None:
         "UPDATE held SET origin = x'00' WHERE number = 2",
         "UPDATE held SET state = 'held' WHERE number = 2",
         "UPDATE held SET request = 5 WHERE number = 2",
+        "UPDATE held SET priority = 'high' WHERE number = 2",
+        "UPDATE held SET priority = 1e300 WHERE number = 2",
+        "UPDATE held SET fingerprint = x'00' WHERE number = 2",
         "UPDATE held SET request = CAST(x'fffe' AS TEXT) WHERE number = 2",
         "UPDATE clock SET ran = 'long'",
         "UPDATE clock SET ran = 9e99",
@@ -129,14 +131,14 @@ def test_numbers_that_can_not_be(path: Path, query: str) -> None:
     """One row is skipped, and what is held then is as safe as ever."""
     hold = DiskHold(path, SPIDER)
     for number in (1, 2, 3):
-        hold.add(A, held(number))
+        hold.hold(A, held(number))
     ran(hold, 10.0)
     hold.close()
     change(path, query)
     with captured_log() as records:
         hold, _ = run(path)
         assert 0 <= hold.last()[1] < 100
-        hold.add(A, held(4))
+        hold.hold(A, held(4))
         found = take_all(hold)
         hold.close()
     assert found == ([1, 3, 4] if "number = 2" in query else [1, 2, 3, 4])
@@ -157,18 +159,18 @@ def test_a_file_that_is_locked_for_a_while(path: Path, monkeypatch: pytest.Monke
         write(file, changes)
 
     for number in range(1, 5):
-        hold.add(A, unserialisable(number) if number == 2 else held(number))
+        hold.hold(A, unserialisable(number) if number == 2 else held(number))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     [busy_timeout] = file_of(hold).execute("PRAGMA busy_timeout").fetchone()
     assert busy_timeout <= 5  # milliseconds
     monkeypatch.setattr(HoldFile, "write", counted)
     with captured_log() as records:
-        first, second, third, fourth = hold.take(A, 10, 10, INF)
+        first, second, third, fourth = take(hold)
         hold.done([row for row in (first.row, fourth.row) if row])
-        hold.give_up(A, [third])
-        hold.put_back(A, [second])
-        hold.add(A, held(5))
+        hold.give_up(A, third)
+        hold.put_back(A, second)
+        hold.hold(A, held(5))
     assert len(writes) == 1
     [warning] = [one for one in records if one.levelname == "WARNING"]
     assert "database is locked" in warning.getMessage()
@@ -194,10 +196,10 @@ def test_a_disk_that_is_full(path: Path) -> None:
     file_of(hold).execute("PRAGMA max_page_count = 10")
     with captured_log() as records:
         for number in range(1, 51):
-            hold.add(A, held(number, meta={"filler": "x" * 1000}))
+            hold.hold(A, held(number, meta={"filler": "x" * 1000}))
     assert count(hold, A) == 50
     assert len([one for one in records if one.levelname == "WARNING"]) == 1
     file_of(hold).execute("PRAGMA max_page_count = 100000")
-    hold.add(A, held(51))
-    assert in_slices(hold, 7) == list(range(1, 52))
+    hold.hold(A, held(51))
+    assert take_all(hold) == list(range(1, 52))
     hold.close()

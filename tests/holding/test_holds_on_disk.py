@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import FILE_NAME, DiskHold
-from scrapy_rep.holding.hold import Held
+from scrapy_rep.holding.disk import FILE_NAME, DiskHold, Opening
+from scrapy_rep.holding.serialization import dumps
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
     INF,
@@ -20,9 +21,11 @@ from tests.helpers.holds import (
     count,
     file_of,
     held,
-    in_slices,
+    hold_spider,
+    numbers,
     ran,
     run,
+    take,
     take_all,
     unserialisable,
 )
@@ -48,7 +51,7 @@ def test_another_connection_sees_it_at_once(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
     other = sqlite3.connect(path)
     for number in range(1, 4):
-        hold.add(A, held(number))
+        hold.hold(A, held(number))
         assert other.execute("SELECT count(*) FROM held").fetchone() == (number,)
     other.close()
     hold.close()
@@ -57,7 +60,7 @@ def test_another_connection_sees_it_at_once(path: Path) -> None:
 def test_killed_while_held(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
     for number in range(1, 5):
-        hold.add((A, B)[number % 2], held(number, since=number * 10.0))
+        hold.hold((A, B)[number % 2], held(number, since=number * 10.0))
     killed(hold)
     hold, recovered = run(path)
     assert recovered == {A: 2, B: 2}
@@ -72,7 +75,7 @@ def test_killed_after_release(path: Path) -> None:
     """Nobody knows whether they were fetched: at least once."""
     hold = DiskHold(path, SPIDER)
     for number in range(1, 4):
-        hold.add(A, held(number))
+        hold.hold(A, held(number))
     assert take_all(hold) == [1, 2, 3]
     killed(hold)
     hold, recovered = run(path)
@@ -84,10 +87,8 @@ def test_killed_after_release(path: Path) -> None:
 def test_killed_after_download(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
     for number in range(1, 4):
-        hold.add(A, held(number))
-    first, second, _ = hold.take(A, 10, 10, INF)
-    assert first.row is not None and second.row is not None
-    hold.done([first.row, second.row])
+        hold.hold(A, held(number))
+    hold.done([one.row for one in take(hold, 2) if one.row])
     killed(hold)
     hold, recovered = run(path)
     assert recovered == {A: 1}
@@ -99,11 +100,12 @@ def test_closed_in_order(path: Path) -> None:
     """What was released and dealt with is gone; all else stays."""
     hold = DiskHold(path, SPIDER)
     for number in range(1, 7):
-        hold.add(A, held(number))
-    released = hold.take(A, 2, 10, INF)
-    hold.done([released[0].row])
-    given_up = hold.take(A, 2, 10, INF)
-    hold.give_up(A, given_up)
+        hold.hold(A, held(number))
+    released, _ = take(hold, 2)
+    assert released.row is not None
+    hold.done([released.row])
+    for one in take(hold, 2):
+        hold.give_up(A, one)
     assert count(hold, A) == 2
     hold.close()
     hold, recovered = run(path)
@@ -114,29 +116,28 @@ def test_closed_in_order(path: Path) -> None:
 
 def test_given_up_requests_wait_again_in_the_next_run(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
-    hold.add(A, held(1, since=5.0))
-    hold.add(A, held(2, since=6.0))
-    [first] = hold.take(A, 1, 10, INF)
-    assert first.row is not None
-    hold.give_up(A, [first])
+    hold.hold(A, held(1, since=5.0))
+    hold.hold(A, held(2, since=6.0))
+    [first] = take(hold, 1)
+    hold.give_up(A, first)
     ran(hold, 50.0)
     hold.close()
     hold, _ = run(path)
-    assert [(one.number, one.since) for one in hold.take(A, 10, 10, INF)] == [(1, 50.0), (2, 6.0)]
+    assert [(one.number, one.since) for one in take(hold)] == [(1, 50.0), (2, 6.0)]
     hold.close()
 
 
 def test_rows_are_never_used_again(path: Path) -> None:
-    """A request in the scheduler may know one that is gone."""
+    """A request on its way may have one that is gone."""
     hold = DiskHold(path, SPIDER)
-    hold.add(A, held(1))
-    [first] = hold.take(A, 1, 10, INF)
+    hold.hold(A, held(1))
+    [first] = take(hold)
     assert first.row is not None
     hold.done([first.row])
     hold.close()
     hold, _ = run(path)
-    hold.add(A, held(2))
-    [second] = hold.take(A, 1, 10, INF)
+    hold.hold(A, held(2))
+    [second] = take(hold)
     assert second.row != first.row
     hold.close()
 
@@ -146,13 +147,13 @@ def test_unserialisable_among_others(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
     with captured_log() as records:
         for number in range(1, 10):
-            hold.add(A, unserialisable(number) if number % 3 == 0 else held(number))
-        hold.add(A, held(10, meta={"lock": _Unpicklable()}))
+            hold.hold(A, unserialisable(number) if number % 3 == 0 else held(number))
+        hold.hold(A, held(10, meta={"lock": _Unpicklable()}))
     warnings = [one for one in records if one.levelname == "WARNING"]
     assert len(warnings) == 1
     assert f"{A}/3" in warnings[0].getMessage()
     assert count(hold, A) == 10
-    assert in_slices(hold, 4) == list(range(1, 11))
+    assert take_all(hold) == list(range(1, 11))
     hold.close()
 
 
@@ -161,15 +162,134 @@ class _Unpicklable:
         raise ZeroDivisionError("not even a pickle error")
 
 
-def test_dont_filter_is_written_as_the_user_set_it(path: Path) -> None:
-    """In a run of its own, too: the file does not know what the request looked like while held."""
+def test_what_only_waits_is_on_disk_once_it_settles(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
-    for number, dont_filter in ((1, False), (2, True)):
-        hold.add(A, Held(number, 0.0, dont_filter, Request(f"{A}/{number}", dont_filter=True)))
+    for number in range(1, 6):
+        hold.add(A, held(number))
+    hold.settle(A, 0, 3)
+    killed(hold)
+    hold, recovered = run(path)
+    assert recovered == {A: 3}
+    assert take_all(hold) == [1, 2, 3]
+    hold.close()
+
+
+def test_what_ends_with_the_process(path: Path) -> None:
+    """What only waits, and what can't be written. The rest stays, and stays in order."""
+    hold = DiskHold(path, SPIDER)
+    for number in range(1, 10):
+        one = unserialisable if number % 3 == 0 else held
+        (hold.hold if number < 6 else hold.add)(A, one(number, priority=number % 2))
+    assert numbers(list(hold.take_mortal(A))) == [3, 7, 9, 6, 8]
+    assert take_all(hold) == [1, 5, 2, 4]
+    hold.close()
+
+
+# Files of earlier versions
+
+OLD = """
+CREATE TABLE held (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    origin TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    since REAL NOT NULL,
+    state INTEGER NOT NULL,
+    request BLOB NOT NULL
+);
+CREATE TABLE clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
+CREATE INDEX held_by_origin ON held (origin, state, number);
+"""
+
+
+def old_file(path: Path, script: str = "") -> None:
+    """What is held, what was released and is not known to be done with, and what was given up."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.executescript(OLD)
+        for number, state in ((1, 0), (2, 1), (3, 2)):
+            request = dumps(Request(f"{A}/{number}", priority=number), SPIDER)
+            row = (number, A, number, 10.0 * number, state, request)
+            db.execute("INSERT INTO held VALUES (?, ?, ?, ?, ?, ?)", row)
+        db.execute("INSERT INTO clock VALUES (1, 50.0)")
+        db.executescript(script)
+
+
+@pytest.mark.parametrize(
+    "script", ["", "ALTER TABLE held ADD COLUMN priority INTEGER NOT NULL DEFAULT 0"]
+)
+def test_a_file_of_an_earlier_version_loses_nothing(path: Path, script: str) -> None:
+    """Nor does one whose process was killed while it was brought up to date."""
+    old_file(path, script)
+    with captured_log() as records:
+        hold = Opening(str(path.parent), SPIDER).hold()
+        assert hold is not None
+        assert list(hold.recover()) == [(A, 3, 10.0)]
+        hold.hold(A, held(4, priority=9))
+        hold.close()
+        hold, recovered = run(path)
+    assert recovered == {A: 4}
+    taken = take(hold)
+    assert numbers(taken) == [4, 1, 2, 3]
+    assert [(one.since, one.request.priority) for one in taken[1:]] == [(10, 1), (20, 2), (50, 3)]
+    assert not hold.is_held_already(A, held(1).request)
+    assert not records
+    hold.close()
+
+
+# Requests that come again
+
+
+def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None:
+    hold = DiskHold(path, SPIDER)
+    for number in (1, 1, 2):
+        hold.hold(A, held(number))
+    again = [held(number).request for number in (1, 1, 1, 2, 3)]
+    assert not any(hold.is_held_already(A, one) for one in again), "of this run"
     hold.close()
     hold, _ = run(path)
-    assert [one.dont_filter for one in hold.take(A, 10, 10, INF)] == [False, True]
+    assert not any(hold.is_held_already(B, one) for one in again)
+    assert [hold.is_held_already(A, one) for one in again] == [True, True, False, True, False]
     hold.close()
+
+
+def test_what_has_left_is_not_held_any_more(path: Path) -> None:
+    """A retry of it is a request of its own."""
+    hold = DiskHold(path, SPIDER)
+    for number in range(1, 4):
+        hold.hold(A, held(number))
+    hold.close()
+    hold, _ = run(path)
+    _, second = take(hold, 2)
+    hold.put_back(A, second)  # it didn't leave after all
+    again = [hold.is_held_already(A, held(number).request) for number in range(1, 4)]
+    assert again == [False, True, True]
+    hold.close()
+
+
+class ByUrl:
+    """A project's own, which is no hash."""
+
+    def fingerprint(self, request: Request) -> bytes:
+        return request.url.encode()
+
+
+class Failing:
+    def fingerprint(self, request: Request) -> bytes:
+        raise KeyError("id")
+
+
+@pytest.mark.parametrize(("kind", "recognised"), [(ByUrl, [True, False]), (Failing, [False] * 2)])
+def test_fingerprints_of_a_project(path: Path, kind: type, recognised: list[bool]) -> None:
+    spider = hold_spider(REQUEST_FINGERPRINTER_CLASS=kind)
+    hold = DiskHold(path, spider)
+    hold.hold(A, held(1))
+    hold.close()
+    hold = DiskHold(path, spider)
+    assert [hold.is_held_already(A, held(number).request) for number in (1, 2)] == recognised
+    assert take_all(hold) == [1]
+    hold.close()
+
+
+# Checkpoints
 
 
 @pytest.mark.loop
@@ -178,7 +298,7 @@ async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
     hold = DiskHold(path, SPIDER)
     size = path.stat().st_size
     for number in range(1, 1001):
-        hold.add(A, held(number, meta={"filler": "x" * 8000}))
+        hold.hold(A, held(number, meta={"filler": "x" * 8000}))
     assert path.stat().st_size == size
     await hold.upkeep(None)
     assert path.stat().st_size > 8_000_000

@@ -24,7 +24,7 @@ def fields_of(request: Request) -> dict[str, Any]:
 
 
 def both(request: Request) -> tuple[bytes, Request]:
-    data = dumps(request, request.dont_filter, SPIDER)
+    data = dumps(request, SPIDER)
     return data, loads(data, SPIDER)
 
 
@@ -87,7 +87,7 @@ def test_deeper_than_either_can_go() -> None:
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(RecursionError):
-        dumps(Request("http://a.example/", meta={"x": deep}), False, SPIDER)
+        dumps(Request("http://a.example/", meta={"x": deep}), SPIDER)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The one decision, as a table: what is known, the situation, the advice (REP.md section 4)."""
+"""The decisions at the gate and in the middleware, as tables: what is known, the advice (REP.md section 4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.origins.policy import Decide, Drop, Hold, Pass, Policy, Room, Situation, Wait
+from scrapy_rep.origins.policy import Decide, Drop, Hold, Leave, Pass, Policy, Room, Wait
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -17,10 +17,9 @@ from scrapy_rep.storages.entry import Entry
 
 NOW = 1000.0
 PATIENCE = 30.0
-FULL, GREEDY = Room.FULL, Room.GREEDY
+FREE, FULL, GREEDY = Room.FREE, Room.FULL, Room.GREEDY
 NO_ROOM = Drop("too many of its requests are held", for_room=True)
 FAILED = Drop("HTTP 503", 2)
-ENDING = Drop("the crawl is ending")
 ENTRY = Entry("http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING)
 UNREACHABLE = Entry(
     "http://a.example",
@@ -43,23 +42,12 @@ def known(entry: Entry, standing: Standing) -> OriginState:
 
 
 @pytest.mark.parametrize(
-    ("situation", "advice"),
-    [
-        (Situation(), Wait(0.5)),
-        (Situation(slot_free=False), Hold()),
-        (Situation(room=FULL), Wait(math.inf)),
-        (Situation(room=FULL, slot_free=False), Wait(math.inf)),
-        (Situation(room=GREEDY), Wait(math.inf)),
-        (Situation(room=GREEDY, slot_free=False), NO_ROOM),
-        (Situation(direct=True), Wait(math.inf)),
-        (Situation(direct=True, room=GREEDY, slot_free=False), Wait(math.inf)),
-    ],
+    ("room", "at_the_gate"), [(FREE, Wait(0.5)), (FULL, Wait(0.5)), (GREEDY, NO_ROOM)]
 )
 @pytest.mark.parametrize("unreachable", ["defer", "drop", "allow"])
-def test_advice_while_nothing_is_known(
-    situation: Situation, advice: object, unreachable: str
-) -> None:
-    assert policy(unreachable).advise(None, NOW, situation) == advice
+def test_advice_while_nothing_is_known(unreachable: str, room: Room, at_the_gate: object) -> None:
+    assert policy(unreachable).at_the_gate(None, room) == at_the_gate
+    assert policy(unreachable).in_the_middleware(None, NOW) == Wait(math.inf)
 
 
 @pytest.mark.parametrize(
@@ -72,37 +60,34 @@ def test_advice_while_nothing_is_known(
     ],
     ids=["missing", "rules", "stale", "30 days"],
 )
-@pytest.mark.parametrize("situation", [Situation(), Situation(True, GREEDY, slot_free=False)])
+@pytest.mark.parametrize("room", Room)
 @pytest.mark.parametrize("unreachable", ["defer", "drop", "allow"])
-def test_advice_while_rules_are_at_hand(
-    state: OriginState, situation: Situation, unreachable: str
-) -> None:
-    assert policy(unreachable).advise(state, NOW, situation) == Decide()
+def test_advice_while_rules_are_at_hand(state: OriginState, room: Room, unreachable: str) -> None:
+    assert policy(unreachable).at_the_gate(state, room) == Leave()
+    assert policy(unreachable).in_the_middleware(state, NOW) == Decide()
 
 
 @pytest.mark.parametrize(
-    ("unreachable", "dead_attempts", "situation", "advice"),
+    ("unreachable", "dead_attempts", "room", "at_the_gate", "in_the_middleware"),
     [
-        ("defer", 0, Situation(), Hold()),
-        ("defer", 2, Situation(), Hold()),
-        ("defer", 3, Situation(), FAILED),  # REP_DEFER_DEAD_HOST_TRIES
-        ("defer", 0, Situation(room=FULL), FAILED._replace(for_room=True)),
-        ("defer", 0, Situation(room=GREEDY), FAILED._replace(for_room=True)),
-        ("defer", 0, Situation(slot_free=False), Hold()),
-        ("defer", 0, Situation(direct=True), Wait(5.0)),
-        ("defer", 3, Situation(direct=True), FAILED),
-        ("drop", 0, Situation(), FAILED),
-        ("drop", 0, Situation(direct=True), FAILED),
-        ("drop", 0, Situation(room=FULL), FAILED),
-        ("allow", 0, Situation(), Pass()),
-        ("allow", 9, Situation(direct=True, room=FULL), Pass()),
+        ("defer", 0, FREE, Hold(), Wait(5.0)),
+        ("defer", 2, FREE, Hold(), Wait(5.0)),
+        ("defer", 0, FULL, FAILED._replace(for_room=True), Wait(5.0)),
+        ("defer", 0, GREEDY, FAILED._replace(for_room=True), Wait(5.0)),
+        ("defer", 3, FREE, Leave(), FAILED),  # REP_DEFER_DEAD_HOST_TRIES
+        ("defer", 3, FULL, Leave(), FAILED),
+        ("drop", 0, FREE, Leave(), FAILED),
+        ("drop", 0, FULL, Leave(), FAILED),
+        ("allow", 0, FREE, Leave(), Pass()),
+        ("allow", 9, FULL, Leave(), Pass()),
     ],
 )
 def test_advice_while_it_is_unreachable(
-    unreachable: str, dead_attempts: int, situation: Situation, advice: object
+    unreachable: str, dead_attempts: int, room: Room, at_the_gate: object, in_the_middleware: object
 ) -> None:
     state = known(replace(UNREACHABLE, dead_attempts=dead_attempts), Standing.UNREACHABLE)
-    assert policy(unreachable).advise(state, NOW, situation) == advice
+    assert policy(unreachable).at_the_gate(state, room) == at_the_gate
+    assert policy(unreachable).in_the_middleware(state, NOW) == in_the_middleware
 
 
 @pytest.mark.parametrize(
@@ -113,19 +98,5 @@ def test_direct_downloads_wait_only_for_an_attempt_that_is_near(
     seconds: float, advice: object
 ) -> None:
     entry = replace(UNREACHABLE, next_attempt_at=NOW + seconds)
-    state = known(entry, Standing.UNREACHABLE)
-    found = policy().advise(state, NOW, Situation(direct=True))
+    found = policy().in_the_middleware(known(entry, Standing.UNREACHABLE), NOW)
     assert found == (Wait(pytest.approx(advice.seconds)) if isinstance(advice, Wait) else advice)
-
-
-@pytest.mark.parametrize(
-    ("situation", "advice"),
-    [
-        (Situation(durable=True), Hold()),
-        (Situation(durable=False), ENDING),
-        (Situation(durable=True, direct=True), ENDING),
-        (Situation(durable=True, room=FULL), Hold()),
-    ],
-)
-def test_advice_at_the_end_of_a_crawl(situation: Situation, advice: object) -> None:
-    assert policy().at_the_end(situation) == advice
