@@ -219,7 +219,7 @@ class Deferral(ResolutionListener):
             return
         held_origin.answered, held_origin.late, held_origin.slow = True, False, False
         self.held.weigh(held_origin)
-        if not state.unreachable:
+        if not state.unreachable or self._context.settings.dry_run:
             self.releases.add(held_origin)
             return
         for job in [job for job in held_origin.jobs if job.given_up is None]:

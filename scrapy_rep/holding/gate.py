@@ -157,7 +157,7 @@ class Gate:
             return False
         if isinstance(found, Origin):
             return self._is_kept_for(found, None, request, since)
-        if found.unreachable:
+        if found.unreachable and not self._context.settings.dry_run:
             return self._is_kept_for(found.origin, found, request, since)
         return bool(self._releases) and self._deferral.joins(found.name, request)
 
