@@ -90,7 +90,8 @@ class Judge:
     async def _wait(self, request: Request, origin: Origin, path: str) -> None:
         """Nothing is known of *origin*: wait for its robots.txt."""
         known = self._origins.table.get(origin)
-        if known is not None and not known.unreachable and request in self._gate:
+        replays = self._origins.http_cache.answers(request)
+        if known is not None and not known.unreachable and request in self._gate and not replays:
             # The answer that let it pass the gate counts, though it has become due since.
             self.hits.add(self._clock())
             await settled(self._act(request, known, path))
@@ -98,7 +99,7 @@ class Judge:
         asked_before = known is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         answer: OriginState | Drop | None
-        if self._recorder.dry_run or self._origins.http_cache.answers(request):
+        if self._recorder.dry_run or replays:
             answer = await self._waiting.briefly(request, origin, self._policy.grace)
         else:
             answer = await self._waiting.first(request, origin)
