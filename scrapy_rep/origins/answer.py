@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
     from scrapy.http import Headers
 
+# Characters. The reasons for refused redirects fit beside the target.
 _MAX_REASON = 250
-"""Characters."""
+_MAX_TARGET = 120
+
+PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
+"""How the project's middlewares and missing download handlers refuse a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Answer:
     headers: Headers | None = None
     body: bytes = b""
     error: Exception | None = None
+    note: str = ""
+    """What is strange about it, in words for people."""
 
     @property
     def reason(self) -> str:
@@ -80,6 +86,17 @@ class ProjectError(Exception):
 class ProxyError(Exception):
     """A proxy failed, which says nothing about the site behind it."""
 
+
+class RedirectRefused(Exception):
+    """robots.txt redirects to where we, or the project, don't go. The decision is not the site's, so it
+    says nothing about what the site allows."""
+
+    def __init__(self, target: str, why: str) -> None:
+        super().__init__(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
+
+
+NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
+"""Failures that are no sign that the site is down, however long they last."""
 
 CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
 """Misconfiguration: retrying can't help."""

@@ -15,7 +15,13 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import SLICE_SECONDS, pause
-from scrapy_rep.origins.answer import DEAD_HOST_ERRORS, Answer, ProjectError, ProxyError
+from scrapy_rep.origins.answer import (
+    DEAD_HOST_ERRORS,
+    NOT_ABOUT_SITE,
+    Answer,
+    ProjectError,
+    ProxyError,
+)
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.state import OriginTable
@@ -220,7 +226,7 @@ class RobotsCache:
         settings = self._settings
         attempts = entry.attempts + 1
         unreachable_for = entry.unreachable_for
-        about_site = not isinstance(answer.error, ProxyError)
+        about_site = not isinstance(answer.error, NOT_ABOUT_SITE)
         if about_site:
             unreachable_for = unreachable_seconds(
                 unreachable_for,
@@ -229,6 +235,8 @@ class RobotsCache:
                 settings.unreachable_limit,
             )
         dead = isinstance(answer.error, DEAD_HOST_ERRORS)
+        # What a proxy does, says neither that the host is dead nor that it isn't.
+        unknown = dead or isinstance(answer.error, ProxyError)
         delay = backoff(
             attempts,
             base=settings.retry_delay,
@@ -242,7 +250,7 @@ class RobotsCache:
             unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
             unreachable_for=_in_range(unreachable_for),
             attempts=attempts,
-            dead_attempts=entry.dead_attempts + dead if dead or not about_site else 0,
+            dead_attempts=entry.dead_attempts + dead if unknown else 0,
             next_attempt_at=_in_range(now + delay),
             error=answer.reason,
         )
