@@ -77,7 +77,8 @@ class Gate:
             found, path = self._origins.find(request)
         except ValueError as error:
             self._stats.inc_value("rep/invalid_url")
-            self._refuse(request, RobotsUnreachable(None, f"the URL has no origin: {error}"))
+            why = f"the URL has no origin: {error}"
+            self._refuse(request, RobotsUnreachable(None, why, cause=error))
             return None
         if isinstance(found, Origin):
             return None if path == ROBOTS_PATH else self._wait(request, found, path, direct)
@@ -211,7 +212,7 @@ class Gate:
             self._deferral.held.warn_full(origin)
         if advice.for_room or state is not None:
             self._stats.inc_value("rep/unreachable/dropped")
-        error = RobotsUnreachable(origin, advice.reason, advice.attempts)
+        error = RobotsUnreachable(origin, advice.reason, advice.attempts, advice.cause)
         self._refuse(request, error, state, direct=direct)
         return None
 
@@ -229,8 +230,8 @@ class Gate:
             return
         # Without a spider, the middleware is used alone, in somebody's test.
         if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
-            raise NotFetched(str(error)) from None
-        raise error from None
+            raise NotFetched(str(error)) from error.__cause__
+        raise error from error.__cause__  # not from what is being handled here
 
     async def may_fetch(self, url: str) -> bool:
         """See :func:`scrapy_rep.middleware.may_fetch`."""

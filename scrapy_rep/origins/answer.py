@@ -20,6 +20,7 @@ from scrapy.exceptions import (
     StopDownload,
     UnsupportedURLSchemeError,
 )
+from twisted.python.failure import Failure
 
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.protocol.availability import Outcome
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 # Characters. The reasons for refused redirects fit beside the target.
 _MAX_REASON = 250
 _MAX_TARGET = 120
+
+_MAX_CAUSES = 10
 
 PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
 """How the project's middlewares and missing download handlers refuse a request."""
@@ -77,6 +80,21 @@ class Answer:
             sha256=sha256,
             **times,
         )
+
+
+def without_frames(error: Exception) -> Exception:
+    """Return *error*, whose tracebacks are removed with those of its causes: their frames would keep
+    requests and responses in memory for as long as *error* is kept."""
+    one: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if one is None:
+            break
+        one.__traceback__ = None
+        for failure in getattr(one, "reasons", None) or ():  # Twisted's, of a broken connection
+            if isinstance(failure, Failure):
+                failure.cleanFailure()  # type: ignore[no-untyped-call]
+        one = one.__cause__ or one.__context__
+    return error
 
 
 class ProjectError(Exception):

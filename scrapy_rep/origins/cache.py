@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,13 @@ from twisted.internet.defer import DeferredLock
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import (
+    CONFIGURATION_ERRORS,
     DEAD_HOST_ERRORS,
     NOT_ABOUT_SITE,
     Answer,
     ProjectError,
     ProxyError,
+    without_frames,
 )
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
@@ -81,8 +84,8 @@ class RobotsCache:
         self._reading = DeferredLock()
         self._read_seconds = 0.0
         """Spent on parsing in the event loop since the last pause for it."""
-        self._broken: dict[Origin, tuple[float, str]] = {}
-        """Origins that the project's code prevents us from fetching: until when not to try, and why."""
+        self._broken: dict[Origin, tuple[float, Exception]] = {}
+        """Origins that the project prevents us from fetching: until when not to try, and why."""
 
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
@@ -152,9 +155,9 @@ class RobotsCache:
         :returns: what is known now, and the answer; None if it came from the storage
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
-        broken_until, why = self._broken.get(origin, (-math.inf, ""))
+        broken_until, why = self._broken.get(origin, (-math.inf, None))
         if self._clock() < broken_until:
-            raise ProjectError(why)
+            raise ProjectError(str(why))
         storage = self._storage
         state = await self._recall(origin, storage) if storage else None
         if state is not None:
@@ -165,14 +168,29 @@ class RobotsCache:
         except BaseException as error:
             if storage:
                 storage.give_back(str(origin))
-            if isinstance(error, ProjectError):
-                if len(self._broken) >= _MAX_BROKEN:
-                    self._broken.clear()
-                self._broken[origin] = (self._clock() + self._settings.retry_max_delay, str(error))
+            if isinstance(error, CONFIGURATION_ERRORS):
+                self._remember_broken(origin, error)
             raise
         if storage:
             storage.publish(state.entry)
         return state, answer
+
+    def failure(self, origin: Origin) -> Exception | None:
+        """Return what the last attempt to fetch *origin*'s robots.txt raised, if this process made it,
+        without a traceback."""
+        if origin in self._broken:
+            return self._broken[origin][1]
+        state = self._table.get(origin)
+        return None if state is None else state.failure
+
+    def _remember_broken(self, origin: Origin, error: Exception) -> None:
+        if len(self._broken) >= _MAX_BROKEN:
+            self._broken.clear()
+        # A copy has no traceback, whose frames would stay in memory.
+        kept = copy(error) if type(error) in CONFIGURATION_ERRORS else ProjectError(str(error))
+        own = isinstance(error, ProjectError)
+        until = self._clock() + self._settings.retry_max_delay if own else -math.inf
+        self._broken[origin] = until, kept
 
     async def _recall(
         self, origin: Origin, storage: StorageAccess | HttpCache
@@ -204,7 +222,11 @@ class RobotsCache:
         if answer.outcome is Outcome.UNREACHABLE:
             previous = self._table.get(origin)
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
-            return self._take(origin, entry)
+            state = self._take(origin, entry)
+            if answer.error is not None:
+                state.failure = without_frames(answer.error)
+                self._table.weigh(state)
+            return state
         settings = self._settings
         lifetime = fresh_seconds(
             headers.text(answer.headers, "Cache-Control"),

@@ -31,6 +31,7 @@ _PREFIXES = 4
 
 # An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
+_FAILURE_BYTES = 1200
 
 
 class OriginState:
@@ -47,6 +48,7 @@ class OriginState:
 
     __slots__ = (
         "entry",
+        "failure",
         "name",
         "prefixes",
         "robots",
@@ -76,6 +78,8 @@ class OriginState:
     def update(self, entry: Entry) -> None:
         """Replace the entry by a newer one."""
         self.entry = entry
+        self.failure: Exception | None = None
+        """What the last attempt raised, if this process made it and it failed."""
         self.robots = RobotsTxt(entry) if entry.has_copy else None
 
     @property
@@ -83,6 +87,8 @@ class OriginState:
         """About how many bytes it takes, with what was parsed so far."""
         entry = self.entry
         size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
+        if self.failure is not None:
+            size += _FAILURE_BYTES
         return size if self.robots is None else size + self.robots.size
 
     @property
