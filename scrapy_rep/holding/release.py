@@ -235,7 +235,9 @@ class Releases:
         request.dont_filter = mark["dont_filter"]
         self._outstanding.discard(request)
         if mark["given_up"]:
-            error = RobotsUnreachable(origin_of(request), *mark["given_up"])
+            origin = origin_of(request)
+            cause = self._held.failure(origin)
+            error = RobotsUnreachable(origin, *mark["given_up"], cause=cause)
             tell_given_up(self._context, request, error)
             raise error
         row = mark["row"]

@@ -88,18 +88,22 @@ class Shutdown:
             self._releases.mark(held)
             return False
         else:
-            self.fail(held, RobotsUnreachable(origin, "the crawl is ending"))
+            cause = self._held.failure(origin)
+            self.fail(held, RobotsUnreachable(origin, "the crawl is ending", cause=cause))
         return True
 
     def settle(self, held_origin: HeldOrigin) -> Iterator[Deferred[None]]:
         """Hand each request that would end with the process to the scheduler, or call its errback.
         Yield a Deferred for the errback's output."""
-        for held in self._held.hold.take_mortal(str(held_origin.origin)):
+        origin = held_origin.origin
+        cause = self._held.failure(origin)
+        for held in self._held.hold.take_mortal(str(origin)):
             self._held.left(held_origin, 1)
             if self._context.engine.scheduler_outlives and self._hand_back(held):
                 yield succeed(None)
             else:
-                yield self.fail(held, RobotsUnreachable(held_origin.origin, *held_origin.why))
+                error = RobotsUnreachable(origin, *held_origin.why, cause=cause)
+                yield self.fail(held, error)
 
     def _recall(self, request: Request) -> Deferred[None]:
         """Have *request*, which was to go ahead, join those in the scheduler; if it can't, or was given
@@ -109,7 +113,9 @@ class Shutdown:
             return succeed(None)
         try:
             self._releases.arrive(request)
-            error = RobotsUnreachable(origin_of(request), "the crawl ended")
+            origin = origin_of(request)
+            cause = self._held.failure(origin)
+            error = RobotsUnreachable(origin, "the crawl ended", cause=cause)
             tell_given_up(self._context, request, error)
         except RobotsUnreachable as given_up_before:
             error = given_up_before

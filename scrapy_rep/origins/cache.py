@@ -165,6 +165,7 @@ class RobotsCache:
         try:
             answer = await self._fetcher.fetch(origin, like)
             state = self._learn(origin, answer)
+            self._broken.pop(origin, None)
         except BaseException as error:
             if storage:
                 storage.give_back(str(origin))
