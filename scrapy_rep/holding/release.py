@@ -237,7 +237,8 @@ class Releases:
         if mark["given_up"]:
             origin = origin_of(request)
             cause = self._held.failure(origin)
-            error = RobotsUnreachable(origin, *mark["given_up"], cause=cause)
+            reason, attempts = mark["given_up"]
+            error = RobotsUnreachable(origin, reason, attempts, cause)
             tell_given_up(self._context, request, error)
             raise error
         row = mark["row"]
