@@ -266,6 +266,7 @@ class Lookup:
             facts,
             unrestricted=state.standing is Standing.UNRESTRICTED,
             pass_unreachable=self.settings.unreachable == "allow",
+            note=answer.note if answer is not None else "",
         )
 
     async def _ask(self, flight: Flight) -> OriginState:

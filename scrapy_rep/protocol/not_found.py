@@ -20,6 +20,9 @@ _SEPARATOR = re.compile(
 # Of the title that Google's servers send: "Error 404 (Not Found)!!1".
 _SHOUT = re.compile(r"!1{1,9}(?!\w)")
 
+# Of Turkish and Polish, which normalization leaves.
+_LETTERS = str.maketrans("\u0131\u0142", "il")
+
 # Words of a site's name, and its length in characters.
 _NAME_WORDS = 6
 _NAME_LENGTH = 60
@@ -169,7 +172,7 @@ _OUTAGE = (
 
 def _plain(text: str) -> str:
     """Return *text* without case, accents and other ways to write the same."""
-    text = normalize("NFKD", unescape(text).replace("\u0131", "i")).casefold()
+    text = normalize("NFKD", unescape(text)).casefold().translate(_LETTERS)
     return "".join(one for one in normalize("NFKD", text) if not combining(one))
 
 
