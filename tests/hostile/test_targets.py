@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.answer import RedirectRefused
 from scrapy_rep.origins.targets import Targets, is_private_host
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool_file as sitemaptable
 from tests.helpers import names
-from tests.helpers.behaviours import RULES, answer, as_behaviour, redirect
+from tests.helpers.behaviours import RULES, answer, as_behaviour, in_turn, redirect
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.log import lines
 from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, listing, pages, urlset
+from tests.helpers.steps import DAY, DOWN, NO, OK, Clock, StepSpider
 
 PRIVATE = [
     "127.0.0.1", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "0", "0.0.0.0",  # noqa: S104 (nothing is bound)
@@ -175,26 +177,53 @@ async def test_the_user_may_allow_private_hosts(proxy: Site) -> None:
 
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_redirects_of_robots_txt_that_no_owner_means(proxy: Site) -> None:
+async def test_redirects_of_robots_txt_lead_to_any_public_url(proxy: Site) -> None:
+    """As Google follows them. What is refused is no permission."""
     moved = {
-        "a": ("http://other.example/admin?delete=1", False),
+        "a": ("http://other.example/robots.php?lang=en", True),
         "b": ("http://127.0.0.1:8080/robots.txt", False),
         "c": ("http://internal/robots.txt", False),
         "d": ("http://other.example/robots.txt?v=2", True),
         "e": ("http://other.example/files/rules", True),
         "f": ("http://f.example/rules?v=2", True),
+        "g": ("http://0.0.0.0/", False),
     }
     for name, (target, followed) in moved.items():
         proxy.pages[f"http://{name}.example/robots.txt"] = redirect(target)
         if followed:
             proxy.pages[target] = RULES
-    wanted = [f"http://{name}.example/private" for name in moved]
-    result = await crawl(wanted)
-    forbidden = [isinstance(result.failure(url), RobotsDisallowed) for url in wanted]
-    assert forbidden == [followed for _, followed in moved.values()]
+    wanted = {name: f"http://{name}.example/private" for name in moved}
+    result = await crawl(wanted.values())
+    for name, (target, followed) in moved.items():
+        error = result.failure(wanted[name])
+        assert isinstance(error, RobotsDisallowed if followed else RobotsUnreachable)
+        if not followed:
+            assert f"not following the redirect to {target} (the address is pr" in str(error)
+            assert isinstance(error.__cause__, RedirectRefused)
     refused = {target for target, followed in moved.values() if not followed}
     assert refused.isdisjoint(asked(proxy))
     assert result.stat("rep/redirects/refused") == 3
+    result.assert_clean()
+
+
+@pytest.mark.download
+@pytest.mark.usefixtures("in_time")
+async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
+    proxy: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it lasts: a captive portal, a name that leads to 0.0.0.0 from now on."""
+    clock = Clock().install(monkeypatch)
+    inside = redirect("http://0.0.0.0/robots.txt")
+    proxy.pages["http://copy.example/robots.txt"] = in_turn(RULES, inside)
+    proxy.pages["http://none.example/robots.txt"] = inside
+    urls = [
+        f"http://{name}.example/{path}" for name in ("copy", "none") for path in ("private", "a")
+    ]
+    steps = [*urls, *([DAY + 1, *urls] * 35)]
+    result = await crawl(StepSpider, steps=steps, clock=clock)
+    assert isinstance(result.spider, StepSpider)
+    assert result.spider.outcomes == [NO, OK, DOWN, DOWN] * 36
+    assert len(lines(result, "not following the redirect", "so an older copy applies")) >= 1
     result.assert_clean()
 
 
