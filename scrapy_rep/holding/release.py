@@ -94,6 +94,7 @@ class Releases:
         self._running = self._ended = False
         self._failed: Job | None = None
         self._outstanding: WeakSet[Request] = WeakSet()
+        self._causes: WeakKeyDictionary[Request, Exception] = WeakKeyDictionary()
         self._before: WeakKeyDictionary[Request, tuple[float, int | None]] = WeakKeyDictionary()
         self._arrived: set[int] = set()
         self._gone: list[int] = []
@@ -199,6 +200,8 @@ class Releases:
                 spider=context.spider,
             )
         self.mark(held, job.given_up)
+        if job.given_up and (cause := self._held.failure(job.held_origin.origin)):
+            self._causes[request] = cause  # the origin may be forgotten before it arrives
         if place is not None and place.waits:
             place.call(go_on=True)
         elif ahead and self._door.go_ahead(request):
@@ -236,7 +239,7 @@ class Releases:
         self._outstanding.discard(request)
         if mark["given_up"]:
             origin = origin_of(request)
-            cause = self._held.failure(origin)
+            cause = self._causes.pop(request, None)
             reason, attempts = mark["given_up"]
             error = RobotsUnreachable(origin, reason, attempts, cause)
             tell_given_up(self._context, request, error)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
+from scrapy import exceptions
 from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadCancelledError,
@@ -80,6 +81,20 @@ class Answer:
             sha256=sha256,
             **times,
         )
+
+
+DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
+    name: kind
+    for name, kind in vars(exceptions).items()
+    if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
+}
+"""Scrapy's exceptions for failed downloads, by which its stats count them."""
+
+
+def failure_in(reason: str | None) -> Exception | None:
+    """Return a new exception like the one whose :attr:`Answer.reason` that was, if it was Scrapy's."""
+    name, _, text = (reason or "").partition(": ")
+    return DOWNLOAD_ERRORS[name](text) if name in DOWNLOAD_ERRORS else None
 
 
 def without_frames(error: Exception) -> Exception:

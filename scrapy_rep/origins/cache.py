@@ -177,8 +177,8 @@ class RobotsCache:
         return state, answer
 
     def failure(self, origin: Origin) -> Exception | None:
-        """Return what the last attempt to fetch *origin*'s robots.txt raised, if this process made it,
-        without a traceback."""
+        """Return what the last attempt to fetch *origin*'s robots.txt raised, without a
+        traceback, as far as that is known."""
         if origin in self._broken:
             return self._broken[origin][1]
         state = self._table.get(origin)
@@ -225,7 +225,7 @@ class RobotsCache:
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
             state = self._take(origin, entry)
             if answer.error is not None:
-                state.failure = without_frames(answer.error)
+                state.raised = without_frames(answer.error)
                 self._table.weigh(state)
             return state
         settings = self._settings

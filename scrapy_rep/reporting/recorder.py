@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy import exceptions
 from scrapy import signals as scrapy_signals
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.audit_trail import AuditTrail
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
-
-# Scrapy's exceptions for failed downloads, by which its stats count them.
-_DOWNLOAD_ERRORS = frozenset(
-    name for name in vars(exceptions) if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
-)
 
 # Parts that fail independently, as the log calls them.
 _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
@@ -211,7 +206,7 @@ class Recorder(ResolutionListener):
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
         name = error.reason.partition(":")[0]
-        if not self.dry_run and name in _DOWNLOAD_ERRORS:
+        if not self.dry_run and name in DOWNLOAD_ERRORS:
             self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
 
     def _refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
