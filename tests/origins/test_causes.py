@@ -34,6 +34,10 @@ class Refusing:
             raise IgnoreRequest("not there")
 
 
+# By Twisted, and by aiohttp, to which the connection failed.
+TLS_ERRORS = (DownloadFailedError, DownloadConnectionRefusedError)
+
+
 def failing(sites: Sites) -> dict[str, tuple[str, Any]]:
     """Root URLs of sites whose robots.txt can't be fetched, and what is raised."""
     plain = sites.add()
@@ -41,7 +45,7 @@ def failing(sites: Sites) -> dict[str, tuple[str, Any]]:
     return {
         "DNS": ("http://nonexistent.invalid", CannotResolveHostError),
         "refused": (sites.refused(), DownloadConnectionRefusedError),
-        "TLS": (plain.url("").replace("http:", "https:"), (DownloadFailedError, OSError)),
+        "TLS": (plain.url("").replace("http:", "https:"), TLS_ERRORS),
         "timeout": (sites.add(robots=silence()).url(""), DownloadTimeoutError),
         "reset": (sites.add(robots=reset()).url(""), DownloadFailedError),
         "cut": (sites.add(robots=lying_length(b"x", 9)).url(""), ResponseDataLossError),
