@@ -179,7 +179,9 @@ class Intake:
             return
         settings, spool, retry = self._crawl.settings, self._spool, self._spool.patience.retry
         reader = SitemapReader(
-            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+            max_bytes=settings.sitemap_max_bytes,
+            max_entries=settings.sitemap_max_urls,
+            media=self._context.options.media,
         )
         verdict, found = self._proofs.verdict, self._found
         selection = await retry(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import re
 from typing import Protocol
+
 MAX_TEXT = 65536
 """Characters of one text, and of one tag. No URL is as long."""
 
@@ -142,7 +143,8 @@ class Markup:
         is more, at the place that was noted."""
         start = text.find("<", at)
         if start < 0:
-            return self._last_text(text, at, last=last)
+            self._last_text(text, at, last=last)
+            return None
         if start != at and self._listener.listening:
             self._listener.text(text[at:start], plain=False)
         self._at = start

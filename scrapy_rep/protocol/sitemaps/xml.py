@@ -298,8 +298,8 @@ class XmlFeed:
         text = "".join(self._texts).strip()
         self._size += len(text)
         if self._wrong or lost or (self._size > _MAX_CHARACTERS and name != "loc"):
-            if name == "loc" and into is self._entry and self._wrong:
-                into["broken"] = True
+            if self._entry is not None and name == "loc" and into is self._entry and self._wrong:
+                self._entry["broken"] = True
         elif isinstance(into, list):
             into.append(text)
         else:
