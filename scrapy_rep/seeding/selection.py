@@ -91,11 +91,12 @@ def host_of(origin: Origin) -> str:
 
 
 def packed(entry: Entry, pages: int) -> str:
-    """Return an entry as JSON, for the requests of so many *pages*. What JSON doesn't know becomes
+    """Return an entry without its URL as JSON, for the requests of so many *pages*. What JSON doesn't know becomes
     text; an entry that is too long is cut to its ``lastmod``."""
     text = ""
     with suppress(TypeError, ValueError, RecursionError):
-        text = json.dumps(entry, default=str, skipkeys=True)
+        rest = {name: value for name, value in entry.items() if name != "loc"}
+        text = json.dumps(rest, default=str, skipkeys=True)
     if text and len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRIES:
         return text
     lastmod = entry.get("lastmod")

@@ -178,6 +178,7 @@ def entry_of(lastmod: str | None, text: str | None) -> dict[str, Any]:
     with suppress(ValueError, RecursionError):
         found = json.loads(text) if text else None
         entry.update(found if isinstance(found, dict) else {})
+    entry["lastmod"] = entry["lastmod"] or None
     return entry
 
 

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
 
+from scrapy_rep.engine.encoding import PageURLs
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.engine.encoding import PageURLs
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT
 from scrapy_rep.seeding.discovery import listed_sitemaps
@@ -133,7 +133,9 @@ DATES = damaged(
 @example(b"http://a.example:99999/", b"")
 def test_entries_of_any_kind(loc: bytes, date: bytes) -> None:
     try:
-        url, start = in_a_slice(lambda: PageURLs().resolve(loc.decode("utf-8", "surrogateescape").strip()))
+        url, start = in_a_slice(
+            lambda: PageURLs().resolve(loc.decode("utf-8", "surrogateescape").strip())
+        )
     except ValueError:
         pass
     else:

@@ -60,12 +60,13 @@ def _of_line(line: str) -> Entry:
 
 
 def _lists_urls(start: bytes, encoding: str) -> bool:
-    """Whether most lines of a text are URLs, judged by the first ones."""
+    """Whether at least half of a text's first lines, without comments, are URLs."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
     if len(start) >= _ENOUGH and len(lines) > 1:
         lines.pop()  # it may be cut
-    return 2 * sum(_URL.match(line) is not None for line in lines) > len(lines)
+    urls = sum(_URL.match(line) is not None for line in lines)
+    return 0 < urls >= len(lines) - urls
 
 
 class SitemapReader:
