@@ -177,7 +177,7 @@ class _Site:
         urls = PageURLs()
         for entries in reader.read([body]):
             if reader.kind is Kind.INDEX:
-                _add_children(one, entries)
+                _add_children(one, entries, urls)
             else:
                 await self._judges.count(one.tally, entries, urls)
                 self._tell(one, "reading")
@@ -225,14 +225,15 @@ class _Site:
         return None
 
 
-def _add_children(one: Sitemap, entries: Iterable[Entry]) -> None:
+def _add_children(one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
     """Add the sitemaps that an index lists."""
     for entry in entries:
         if entry.get("broken"):
             one.tally.broken += 1
             continue
         try:
-            url = resolve_sitemap(str(entry.get("loc"))).url.partition("#")[0]
+            loc = urls.with_ascii_host(str(entry.get("loc")))
+            url = resolve_sitemap(loc).url.partition("#")[0]
         except ValueError:
             one.tally.invalid += 1
         else:

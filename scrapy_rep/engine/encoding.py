@@ -72,7 +72,7 @@ def resolve_sitemap(value: str, base: str | None = None) -> SitemapURL:
 
 
 class PageURLs:
-    """Resolves what one sitemap lists as pages. Encoding a host that isn't ASCII takes up to a
+    """Resolves what one sitemap lists. Encoding a host that isn't ASCII takes up to a
     millisecond, so each is encoded once, and only so many are."""
 
     def __init__(self) -> None:
@@ -87,19 +87,23 @@ class PageURLs:
             raise ValueError
         if usual := _USUAL.fullmatch(value):
             return value, usual[1]
-        value = value.strip()
-        if not value.isascii() and (start := _BEFORE_PATH.match(value)):
-            value = self._encoded_host(start[0]) + value[start.end() :]
-        url = encoded(value).partition("#")[0]
+        url = encoded(self.with_ascii_host(value.strip())).partition("#")[0]
         origin = Origin.from_url(url)
         if origin.scheme not in ("http", "https"):
             raise ValueError
         return url, str(origin)
 
-    def _encoded_host(self, start: str) -> str:
-        """Return the *start* of a URL, up to its path, as ASCII."""
-        if start.isascii():
-            return start
+    def with_ascii_host(self, url: str) -> str:
+        """Return *url* with its host in punycode.
+
+        :raises ValueError: if that is no host, or there are too many
+        """
+        found = None if url.isascii() else _BEFORE_PATH.match(url)
+        if found is None or found[0].isascii():
+            return url
+        return self._encoded(found[0]) + url[found.end() :]
+
+    def _encoded(self, start: str) -> str:
         if start not in self._hosts:
             if len(self._hosts) >= _MAX_IDN_HOSTS:
                 raise ValueError(f"more than {_MAX_IDN_HOSTS} hosts that are not ASCII")

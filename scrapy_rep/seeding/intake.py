@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
@@ -203,6 +204,9 @@ class Intake:
             return
         await retry("reading", spool.sitemaps.done, sitemap)
         self.log.read(sitemap, reader, selection)
+        if 0 < selection.accepted == selection.unproven:
+            told = partial(self.log.nothing_proven, sitemap, selection.unproven)
+            self._proofs.expect(sitemap.id, selection.unproven, told)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()
 

@@ -171,12 +171,12 @@ class Selection:
     def write(self) -> bool:
         """Write some of what was added to the spool. Return whether there is more. After a
         ``sqlite3.Error`` call it again."""
+        slices, done = Slices(), 0
         if self._reader.kind is Kind.INDEX:
-            for _ in range(min(len(self._pending), _AT_A_TIME)):
+            while self._pending and not slices.over:
                 self._add_sitemap(self._pending[0][0])
                 self._pending.popleft()
             return bool(self._pending)
-        slices, done = Slices(), 0
         urls, rejected = self._urls, Counter(self.rejected)
         pages: list[Row] = []
         unproven: list[Row] = []
@@ -237,7 +237,7 @@ class Selection:
 
     def _add_sitemap(self, loc: Any) -> None:
         try:
-            url, origin, _ = resolve_sitemap(str(loc).strip())
+            url, origin, _ = resolve_sitemap(self._page_urls.with_ascii_host(str(loc).strip()))
         except ValueError:
             self.rejected[Reason.INVALID] += 1
             return
@@ -313,6 +313,13 @@ class SitemapLog:
             self._unread.log(message, values, self._context.spider)
         else:
             self._warn(sitemap.origin, message, **values)
+
+    def nothing_proven(self, sitemap: SitemapRow, count: int, reason: Reason) -> None:
+        """All *count* entries of *sitemap* waited for other hosts, in vain."""
+        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
+        message = "Nothing was taken from sitemap %(url)s: its %(entries)s %(why)s"
+        entries = counted(count, "entry is", "entries are")
+        self._warn(sitemap.origin, message, url=sitemap.url, entries=entries, why=reason.text)
 
     def too_many(self, url: str, origin: str) -> None:
         """*origin* has too many sitemaps to read this one."""

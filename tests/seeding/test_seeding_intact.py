@@ -178,9 +178,26 @@ async def test_hosts_of_one_site(sites: Sites, mode: str) -> None:
         ],
     ],
 )
-def test_registrable_domains(host: str, domain: str | None) -> None:
+def test_a_host_has_a_registrable_domain_or_none(host: str, domain: str | None) -> None:
     """Two hosts without any are never one site."""
     assert registrable_domain(host) == domain
+
+
+async def test_a_sitemap_whose_entries_wait_in_vain_is_told(sites: Sites) -> None:
+    """All of them are on a host that doesn't list it, say `www`."""
+    apex, www = sites.add(name="example.com"), sites.add(name="www.example.com")
+    apex.set("/robots.txt", f"Sitemap: {apex.url('/map.xml')}\nSitemap: {apex.url('/some.xml')}\n")
+    apex.set("/map.xml", urlset([www.url(f"/{n}") for n in range(300)]))
+    apex.set("/some.xml", urlset([apex.url("/y")]))
+    result = await crawl(SeededSpider, ON, requests=[apex.url("/start")])
+    assert pages(result) == [apex.url("/y")]
+    [message] = lines(result, "Nothing was taken", level="WARNING")
+    assert message == (
+        f"Nothing was taken from sitemap {apex.url('/map.xml')}: its 300 entries are on a host that "
+        "does not list the sitemap"
+    )
+    assert result.stat("rep/sitemaps/nothing_taken") == 1
+    result.assert_clean()
 
 
 async def test_dates_that_nobody_can_read_are_counted(sites: Sites) -> None:
@@ -209,6 +226,8 @@ def test_hosts_that_are_slow_to_encode_are_few() -> None:
             refused += 1
     assert refused == 50_000
     assert time.process_time() - began < 5
+    with pytest.raises(ValueError, match="more than 1000 hosts"):
+        urls.with_ascii_host("http://bücher.example/")  # of an index
     # Those of one host cost one encoding.
     urls = PageURLs()
     assert urls.resolve("http://bücher.example/ä?ö#x") == (
