@@ -205,7 +205,7 @@ class Intake:
         await retry("reading", spool.sitemaps.done, sitemap)
         self.log.read(sitemap, reader, selection)
         if 0 < selection.accepted == selection.unproven:
-            told = partial(self.log.nothing_proven, sitemap, selection.unproven)
+            told = partial(self.log.nothing_proven, sitemap)
             self._proofs.expect(sitemap.id, selection.unproven, told)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()

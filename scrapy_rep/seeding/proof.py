@@ -98,6 +98,8 @@ class Proofs:
         """Origins whose entries wait: whose sitemaps named them, and their deadline."""
         self._expected: dict[int, tuple[int, Callable[[Reason], None]]] = {}
         """Sitemaps all of whose entries wait: how many, and whom to tell that none was accepted."""
+        self._settled: dict[int, int | None] = {}
+        """Sitemaps that are being read, and how many of their entries were rejected; None: not all."""
         self._queue: deque[Origin] = deque()
         self._active = 0
 
@@ -125,12 +127,20 @@ class Proofs:
 
     def expect(self, sitemap: int, count: int, none: Callable[[Reason], None]) -> None:
         """Call *none* if none of the *count* entries of a sitemap, which all wait, is accepted."""
-        if len(self._expected) < _EXPECTED:
+        before = self._settled.pop(sitemap, 0)
+        if before is not None and len(self._expected) < _EXPECTED:
             self._expected[sitemap] = count, none
+            if before:
+                self._note(sitemap, before, Reason.CROSS_HOST)
 
     def _note(self, sitemap: int, rejected: int, reason: Reason) -> None:
         """Note that entries were rejected, or (0) that some were accepted."""
-        if sitemap in self._expected:
+        if sitemap not in self._expected:  # it is still being read
+            before = self._settled.pop(sitemap, 0)
+            self._settled[sitemap] = before + rejected if rejected and before is not None else None
+            if len(self._settled) > _EXPECTED:
+                del self._settled[next(iter(self._settled))]
+        else:
             waiting, none = self._expected.pop(sitemap)
             if rejected and waiting > rejected:
                 self._expected[sitemap] = waiting - rejected, none

@@ -314,12 +314,11 @@ class SitemapLog:
         else:
             self._warn(sitemap.origin, message, **values)
 
-    def nothing_proven(self, sitemap: SitemapRow, count: int, reason: Reason) -> None:
-        """All *count* entries of *sitemap* waited for other hosts, in vain."""
+    def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
+        """The entries of *sitemap* waited for other hosts, in vain."""
         self._context.stats.inc_value("rep/sitemaps/nothing_taken")
-        message = "Nothing was taken from sitemap %(url)s: its %(entries)s %(why)s"
-        entries = counted(count, "entry is", "entries are")
-        self._warn(sitemap.origin, message, url=sitemap.url, entries=entries, why=reason.text)
+        message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
+        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
 
     def too_many(self, url: str, origin: str) -> None:
         """*origin* has too many sitemaps to read this one."""

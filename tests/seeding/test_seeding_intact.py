@@ -193,7 +193,7 @@ async def test_a_sitemap_whose_entries_wait_in_vain_is_told(sites: Sites) -> Non
     assert pages(result) == [apex.url("/y")]
     [message] = lines(result, "Nothing was taken", level="WARNING")
     assert message == (
-        f"Nothing was taken from sitemap {apex.url('/map.xml')}: its 300 entries are on a host that "
+        f"Nothing was taken from sitemap {apex.url('/map.xml')}: its entries are on a host that "
         "does not list the sitemap"
     )
     assert result.stat("rep/sitemaps/nothing_taken") == 1
