@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.matching import ALLOW, ALLOW_BIT
-from scrapy_rep.protocol.syntax import SPACE, Field, read, readable
+from scrapy_rep.protocol.syntax import SPACE, Field, read, readable_url
 from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
@@ -143,4 +143,4 @@ def _collect_rows(rows: list[str], first: int, values: list[str], numbers: list[
 def sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of the ``sitemap`` lines of a normalised *text*, in order."""
     found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
-    return tuple([readable(value) for _, _, value in found if value])
+    return tuple([readable_url(value) for _, _, value in found if value])

@@ -205,7 +205,7 @@ class Feeder:
 
     def _request(self, page: Page) -> Request | None:
         wanted, callback = self._options.callback_for(page.url)
-        meta = {"sitemap": page.sitemap, "lastmod": page.lastmod, "alternate": page.alternate}
+        meta = {**page.entry, "sitemap": page.sitemap}
         priority = self._crawl.settings.sitemap_page_priority
         try:
             request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: meta})

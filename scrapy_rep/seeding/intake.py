@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
@@ -179,7 +180,9 @@ class Intake:
             return
         settings, spool, retry = self._crawl.settings, self._spool, self._spool.patience.retry
         reader = SitemapReader(
-            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+            max_bytes=settings.sitemap_max_bytes,
+            max_entries=settings.sitemap_max_urls,
+            media=self._context.options.media,
         )
         verdict, found = self._proofs.verdict, self._found
         selection = await retry(
@@ -201,6 +204,9 @@ class Intake:
             return
         await retry("reading", spool.sitemaps.done, sitemap)
         self.log.read(sitemap, reader, selection)
+        if 0 < selection.accepted == selection.unproven:
+            told = partial(self.log.nothing_proven, sitemap)
+            self._proofs.expect(sitemap.id, selection.unproven, told)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.selection import Reason, host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
@@ -37,8 +37,8 @@ _AT_A_TIME = 16
 _LOOK, _LONGEST_LOOK = 0.05, 0.5
 # Entries that are judged before the event loop has its turn.
 _SLICE = 200
-# Listings that are kept.
-_KEPT = 100
+# Listings that are kept, and sitemaps that are watched.
+_KEPT, _EXPECTED = 100, 1000
 
 
 class Listing:
@@ -96,6 +96,10 @@ class Proofs:
         self._targets = Targets(self._crawl.crawler, self._crawl.settings.private_hosts)
         self._pending: dict[Origin, tuple[Origin, float]] = {}
         """Origins whose entries wait: whose sitemaps named them, and their deadline."""
+        self._expected: dict[int, tuple[int, Callable[[Reason], None]]] = {}
+        """Sitemaps all of whose entries wait: how many, and whom to tell that none was accepted."""
+        self._settled: dict[int, int | None] = {}
+        """Sitemaps that are being read, and how many of their entries were rejected; None: not all."""
         self._queue: deque[Origin] = deque()
         self._active = 0
 
@@ -120,6 +124,28 @@ class Proofs:
             return Reason.HOSTS
         self._wait_for(origin, by)
         return None
+
+    def expect(self, sitemap: int, count: int, none: Callable[[Reason], None]) -> None:
+        """Call *none* if none of the *count* entries of a sitemap, which all wait, is accepted."""
+        before = self._settled.pop(sitemap, 0)
+        if before is not None and len(self._expected) < _EXPECTED:
+            self._expected[sitemap] = count, none
+            if before:
+                self._note(sitemap, before, Reason.CROSS_HOST)
+
+    def _note(self, sitemap: int, rejected: int, reason: Reason) -> None:
+        """Note that entries were rejected, or (0) that some were accepted."""
+        if sitemap not in self._expected:  # it is still being read
+            before = self._settled.pop(sitemap, 0)
+            self._settled[sitemap] = before + rejected if rejected and before is not None else None
+            if len(self._settled) > _EXPECTED:
+                del self._settled[next(iter(self._settled))]
+        else:
+            waiting, none = self._expected.pop(sitemap)
+            if rejected and waiting > rejected:
+                self._expected[sitemap] = waiting - rejected, none
+            elif rejected:
+                none(reason)
 
     def stop(self) -> None:
         """The crawl is closing: what waits is for the next run."""
@@ -211,6 +237,8 @@ class Proofs:
         }
         accepted = [row for _, row in rows if row[1] in listed]
         self._spool.settle([number for number, _ in rows], accepted)
+        for sitemap, count in Counter(row[1] for _, row in rows).items():
+            self._note(sitemap, 0 if sitemap in listed else count, reason)
         rejected = len(rows) - len(accepted)
         if rejected:
             self._crawl.stats.inc_value(reason.value, rejected)

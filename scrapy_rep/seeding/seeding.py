@@ -17,6 +17,7 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.recent import Recent
@@ -66,6 +67,8 @@ class SitemapSeeding(ResolutionListener):
         :raises SettingsError: if one of the spider's attributes is wrong
         """
         crawler, self._settings = context.crawler, context.settings
+        if self._settings.sitemap_cross_host == "site":
+            registrable_domain("www.example.com")  # read its list before the crawl begins
         self._context = context
         self._cache = origins.cache
         self._deferral = deferral
@@ -101,7 +104,7 @@ class SitemapSeeding(ResolutionListener):
         to_check = SITEMAP in request.meta
         if FED in request.meta:
             self._feeder.outstanding.arrive(request)
-            to_check = to_check or self._settings.sitemap_cross_host == "any"
+            to_check = to_check or self._settings.sitemap_cross_host != "strict"
         return self.intake.check(request) if to_check else None
 
     async def meet_again(

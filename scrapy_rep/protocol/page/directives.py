@@ -139,6 +139,11 @@ def read_date(text: str) -> datetime | None:
         return None
 
 
+def has_clock(text: str) -> bool:
+    """Return whether a date names a time of day."""
+    return _TIME.search(text.lower()) is not None
+
+
 def _clock(time: re.Match[str]) -> tuple[int, int, int]:
     hour, minute, second = (int(time[at] or time[at + 3] or 0) for at in (1, 2, 3))
     if time[7]:
