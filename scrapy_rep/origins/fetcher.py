@@ -37,6 +37,7 @@ from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, Transfe
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
+from scrapy_rep.protocol.origin import MAX_URL
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -47,9 +48,6 @@ logger = get_logger(__name__)
 
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
-
-# Characters. Servers accept no longer ones, and entries keep the last.
-_MAX_URL = 8192
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -215,7 +213,7 @@ def _check_proxy(response: Response, proxied: bool) -> None:
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
-    if not location or len(location) > _MAX_URL:
+    if not location or len(location) > MAX_URL:
         return None
     try:
         # Encoded again: encoding depends on the scheme, which a relative URL lacks.
@@ -227,7 +225,7 @@ def redirect_target(url: str, response: Response) -> str | None:
         return None
     # No user info: it would be sent to that host.
     target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
-    return target if len(target) <= _MAX_URL else None
+    return target if len(target) <= MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:
