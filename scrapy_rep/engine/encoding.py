@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
 
-MAX_IDN = 4_000
-"""Characters of different hosts that aren't ASCII, over all URLs of a document. They take up to 40 ms."""
+MAX_IDN = 2_500
+"""Characters of different hosts that aren't ASCII, over all URLs of a document. They take up to 20 ms."""
 
 # What any parser may take for the host: some allow backslashes, or any number of slashes.
 _HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE)
