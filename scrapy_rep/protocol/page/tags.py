@@ -57,7 +57,6 @@ _FOREIGN = {
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"plaintext", b"script", b"template"})
 
 
-
 def _but_plain(names: bytes) -> re.Pattern[bytes]:
     """Return what finds anything but plain tags, and tags whose names begin as in *names*."""
     return re.compile(
