@@ -32,7 +32,7 @@ STDIN = "-"
 # Characters of a URL.
 _MAX_LINE = 65_536
 # Bytes of a line that are read at once, and skipped before it counts as endless.
-_MAX_READ, _MAX_SKIPPED = 4 * _MAX_LINE + 16, 256 * 1024 * 1024
+_MAX_READ, _MAX_SKIPPED = 4 * _MAX_LINE + 16, 64 * 1024 * 1024
 
 # What people write for a URL: www.example.com/x, localhost:8000, //example.com.
 _HOST = re.compile(
