@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.words import without_passwords
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.sitemaps.lastmod import moment
 from scrapy_rep.protocol.tokens import is_token, product_token
@@ -242,7 +243,8 @@ class RepSettings:
                 if item.name == "user_agent" and isinstance(value, str):
                     token = product_token(value)
                     hint += f"; perhaps {token!r}" if token else ""
-                raise SettingsError(f"{name} is {value!r}, but must be {hint}.") from None
+                shown = without_passwords(repr(value))
+                raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
         checked = cls(**values)
         for low, high in (("retry_delay", "retry_max_delay"), ("cache_min_ttl", "cache_max_ttl")):
             if getattr(checked, low) > getattr(checked, high):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
 
+# Bytes of a file: far more than count, to tell how many don't.
+_MAX_READ = 16 * MAX_BYTES
 # Characters of a line that are shown below a finding.
 _SHOWN = 100
 
@@ -67,7 +69,8 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             if "://" in argument:
                 origins.append(request_for(argument)[1])
                 continue
-            findings = lint(read_file(argument))
+            body = read_file(argument, _MAX_READ)
+            findings = lint(body, complete=len(body) < _MAX_READ)
         except CommandError as error:
             complain(error)
             statuses.add(error.status)

@@ -232,8 +232,8 @@ def _add_children(one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> Non
             one.tally.broken += 1
             continue
         try:
-            loc = urls.with_ascii_host(str(entry.get("loc")))
-            url = resolve_sitemap(loc).url.partition("#")[0]
+            loc = str(entry.get("loc"))
+            url = resolve_sitemap(loc, encode=urls.encode).url.partition("#")[0]
         except ValueError:
             one.tally.invalid += 1
         else:

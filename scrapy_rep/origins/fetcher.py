@@ -38,6 +38,7 @@ from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, Transfe
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
+from scrapy_rep.protocol.origin import MAX_URL
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
-
-# Characters. Servers accept no longer ones, and entries keep the last.
-_MAX_URL = 8192
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -244,7 +242,7 @@ def _dead_end(target: str | None, loop: bool) -> str:
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
-    if not location or len(location) > _MAX_URL:
+    if not location or len(location) > MAX_URL:
         return None
     try:
         # Encoded again: encoding depends on the scheme, which a relative URL lacks.
@@ -256,7 +254,7 @@ def redirect_target(url: str, response: Response) -> str | None:
         return None
     # No user info: it would be sent to that host.
     target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
-    return target if len(target) <= _MAX_URL else None
+    return target if len(target) <= MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:

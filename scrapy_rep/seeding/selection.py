@@ -237,7 +237,7 @@ class Selection:
 
     def _add_sitemap(self, loc: Any) -> None:
         try:
-            url, origin, _ = resolve_sitemap(self._page_urls.with_ascii_host(str(loc).strip()))
+            url, origin, _ = resolve_sitemap(str(loc).strip(), encode=self._page_urls.encode)
         except ValueError:
             self.rejected[Reason.INVALID] += 1
             return
