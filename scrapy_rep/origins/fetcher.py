@@ -107,15 +107,14 @@ class Fetcher:
     async def _may_follow(self, url: str, target: str) -> bool:
         """Whether a redirect plausibly leads to a robots.txt (SECURITY.md)."""
         by, named = Origin.from_url(url), Origin.from_url(target)
-        if by.host == named.host:
-            return True
         parts = urlsplit(target)
         # URLs with side effects have parameters; files have none, or a name that says what they are.
-        plain = not parts.query or parts.path.endswith("/robots.txt")
-        if plain and not await self.targets.refuses(named, by):
+        plain = by.host == named.host or not parts.query or parts.path.endswith("/robots.txt")
+        refusal = await self.targets.refusal(named, by) if plain else None
+        if plain and refusal is None:
             return True
         self._context.stats.inc_value("rep/redirects/refused")
-        why = "the address is private" if plain else "a URL of another host with a query"
+        why = refusal.value if refusal else "a URL of another host with a query"
         logger.debug(
             "Not following the redirect from %(url)s to %(target)s: %(why)s",
             {"url": url, "target": target, "why": why},
@@ -172,6 +171,7 @@ class Fetcher:
             raise
         if "download_stopped" in response.flags and not transfer.cut:
             raise ProjectError(stopped())
+        self.targets.check_answer(request, response)
         _check_proxy(response, bool(request.meta.get("proxy")))
         return response, transfer.body_of(response)
 

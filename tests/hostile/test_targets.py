@@ -11,7 +11,8 @@ import pytest
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.origins.targets import Targets, is_private_host
+from scrapy_rep.origins.addresses import is_private_host
+from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool_file as sitemaptable
 from tests.helpers import names
