@@ -54,7 +54,7 @@ class Intake:
         self._proofs = proofs
         self.log = SitemapLog(context.crawl)
         self._discovery = discovery
-        self._targets = proofs.targets
+        self.targets = proofs.targets
         self._lock = DeferredLock()
 
     async def check(self, request: Request) -> None:
@@ -89,7 +89,7 @@ class Intake:
         :raises CannotResolveHostError: if it can't be known, as the name can't be resolved now
         """
         origin = origin_of(request)
-        why = await self._targets.refusal(origin, by)
+        why = await self.targets.refusal(origin, by)
         if why is Refusal.UNRESOLVED:
             raise CannotResolveHostError(f"{origin.host} can't be resolved")
         return why is Refusal.PRIVATE
