@@ -41,8 +41,7 @@ class _Watched:
 
     def _lets(self, host: str, address: str) -> bool:
         """Whether all let connections be made. Each is asked: it may keep a record."""
-        host = host.rstrip(".").lower()
-        answers = [one.may_connect(host, address) for one in self.watchers]
+        answers = [one.may_connect(host.lower(), address) for one in self.watchers]
         return all(answers)
 
 
@@ -84,7 +83,7 @@ class _Getaddrinfo(_Watched):
 
 
 def watch(watcher: Watcher) -> None:
-    """Ask *watcher* from now on. Call it again when something else may have taken our place."""
+    """Ask *watcher* from now on, unless the event loop can't be changed. Call it again when something else may have taken our place."""
     for one in _places(install=True):
         one.watchers.add(watcher)
 

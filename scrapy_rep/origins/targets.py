@@ -84,38 +84,45 @@ class Targets:
         if self._all:
             return None
         self.begin()
+        host = _name(target)
         if target.host == by.host:
-            if target.host in self._public:  # its owner decides, but can't move inside
-                self._watched.add(target.host)
+            if host in self._public:  # its owner decides, but can't move inside
+                self._watched.add(host)
             return None
         if await self._is_inside(by):
             return None
         why = await self._judge(target)
         if why is not Refusal.PRIVATE:
-            self._watched.add(target.host)
+            self._watched.add(host)
         return why
 
     async def _is_inside(self, by: Origin) -> bool:
         """Whether *by* is in the user's own network: all its addresses are private."""
-        host, private = by.host, is_private_host(by.host)
+        host, private = _name(by), is_private_host(by.host)
         if private is None and not self._is_proxied(by):
             if host not in self._private and host not in self._public:
-                await look_up(host)
+                await self._look_up(host)
             private = host in self._private and host not in self._public
         return bool(private)
 
     async def _judge(self, target: Origin) -> Refusal | None:
         """Why not to request anything from *target*, for sites outside."""
-        host, private = target.host, is_private_host(target.host)
+        host, private = _name(target), is_private_host(target.host)
         if private is not None or self._is_proxied(target):
             return Refusal.PRIVATE if private else None
         if host in self._watched and host in self._public:
             return None
         why, until = self._refused.get(host, (None, 0.0))
         if time.monotonic() >= until:
-            why = self._judged(host, await look_up(host))
+            why = self._judged(host, await self._look_up(host))
             self._remember(host, why)
         return why
+
+    async def _look_up(self, host: str) -> Sequence[str]:
+        addresses = await look_up(host)
+        for one in addresses:
+            self.may_connect(host, one)  # if nothing asks: see watch()
+        return addresses
 
     def _judged(self, host: str, addresses: Sequence[str]) -> Refusal | None:
         if any(map(is_private_address, addresses)) or (not addresses and host in self._private):
@@ -146,7 +153,7 @@ class Targets:
         resolved."""
         if host == address:
             return True
-        private = is_private_address(address)
+        host, private = host.rstrip("."), is_private_address(address)
         (self._private if private else self._public).add(host)
         if not private or host not in self._watched:
             return True
@@ -172,6 +179,10 @@ class Targets:
             address = str(response.ip_address)
             if not self.may_connect(origin.host, address):
                 raise CannotResolveHostError(f"{origin.host} answered from a private address")
+
+
+def _name(origin: Origin) -> str:
+    return origin.host.rstrip(".")
 
 
 def _env_proxies(crawler: Crawler) -> HttpProxyMiddleware | None:
