@@ -91,6 +91,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         return found.get(host, [])
 
     monkeypatch.setattr("scrapy_rep.origins.targets.look_up", look_up)
+    monkeypatch.setattr("scrapy_rep.origins.targets.watch", lambda _: None)  # no connections
     return found
 
 
