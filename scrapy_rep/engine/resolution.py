@@ -78,7 +78,9 @@ class _Getaddrinfo(_Watched):
         name = host.decode("latin-1") if isinstance(host, bytes) else str(host or "")
         left = [place for place in found if self._lets(name, str(place[4][0]))]
         if found and not left:
-            raise socket.gaierror(socket.EAI_NONAME, "another site named it, and its address is private")
+            raise socket.gaierror(
+                socket.EAI_NONAME, "another site named it, and its address is private"
+            )
         return left
 
 

@@ -85,11 +85,11 @@ class Targets:
             return None
         self.begin()
         host = _name(target)
+        if (host in self._watched and host in self._public) or await self._is_inside(by):
+            return None
         if target.host == by.host:
             if host in self._public:  # its owner decides, but can't move inside
                 self._watched.add(host)
-            return None
-        if await self._is_inside(by):
             return None
         why = await self._judge(target)
         if why is not Refusal.PRIVATE:

@@ -20,8 +20,7 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
-from scrapy_rep.seeding.discovery import SITEMAP
-from scrapy_rep.seeding.feeder import PAGE_KEY
+from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.patience import RETRY_SECONDS
 from scrapy_rep.seeding.requester import MAXSIZE, SITEMAP_KEY
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of

@@ -6,6 +6,7 @@ A site that is reached through a proxy is a public one here: nothing but its nam
 from __future__ import annotations
 
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -388,6 +389,30 @@ async def test_names_that_change_between_the_check_and_the_connection(
     result.assert_clean()
     assert inside.requests == []
     assert lines(result, "Not connecting to changes.test at")
+
+
+async def test_a_host_that_listed_a_sitemap_and_has_moved_inside(
+    sites: Sites, proxy: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its robots.txt, which a storage has, says that the pages are its own."""
+    inside, shop = sites.add(name="moved.test"), "http://shop.example"
+    moved = inside.url("")
+    proxy.pages |= {
+        f"{shop}/robots.txt": listing(f"{shop}/map.xml"),
+        f"{shop}/map.xml": urlset([f"{shop}/a", f"{moved}/admin"]),
+        f"{moved}/robots.txt": listing(f"{shop}/map.xml"),
+    }
+    stored = {
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
+    }
+    result = await seeded(f"{shop}/start", stored)
+    assert pages(result) == [f"{moved}/admin", f"{shop}/a"]
+    monkeypatch.setenv("no_proxy", "moved.test")
+    result = await seeded(f"{shop}/start", stored)
+    assert pages(result) == [f"{shop}/a"]
+    assert result.stat("rep/sitemaps/rejected/private") == 1
+    assert inside.requests == []
 
 
 @pytest.mark.slow
