@@ -84,23 +84,27 @@ class Targets:
         if self._all:
             return None
         self.begin()
-        host = _name(target)
-        if (host in self._watched and host in self._public) or await self._is_inside(by):
+        if await self._is_inside(by):
             return None
+        self.keep(by)
         if target.host == by.host:
-            if host in self._public:  # its owner decides, but can't move inside
-                self._watched.add(host)
             return None
         why = await self._judge(target)
         if why is not Refusal.PRIVATE:
-            self._watched.add(host)
+            self._watched.add(_name(target))
         return why
+
+    def keep(self, origin: Origin) -> None:
+        """Have *origin* stay outside, if it is there: so it can name what it likes of itself."""
+        host = _name(origin)
+        if host in self._public:
+            self._watched.add(host)
 
     async def _is_inside(self, by: Origin) -> bool:
         """Whether *by* is in the user's own network: all its addresses are private."""
         host, private = _name(by), is_private_host(by.host)
-        if private is None and not self._is_proxied(by):
-            if host not in self._private and host not in self._public:
+        if private is None and host not in self._public and not self._is_proxied(by):
+            if host not in self._private:
                 await self._look_up(host)
             private = host in self._private and host not in self._public
         return bool(private)
@@ -108,9 +112,9 @@ class Targets:
     async def _judge(self, target: Origin) -> Refusal | None:
         """Why not to request anything from *target*, for sites outside."""
         host, private = _name(target), is_private_host(target.host)
-        if private is not None or self._is_proxied(target):
+        if private is not None:
             return Refusal.PRIVATE if private else None
-        if host in self._watched and host in self._public:
+        if (host in self._watched and host in self._public) or self._is_proxied(target):
             return None
         why, until = self._refused.get(host, (None, 0.0))
         if time.monotonic() >= until:

@@ -115,6 +115,7 @@ class Proofs:
         state = self._cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
+            self.targets.keep(origin)
             return True if listing.has_any(chain) else Reason.CROSS_HOST
         if listing is None and not self._spool.sitemaps.may_name(by, host_of(origin)):
             return Reason.HOSTS

@@ -26,7 +26,7 @@ from scrapy_rep.engine.words import counted
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.seeding.discovery import FED, PAGE_KEY, SITEMAP, listed_sitemaps
+from scrapy_rep.seeding.discovery import FED, SITEMAP, listed_sitemaps
 from scrapy_rep.seeding.feeder import Feeder
 from scrapy_rep.seeding.intake import Intake
 from scrapy_rep.seeding.proof import Proofs
@@ -101,8 +101,7 @@ class SitemapSeeding(ResolutionListener):
         to_check = SITEMAP in request.meta
         if FED in request.meta:
             self._feeder.outstanding.arrive(request)
-            # By another site: even if this one listed the sitemap, it may have moved inside since.
-            to_check = prefix is None or not request.meta[PAGE_KEY]["sitemap"].startswith(prefix)
+            to_check = to_check or self._settings.sitemap_cross_host == "any"
         return self.intake.check(request) if to_check else None
 
     async def meet_again(
