@@ -114,7 +114,8 @@ class Targets:
         host, private = _name(target), is_private_host(target.host)
         if private is not None:
             return Refusal.PRIVATE if private else None
-        if (host in self._watched and host in self._public) or self._is_proxied(target):
+        known = host in self._watched and host in self._public and host not in self._private
+        if known or self._is_proxied(target):
             return None
         why, until = self._refused.get(host, (None, 0.0))
         if time.monotonic() >= until:
