@@ -77,8 +77,8 @@ class Judges:
             problem = ""
             if len(self._origins) >= _MAX_ORIGINS:
                 problem = f"not read: more than {_MAX_ORIGINS} hosts"
-            elif await self._lookup.fetcher.targets.refuses(origin, self._site):
-                problem = "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+            elif why := await self._lookup.refuses(origin, self._site):
+                problem = why
             if problem:
                 raise CommandError(problem, Status.UNREACHABLE)
             self._origins.add(origin)

@@ -214,7 +214,7 @@ class _Site:
             return response
 
         try:
-            response = await follow(Request(resolve_sitemap(one.url).url), get)
+            response = await follow(self._lookup, Request(resolve_sitemap(one.url).url), get)
         except (CommandError, ValueError) as error:
             one.problem = str(error)
             one.forbidden = isinstance(error, CommandError) and error.status is Status.FOUND

@@ -121,10 +121,11 @@ class Fetcher:
 
     async def _refusal(self, url: str, target: str) -> RedirectRefused | None:
         """Return why we don't follow a redirect (SECURITY.md); None if we do."""
-        if not await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
+        refusal = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
+        if refusal is None:
             return None
         self._context.stats.inc_value("rep/redirects/refused")
-        return RedirectRefused(target, "the address is private, see REP_PRIVATE_HOSTS")
+        return RedirectRefused(target, f"{refusal.value}; see REP_PRIVATE_HOSTS")
 
     async def _get(
         self, url: str, slot: ExitStack, like: Request | None
@@ -178,6 +179,7 @@ class Fetcher:
             raise
         if "download_stopped" in response.flags and not transfer.cut:
             raise ProjectError(stopped())
+        self.targets.check_answer(request, response)
         _check_proxy(response, bool(request.meta.get("proxy")))
         return response, transfer
 

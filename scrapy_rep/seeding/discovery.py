@@ -37,6 +37,7 @@ SPIDER_ATTRIBUTE = "rep_sitemaps"
 SITEMAP = "_rep_sitemap"
 """Meta key of requests for sitemaps: what another process that shares the scheduler needs to know."""
 
+PAGE_KEY = "rep_sitemap"
 FED = "_rep_page"
 """Meta key of pages from sitemaps, while the scheduler has them."""
 
@@ -128,7 +129,13 @@ class SeedingMiddleware:
     _seeding: Any  # a SitemapSeeding
 
     def process_response(self, request: Request, response: Response) -> Any:
-        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`."""
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`.
+
+        :raises CannotResolveHostError: if a sitemap, or a page from one, came from a private address
+            that its site may not lead to
+        """
+        if SITEMAP in request.meta or PAGE_KEY in request.meta:
+            self._seeding.intake.targets.check_answer(request, response)
         if SITEMAP in request.meta:
             return self._seeding.intake.read(request, response)
         theirs = getattr(super(), "process_response", None)

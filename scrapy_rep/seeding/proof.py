@@ -15,7 +15,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.origins.flights import StillWaiting
-from scrapy_rep.origins.targets import Targets
+from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.selection import Reason, host_of
@@ -93,7 +93,7 @@ class Proofs:
         self._policy = origins.policy
         self._feeder = feeder
         self._listings = Listings()
-        self._targets = Targets(self._crawl.crawler, self._crawl.settings.private_hosts)
+        self.targets = origins.targets
         self._pending: dict[Origin, tuple[Origin, float]] = {}
         """Origins whose entries wait: whose sitemaps named them, and their deadline."""
         self._expected: dict[int, tuple[int, Callable[[Reason], None]]] = {}
@@ -119,6 +119,7 @@ class Proofs:
         state = self._cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
+            self.targets.keep(origin)
             return True if listing.has_any(chain) else Reason.CROSS_HOST
         if listing is None and not self._spool.sitemaps.may_name(by, host_of(origin)):
             return Reason.HOSTS
@@ -192,7 +193,9 @@ class Proofs:
         state, reason = self._cache.get(origin), Reason.UNPROVEN
         left = deadline - time.monotonic()
         if state is None and left > 0:
-            if await self._targets.refuses(origin, by):
+            # If its name can't be resolved, its robots.txt can't be fetched: the policy knows how often
+            # to try. Nothing connects to a private address of it meanwhile.
+            if await self.targets.refusal(origin, by) is Refusal.PRIVATE:
                 reason = Reason.PRIVATE
             elif origin in self._pending:
                 try:
