@@ -101,7 +101,7 @@ def test_no_file_and_no_constructor_is_too_long() -> None:
     long, wide = [], []
     for name, path in modules("scrapy_rep").items():
         text = path.read_text("utf-8")
-        if (lines := text.count("\n")) > (200 if name.endswith("middleware") else 300):
+        if (lines := text.count("\n")) > (200 if name.endswith("middleware") else 500):
             long.append(f"{name}: {lines} lines")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":

@@ -210,8 +210,11 @@ class Deferral(ResolutionListener):
         self._retries.set(key, time.monotonic() + seconds)
 
     def _ask_again(self, held_origin: HeldOrigin) -> None:
-        first = self.held.hold.peek(str(held_origin.origin))
-        self._flights.to(held_origin.origin, first, again=True)
+        known = self._table.get(held_origin.origin)
+        # After a proxy's failure, by the way that another request goes.
+        number = known.entry.proxy_attempts if known else 0
+        like = self.held.hold.peek(str(held_origin.origin), number)
+        self._flights.to(held_origin.origin, like, again=True)
 
     def _expect(self, key: str, since: float) -> None:
         """Set the deadline of requests held *since* then, and schedule the log's reports."""

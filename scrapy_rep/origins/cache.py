@@ -15,7 +15,14 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import SLICE_SECONDS, pause
-from scrapy_rep.origins.answer import DEAD_HOST_ERRORS, Answer, ProjectError, ProxyError
+from scrapy_rep.origins.answer import (
+    Answer,
+    ProjectError,
+    ProxyError,
+    is_dead_host,
+    is_lost_connection,
+    is_tls_failure,
+)
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.state import OriginTable
@@ -45,6 +52,13 @@ if TYPE_CHECKING:
 # How often to look for another process's answer: at first, and at last.
 _POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
+
+# Until a lost connection is tried again.
+_AT_ONCE_SECONDS = 0.5
+
+# The pause after a proxy's failure, and how often it doubles at first: the next proxy may work. If as
+# many as this have failed, probably none does.
+_PROXY_SECONDS, _PROXY_STEPS, _PROXIES = 1.0, 3, 8
 
 LARGE = 65_536
 """Bytes. A larger robots.txt is parsed in a thread: it would block the event loop for too long."""
@@ -154,7 +168,7 @@ class RobotsCache:
         if state is not None:
             return state, None
         try:
-            answer = await self._fetcher.fetch(origin, like)
+            answer = await self._fetch(origin, like)
             state = self._learn(origin, answer)
         except BaseException as error:
             if storage:
@@ -167,6 +181,17 @@ class RobotsCache:
         if storage:
             storage.publish(state.entry)
         return state, answer
+
+    async def _fetch(self, origin: Origin, like: Request | None) -> Answer:
+        """Fetch *origin*'s robots.txt: twice if the connection is lost that has worked so far."""
+        answer = await self._fetcher.fetch(origin, like)
+        known = self._table.get(origin)
+        has_failed = known is not None and known.entry.attempts > known.entry.proxy_attempts
+        error = answer.error
+        if not has_failed and (is_lost_connection(error) or is_tls_failure(error)):
+            await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
+            answer = await self._fetcher.fetch(origin, like)
+        return answer
 
     async def _recall(
         self, origin: Origin, storage: StorageAccess | HttpCache
@@ -218,23 +243,26 @@ class RobotsCache:
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
         settings = self._settings
-        attempts = entry.attempts + 1
+        attempts, proxy_attempts = entry.attempts + 1, entry.proxy_attempts
         unreachable_for = entry.unreachable_for
         about_site = not isinstance(answer.error, ProxyError)
         if about_site:
             unreachable_for = unreachable_seconds(
                 unreachable_for,
-                entry.attempts,
+                entry.attempts - proxy_attempts,
                 now - entry.updated_at,
                 settings.unreachable_limit,
             )
-        dead = isinstance(answer.error, DEAD_HOST_ERRORS)
+        else:
+            proxy_attempts += 1
+        dead = is_dead_host(answer.error)
+        wait = retry_after(headers.text(answer.headers, "Retry-After"), now)
         delay = backoff(
-            attempts,
-            base=settings.retry_delay,
+            attempts - proxy_attempts if about_site else _proxy_step(proxy_attempts),
+            base=settings.retry_delay if about_site else min(_PROXY_SECONDS, settings.retry_delay),
             maximum=settings.retry_max_delay,
             jitter=random.random(),  # noqa: S311 (nobody gains by guessing it)
-            retry_after=retry_after(headers.text(answer.headers, "Retry-After"), now),
+            retry_after=wait,
         )
         return replace(
             entry,
@@ -242,8 +270,10 @@ class RobotsCache:
             unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
             unreachable_for=_in_range(unreachable_for),
             attempts=attempts,
+            proxy_attempts=proxy_attempts,
             dead_attempts=entry.dead_attempts + dead if dead or not about_site else 0,
             next_attempt_at=_in_range(now + delay),
+            not_before=_in_range(now + min(delay, wait)) if wait else 0.0,
             error=answer.reason,
         )
 
@@ -267,6 +297,11 @@ class RobotsCache:
             next_attempt_at=_credible(entry.next_attempt_at, now, settings.retry_max_delay),
             limit=settings.unreachable_limit,
         )
+
+
+def _proxy_step(failures: int) -> int:
+    """Return which of the growing pauses comes after so many failures of proxies."""
+    return max(min(failures, _PROXY_STEPS), failures - _PROXIES + _PROXY_STEPS)
 
 
 def _in_range(time: float) -> float:

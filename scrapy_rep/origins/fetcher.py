@@ -22,14 +22,13 @@ from twisted.python.failure import Failure
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
-    DEAD_HOST_ERRORS,
     Answer,
     ProjectError,
     ProxyError,
+    blamed_on_proxy,
     refused_by_project,
     stopped,
 )
@@ -151,7 +150,6 @@ class Fetcher:
                 "download_timeout": timeout,
                 "download_maxsize": 0,
                 "download_warnsize": 0,
-                "download_fail_on_dataloss": True,
                 # What curl and browsers log in with.
                 "ftp_user": "anonymous",
                 "ftp_password": "guest",
@@ -166,13 +164,15 @@ class Fetcher:
             download = _within(timeout, download)
         try:
             response = await download
-        except DEAD_HOST_ERRORS as error:
-            if request.meta.get("proxy"):
-                raise ProxyError(f"the proxy can't be reached ({text_of(error)})") from error
+        except Exception as error:
+            if request.meta.get("proxy") and (blamed := blamed_on_proxy(error)):
+                raise blamed from error
             raise
         if "download_stopped" in response.flags and not transfer.cut:
             raise ProjectError(stopped())
         _check_proxy(response, bool(request.meta.get("proxy")))
+        # The project takes what came, by DOWNLOAD_FAIL_ON_DATALOSS = False.
+        transfer.cut = transfer.cut or "dataloss" in response.flags
         return response, transfer.body_of(response)
 
     def _scrapy_has_ftp(self) -> bool:

@@ -43,7 +43,9 @@ def entries(draw: st.DrawFn) -> Entry:
         unreachable_for=draw(times),
         attempts=draw(counts),
         dead_attempts=draw(counts),
+        proxy_attempts=draw(counts),
         next_attempt_at=draw(times),
+        not_before=draw(times),
         error=draw(st.none() | texts),
     )
     if entry.outcome is not Outcome.RULES:
