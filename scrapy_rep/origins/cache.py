@@ -3,15 +3,17 @@ answer changes it (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scrapy.exceptions import DownloadTimeoutError
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import DeferredLock
+from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import SLICE_SECONDS, pause
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scrapy_rep.origins.flights import Flight
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
@@ -91,6 +94,8 @@ class RobotsCache:
         """Spent on parsing in the event loop since the last pause for it."""
         self._broken: dict[Origin, tuple[float, str]] = {}
         """Origins that the project's code prevents us from fetching: until when not to try, and why."""
+        self._early: dict[str, float] = {}
+        """Origins to be asked before their next attempt is due: the attempt before."""
 
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
@@ -151,12 +156,18 @@ class RobotsCache:
         finally:
             self._reading.release()
 
+    def ask_early(self, origin: Origin) -> None:
+        """Have the next :meth:`ask` fetch, though the next attempt isn't due."""
+        if state := self._table.get(origin):
+            self._early[str(origin)] = state.entry.updated_at
+
     async def ask(
-        self, origin: Origin, like: Request | None = None
+        self, origin: Origin, like: Request | None = None, flight: Flight | None = None
     ) -> tuple[OriginState, Answer | None]:
         """Have *origin*'s robots.txt fetched, here or by another process, and update what is known.
 
         :param like: a request to *origin*, see :meth:`Fetcher.fetch`
+        :param flight: told while it can expire
         :returns: what is known now, and the answer; None if it came from the storage
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
@@ -164,11 +175,14 @@ class RobotsCache:
         if self._clock() < broken_until:
             raise ProjectError(why)
         storage = self._storage
-        state = await self._recall(origin, storage) if storage else None
+        try:
+            state = await self._recall(origin, storage) if storage else None
+        finally:
+            self._early.pop(str(origin), None)
         if state is not None:
             return state, None
         try:
-            answer = await self._fetch(origin, like)
+            answer = await self._fetch(origin, like, flight)
             state = self._learn(origin, answer)
         except BaseException as error:
             if storage:
@@ -182,15 +196,26 @@ class RobotsCache:
             storage.publish(state.entry)
         return state, answer
 
-    async def _fetch(self, origin: Origin, like: Request | None) -> Answer:
+    async def _fetch(self, origin: Origin, like: Request | None, flight: Flight | None) -> Answer:
         """Fetch *origin*'s robots.txt: twice if the connection is lost that has worked so far."""
-        answer = await self._fetcher.fetch(origin, like)
-        known = self._table.get(origin)
-        has_failed = known is not None and known.entry.attempts > known.entry.proxy_attempts
-        error = answer.error
-        if not has_failed and (is_lost_connection(error) or is_tls_failure(error)):
-            await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
+        if flight is not None:
+            flight.fetching = True
+        try:
             answer = await self._fetcher.fetch(origin, like)
+            known = self._table.get(origin)
+            has_failed = known is not None and known.entry.attempts > known.entry.proxy_attempts
+            lost = is_lost_connection(answer.error) or is_tls_failure(answer.error)
+            if lost and not has_failed:
+                await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
+                answer = await self._fetcher.fetch(origin, like)
+        except (CancelledError, asyncio.CancelledError):
+            if flight is None or not flight.expired:
+                raise
+            late = DownloadTimeoutError("no answer before the requests for it were given up")
+            answer = Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=late)
+        finally:
+            if flight is not None:
+                flight.fetching = False
         return answer
 
     async def _recall(
@@ -213,7 +238,7 @@ class RobotsCache:
                 return None
             if state is not None:
                 self._judge(state, self._clock())
-                if state.standing is not Standing.ASK:
+                if self._is_usable(state.entry):
                     return state
             await pause(seconds)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
@@ -283,6 +308,10 @@ class RobotsCache:
         state.standing, state.usable_until = self._standing(state.entry, now)
 
     def _is_usable(self, entry: Entry) -> bool:
+        if entry.unreachable_since is not None and entry.updated_at <= self._early.get(
+            entry.origin, -math.inf
+        ):
+            return False
         return self._standing(entry, self._clock())[0] is not Standing.ASK
 
     def _standing(self, entry: Entry, now: float) -> tuple[Standing, float]:

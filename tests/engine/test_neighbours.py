@@ -91,7 +91,7 @@ async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites, robots: 
     site = sites.add(robots=robots)
     result = await crawl(site.url("/x"), {**ONE_ATTEMPT, "RETRY_ENABLED": True, "RETRY_TIMES": 5})
     assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
-    assert site.asked_once("/robots.txt")
+    assert site.tried_once("/robots.txt")
     assert result.stat("robotstxt/request_count") == 1
     assert result.stat("retry/count") == 0
     result.assert_clean()
@@ -187,7 +187,7 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
     for site in (busy, gone):
         assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
     assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [2, 1, 1, 1]
-    assert gone.asked_once("/robots.txt")
+    assert gone.tried_once("/robots.txt")
     result.assert_clean()
 
 
@@ -206,7 +206,7 @@ async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sit
     )
     for site in some:
         assert disallowed(result, site.url("/private"))
-    assert "DOWNLOAD_FAIL_ON_DATALOSS" not in result.log
+    assert "data loss" not in result.log
     result.assert_clean()
     result = await crawl(some[0].url("/private"))
     assert isinstance(result.failure(some[0].url("/private")), RobotsUnreachable)
