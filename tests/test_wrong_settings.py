@@ -99,11 +99,9 @@ def runspider(folder: Path, url: str, **settings: Any) -> Done:
     ours = {
         "ADDONS": {"scrapy_rep.Addon": 300},
     }
-    line = arguments_of(
-        *("runspider", "one.py", "-a", f"url={url}"), settings={**ours, **settings}
-    )
+    line = arguments_of(*("runspider", "one.py", "-a", f"url={url}"), settings={**ours, **settings})
     # Scrapy's remote control writes a file there.
-    variables = environment(XDG_DATA_HOME=str(folder), HOME=str(folder))
+    variables = environment(XDG_STATE_HOME=str(folder))
     return run_scrapy(line, cwd=folder, variables=variables)
 
 
