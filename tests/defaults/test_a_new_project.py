@@ -7,7 +7,6 @@ A process takes a second before it does anything, so each test starts all of its
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 
 from tests.helpers.behaviours import RULES, answer, in_turn, silence
 from tests.helpers.held import origin_of
+from tests.helpers.process import environment
 from tests.helpers.process.forked import PATIENCE
 from tests.helpers.servers import Sites
 
@@ -55,7 +55,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 # Where Scrapy's remote control writes a file.
-                env={**os.environ, "XDG_STATE_HOME": str(project.parent / "state")},
+                env=environment(XDG_STATE_HOME=str(project.parent / "state")),
             )
 
     @property
