@@ -38,6 +38,9 @@ _PATIENCE = 86400.0
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
+SPIDER_SITEMAPS = "rep_sitemaps"
+"""The spider's attribute that stands for ``REP_SITEMAPS``."""
+
 NOFOLLOW_CHOICES = ("page", "links", "count")
 NOINDEX_CHOICES = ("drop", "count")
 
@@ -265,6 +268,20 @@ def set_defaults(settings: BaseSettings) -> None:
     """Add the defaults to *settings*."""
     for item in fields(RepSettings):
         settings.set(setting_name(item.name), item.default, "default")
+
+
+def changed(settings: BaseSettings) -> list[str]:
+    """Return the names of the settings that have another value than their default, or a wrong one."""
+    names = []
+    for item in fields(RepSettings):
+        name, check = setting_name(item.name), item.metadata["check"]
+        value = settings.get(name, item.default)
+        try:
+            same = value == item.default or check(value) == item.default
+        except (ValueError, TypeError, OverflowError):
+            same = False
+        names += [] if same else [name]
+    return names
 
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:

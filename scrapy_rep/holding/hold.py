@@ -108,10 +108,11 @@ class Hold:
         """Remove and yield requests that would end with the process."""
         yield from self._read(list(self._queues.pop(origin, ())))
 
-    def peek(self, origin: str) -> Request | None:
-        """Return the first request of *origin*, if it can be read."""
+    def peek(self, origin: str, number: int = 0) -> Request | None:
+        """Return the first request of *origin*, or that with this *number*, from 0 and round and
+        round, if it can be read."""
         queue = self._queues.get(origin)
-        return self._request(queue[0]) if queue else None
+        return self._request(queue[number % len(queue)]) if queue else None
 
     def _request(self, entry: Entry) -> Request | None:
         return entry.request if isinstance(entry, Held) else None

@@ -25,12 +25,12 @@ from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
-    DEAD_HOST_ERRORS,
     PROJECT_REFUSES,
     Answer,
     ProjectError,
     ProxyError,
     RedirectRefused,
+    blamed_on_proxy,
     refused_by_project,
     stopped,
 )
@@ -61,6 +61,8 @@ class Fetcher:
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
         self._watch = TransferWatch(context.crawler)
+        # A project that takes what came of a cut page gets what came of a cut robots.txt.
+        self._takes_cut = not context.crawler.settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where a site may send us."""
 
@@ -173,14 +175,16 @@ class Fetcher:
             download = _within(timeout, download)
         try:
             response = await download
-        except DEAD_HOST_ERRORS as error:
-            if request.meta.get("proxy"):
-                raise ProxyError(f"the proxy can't be reached ({text_of(error)})") from error
+        except Exception as error:
+            if request.meta.get("proxy") and (blamed := blamed_on_proxy(error)):
+                raise blamed from error
             raise
         if "download_stopped" in response.flags and not transfer.cut:
             raise ProjectError(stopped())
         self.targets.check_answer(request, response)
         _check_proxy(response, bool(request.meta.get("proxy")))
+        if self._takes_cut:
+            transfer.cut = transfer.cut or "dataloss" in response.flags
         return response, transfer
 
     def _scrapy_has_ftp(self) -> bool:

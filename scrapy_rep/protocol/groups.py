@@ -82,8 +82,9 @@ class Groups:
         return values, numbers
 
     def delays_of(self, token: str) -> Iterator[tuple[float, int]]:
-        """Yield the delays of *token*'s groups, in seconds, each with its line number. A delay
-        between two agents of a group applies to both."""
+        """Yield the delays of *token*'s groups, in seconds, each with its line number. Here, and only
+        here, a ``crawl-delay`` line ends the list of agents above it, as a rule does (REP.md section
+        12)."""
         named, ended = False, True  # lines before the first group apply to no agent
         delays: list[tuple[float, int]] = []
         line = 0
@@ -99,6 +100,7 @@ class Groups:
                 if field <= Field.ALLOW:
                     ended = True
                 elif field == Field.CRAWL_DELAY:
+                    ended = True
                     seconds = delay_seconds(value)
                     delays += [] if seconds is None else [(seconds, number)]
             line += len(rows)

@@ -11,12 +11,14 @@ from scrapy import signals as scrapy_signals
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
+from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.audit_trail import AuditTrail
+from scrapy_rep.reporting.beginning import log_beginning
 from scrapy_rep.reporting.decision_log import DecisionLog, StartRequests
 from scrapy_rep.reporting.ledger import ASKED, Ledger
 from scrapy_rep.reporting.report import Report
@@ -60,11 +62,16 @@ class Recorder(ResolutionListener):
         self._starts = StartRequests(context, agents)
         connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
+        if not is_interactive(context.crawler):
+            connect(self._begin, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         connect(self._deferred, signals.request_deferred)
         connect(self._released, signals.request_released)
         connect(self._given_up, signals.request_given_up)
         connect(self._sitemap, signals.sitemap_discovered)
+
+    def _begin(self) -> None:
+        log_beginning(self._context, self._origins.agents)
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was fetched, or found in the storage."""

@@ -110,8 +110,12 @@ class Entry:
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of the latest, in a row, were failures to resolve the host or to connect."""
+    """How many of the latest, in a row, were failures to resolve the host, to connect, or of TLS."""
+    proxy_attempts: int = 0
+    """How many of the failures were a proxy's."""
     next_attempt_at: float = 0.0
+    not_before: float = 0.0
+    """When the site allows the next attempt (``Retry-After``)."""
     error: str | None = None
     """The last failure, in words."""
 
