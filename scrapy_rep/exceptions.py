@@ -28,12 +28,23 @@ class RobotsDisallowed(IgnoreRequest):
 
 
 class RobotsUnreachable(IgnoreRequest):
-    """The origin's robots.txt is unreachable, so nothing allows the URL."""
+    """The origin's robots.txt is unreachable, so nothing allows the URL.
+
+    ``__cause__`` is what the last attempt raised, without a traceback: None if there was an answer,
+    such as HTTP 503, or no attempt. If another process made it, it is an exception of the same kind.
+    """
 
     decision: Decision | None = None
     """Always None: there is none."""
 
-    def __init__(self, origin: Origin | None, reason: str, attempts: int = 0) -> None:
+    def __init__(
+        self,
+        origin: Origin | None,
+        reason: str,
+        attempts: int = 0,
+        cause: BaseException | None = None,
+    ) -> None:
+        """:param cause: becomes ``__cause__``"""
         self.origin = origin
         """None if the URL has no origin."""
         self.reason = clean(reason)
@@ -42,6 +53,7 @@ class RobotsUnreachable(IgnoreRequest):
         """Consecutive failed fetches of robots.txt."""
         asked = f" (asked {attempts} times)" if attempts > 1 else ""
         super().__init__(f"robots.txt unreachable{asked}: {self.reason}")
+        self.__cause__ = cause
 
 
 class UsageDisallowed(IgnoreRequest):

@@ -77,7 +77,8 @@ class Judge:
             found, path = self._origins.find(request)
         except ValueError as error:
             self._stats.inc_value("rep/invalid_url")
-            self._refuse(request, RobotsUnreachable(None, f"the URL has no origin: {error}"))
+            why = f"the URL has no origin: {error}"
+            self._refuse(request, RobotsUnreachable(None, why, cause=error))
             return None
         if isinstance(found, Origin):
             return None if path == ROBOTS_PATH else self._wait(request, found, path)
@@ -188,7 +189,8 @@ class Judge:
     ) -> None:
         if drop.for_room or state is not None:
             self._stats.inc_value("rep/unreachable/dropped")
-        self._refuse(request, RobotsUnreachable(origin, drop.reason, drop.attempts), state)
+        error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
+        self._refuse(request, error, state)
 
     def _refuse(
         self,
@@ -202,8 +204,8 @@ class Judge:
             return
         # Without a spider, the middleware is used alone, in somebody's test.
         if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
-            raise NotFetched(str(error)) from None
-        raise error from None
+            raise NotFetched(str(error)) from error.__cause__
+        raise error from error.__cause__  # not from what is being handled here
 
     async def may_fetch(self, url: str) -> bool:
         """See :func:`scrapy_rep.middleware.may_fetch`."""

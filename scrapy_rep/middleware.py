@@ -26,6 +26,7 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.resolver import RulesReader
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.announcements import Announcer
+from scrapy_rep.reporting.beginning import log_switched_off
 from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
@@ -83,6 +84,8 @@ class RepMiddleware:
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
         """:raises NotConfigured: if ``ROBOTSTXT_OBEY`` is off"""
         if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
+            if not is_interactive(crawler):
+                log_switched_off(crawler)
             raise NotConfigured
         warn_of_unknown(crawler.settings, crawler.spider)
         try:

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.words import without_passwords
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.sitemaps.lastmod import moment
 from scrapy_rep.protocol.tokens import is_token, product_token
@@ -36,6 +37,9 @@ _PATIENCE = 86400.0
 
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
+
+SPIDER_SITEMAPS = "rep_sitemaps"
+"""The spider's attribute that stands for ``REP_SITEMAPS``."""
 
 NOFOLLOW_CHOICES = ("page", "links", "count")
 NOINDEX_CHOICES = ("drop", "count")
@@ -201,7 +205,7 @@ class RepSettings:
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
     sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)  # noqa: RUF009
-    sitemap_cross_host: str = _choice("strict", "any")
+    sitemap_cross_host: str = _choice("strict", "any", "site")
     sitemap_priority: int = _setting(10, _integer, "a whole number")
     sitemap_page_priority: int = _setting(0, _integer, "a whole number")
     sitemap_max_depth: int = _setting(5, _count, _COUNT)
@@ -243,7 +247,8 @@ class RepSettings:
                 if item.name == "user_agent" and isinstance(value, str):
                     token = product_token(value)
                     hint += f"; perhaps {token!r}" if token else ""
-                raise SettingsError(f"{name} is {value!r}, but must be {hint}.") from None
+                shown = without_passwords(repr(value))
+                raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
         checked = cls(**values)
         for low, high in (("retry_delay", "retry_max_delay"), ("cache_min_ttl", "cache_max_ttl")):
             if getattr(checked, low) > getattr(checked, high):
@@ -264,6 +269,20 @@ def set_defaults(settings: BaseSettings) -> None:
     """Add the defaults to *settings*."""
     for item in fields(RepSettings):
         settings.set(setting_name(item.name), item.default, "default")
+
+
+def changed(settings: BaseSettings) -> list[str]:
+    """Return the names of the settings that have another value than their default, or a wrong one."""
+    names = []
+    for item in fields(RepSettings):
+        name, check = setting_name(item.name), item.metadata["check"]
+        value = settings.get(name, item.default)
+        try:
+            same = value == item.default or check(value) == item.default
+        except (ValueError, TypeError, OverflowError):
+            same = False
+        names += [] if same else [name]
+    return names
 
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:

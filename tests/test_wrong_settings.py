@@ -14,9 +14,11 @@ from tests.helpers.crawling import (
     assert_ended_at_start,
     crawl,
 )
+from tests.helpers.log import lines
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
 from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.servers import Sites
+from tests.helpers.storing import FolderStorage
 
 pytestmark = pytest.mark.scrapy_api
 
@@ -94,15 +96,84 @@ class OneSpider(scrapy.Spider):
 
 def runspider(folder: Path, url: str, **settings: Any) -> Done:
     (folder / "one.py").write_text(SPIDER, encoding="utf-8")
-    quiet = {
+    ours = {
         "ADDONS": {"scrapy_rep.Addon": 300},
-        "TELNETCONSOLE_ENABLED": False,
-        "REMOTE_CONTROL_ENABLED": False,
     }
-    line = arguments_of(
-        *("runspider", "one.py", "-a", f"url={url}"), settings={**quiet, **settings}
-    )
-    return run_scrapy(line, cwd=folder, variables=environment())
+    line = arguments_of(*("runspider", "one.py", "-a", f"url={url}"), settings={**ours, **settings})
+    # Scrapy's remote control writes a file there.
+    variables = environment(XDG_STATE_HOME=str(folder))
+    return run_scrapy(line, cwd=folder, variables=variables)
+
+
+class SeededSpider(ListSpider):
+    rep_sitemaps = "start"
+
+
+async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
+    """And which settings have no effect because of it."""
+    site = sites.add(robots="User-agent: *\nDisallow: /")
+    for spider, settings, names in (
+        (ListSpider, {}, ""),
+        (ListSpider, {"REP_SITEMAPS": "False", "REP_CACHE_TTL": "86400"}, ""),
+        (ListSpider, {"REP_SITEMAPS": True}, "1 setting has no effect: REP_SITEMAPS"),
+        (
+            SeededSpider,
+            {"REP_CACHE_TTL": "soon"},
+            "2 settings have no effect: REP_CACHE_TTL, the spider's rep_sitemaps",
+        ),
+    ):
+        settings = {"REP_UNREACHABLE": "defer", "REP_DOWNLOAD_TIMEOUT": 30, **settings}
+        settings |= {"ROBOTSTXT_OBEY": False}
+        result = await crawl(spider, settings, requests=[site.url("/x")])
+        ours = [
+            f"{one.levelname} {one.getMessage()}"
+            for one in result.records
+            if one.name.startswith("scrapy_rep")
+        ]
+        assert ours == [
+            "INFO Not obeying robots.txt: ROBOTSTXT_OBEY is False",
+            *([f"WARNING Without ROBOTSTXT_OBEY, {names}"] if names else []),
+        ]
+        assert result.responses == {site.url("/x"): 200}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"REP_UNREACHABLE": "defer"},
+            "as testbot. While it is unreachable, requests are held for up to 10 min. Cache: memory",
+        ),
+        (
+            {"REP_USER_AGENT": "a,b", "REP_UNREACHABLE": "drop"},
+            "as a or b. While it is unreachable, requests are dropped. Cache: memory",
+        ),
+        (
+            {
+                "USER_AGENT": "Mozilla/5.0 (X11)",
+                "REP_UNREACHABLE": "allow",
+                "REP_CACHE_STORAGE": "scrapy_rep.storages.sqlite.SqliteStorage",
+            },
+            "as any crawler (*). While it is unreachable, requests are let through. Cache: SQLite",
+        ),
+        (
+            {"REP_CACHE_STORAGE": FolderStorage},
+            "Cache: tests.helpers.storing.FolderStorage",
+        ),
+    ],
+)
+async def test_a_crawl_begins_with_how_it_obeys(
+    sites: Sites,
+    settings: dict[str, Any],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    site = sites.add(robots="User-agent: *\nDisallow:")
+    result = await crawl(site.url("/"), {"REP_CACHE_PATH": str(tmp_path / "x"), **settings})
+    [line] = lines(result, "Obeying robots.txt", level="INFO")
+    assert line.endswith(says)
 
 
 @pytest.mark.process

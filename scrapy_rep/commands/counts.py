@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy import Request
 
 from scrapy_rep.commands.ending import CommandError, Status
-from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.urls import as_it_stands, origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.inputs import Chain
     from scrapy_rep.commands.lookup import Lookup
+    from scrapy_rep.engine.encoding import PageURLs
     from scrapy_rep.inspection.explanation import RobotsFile
+    from scrapy_rep.protocol.sitemaps.xml import Entry
 
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_ORIGINS = 100
@@ -45,6 +46,8 @@ class Counts:
     """URLs of hosts whose robots.txt is unreachable, or that are not contacted."""
     invalid: int = 0
     """Entries without an absolute http(s) URL; not among :attr:`urls`."""
+    broken: int = 0
+    """Entries whose URL is damaged; not among :attr:`urls`."""
     by_rule: Counter[Forbidding] = field(default_factory=Counter)
 
     def add(self, other: Counts) -> None:
@@ -53,6 +56,7 @@ class Counts:
         self.forbidden += other.forbidden
         self.unjudged += other.unjudged
         self.invalid += other.invalid
+        self.broken += other.broken
         self.by_rule += other.by_rule
 
 
@@ -73,8 +77,8 @@ class Judges:
             problem = ""
             if len(self._origins) >= _MAX_ORIGINS:
                 problem = f"not read: more than {_MAX_ORIGINS} hosts"
-            elif await self._lookup.fetcher.targets.refuses(origin, self._site):
-                problem = "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+            elif why := await self._lookup.refuses(origin, self._site):
+                problem = why
             if problem:
                 raise CommandError(problem, Status.UNREACHABLE)
             self._origins.add(origin)
@@ -85,11 +89,17 @@ class Judges:
         await self.file(origin_of(request))
         await self._lookup.check(request, self._chain)
 
-    async def count(self, tally: Counts, urls: Iterable[object]) -> None:
-        """Count *urls*, what a sitemap lists."""
-        for value in urls:
+    async def count(self, tally: Counts, entries: Iterable[Entry], urls: PageURLs) -> None:
+        """Count *entries*, what a sitemap lists, as a crawl does.
+
+        :param urls: of this sitemap
+        """
+        for entry in entries:
+            if entry.get("broken"):
+                tally.broken += 1
+                continue
             try:
-                spelling, path = _parts(value)
+                spelling, path = _parts(urls.resolve(entry.get("loc"))[0])
                 judge = await self._judge(spelling)
             except ValueError:
                 tally.invalid += 1
@@ -128,12 +138,10 @@ class Judges:
         return judge
 
 
-def _parts(value: object) -> tuple[str, str]:
+def _parts(url: str) -> tuple[str, str]:
     """Return the beginning of a URL (scheme, host, port) and its path, or raise ``ValueError``."""
-    if not isinstance(value, str):
-        raise ValueError
-    plain = as_it_stands(value)
+    plain = as_it_stands(url)
     if plain is None:
-        request = Request(encoded(value))
+        request = Request(url)
         plain = str(origin_of(request)), path_in(request)
     return plain

@@ -50,9 +50,9 @@ def _by_file(arguments: Sequence[str], name: str, printer: _VerdictPrinter) -> N
         raise UsageError("standard input can't be both robots.txt and URLs", print_help=False)
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
     url = None
-    for url, _ in urls(arguments):
+    for url, _ in urls(arguments, printer.statuses):
         printer.add(url, path_of(url), robots, _steps_of_file)
-    if url is None:
+    if url is None and not printer.statuses:
         raise UsageError("no URL given", print_help=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,10 @@ class CommandError(Exception):
 
 
 def complain(message: object) -> None:
-    """Print one line to standard error."""
-    print(f"scrapy robots: {clean(str(message))}", file=sys.stderr)
+    """Print one line to standard error, if that can be written to."""
+    if sys.stderr is not None:  # print() would write to standard output instead
+        with suppress(OSError):  # its disk is full, or nobody reads it
+            print(f"scrapy robots: {clean(str(message))}", file=sys.stderr)
 
 
 def status_of(action: Callable[[], Status]) -> Status:

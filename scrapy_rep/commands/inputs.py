@@ -29,6 +29,11 @@ Chain = tuple[str, ...]
 
 STDIN = "-"
 
+# Characters of a URL.
+_MAX_LINE = 65_536
+# Bytes of a line that are read at once, and skipped before it counts as endless.
+_MAX_READ, _MAX_SKIPPED = 4 * _MAX_LINE + 16, 64 * 1024 * 1024
+
 # What people write for a URL: www.example.com/x, localhost:8000, //example.com.
 _HOST = re.compile(
     r"(//)?([a-z0-9-]+\.[a-z0-9.-]*[a-z0-9]|localhost)(:[0-9]+)?(/|$)", re.IGNORECASE
@@ -67,7 +72,7 @@ def chains(values: Sequence[str]) -> list[Chain]:
     return list(dict.fromkeys(found))
 
 
-def read_file(name: str, limit: int = -1) -> bytes:
+def read_file(name: str, limit: int) -> bytes:
     """Return at most *limit* bytes of a file (``-``: standard input), or raise ``CommandError``."""
     if name == STDIN:
         return sys.stdin.buffer.read(limit)
@@ -78,20 +83,45 @@ def read_file(name: str, limit: int = -1) -> bytes:
         raise CommandError(f"{_quoted(name)}: {getattr(error, 'strerror', '') or error}") from None
 
 
-def urls(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+def urls(arguments: Sequence[str], statuses: set[Status]) -> Iterator[tuple[str, str]]:
     """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.
-    Reads standard input, one URL a line, for ``-``, and for no arguments unless it is a terminal."""
+    Reads standard input, one URL a line, for ``-``, and for no arguments unless it is a terminal.
+    Complains about what is too long, and adds that to *statuses*."""
     if not arguments and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no URL given", print_help=False)
     for argument in arguments or [STDIN]:
-        if argument != STDIN:
-            yield argument, ""
-            continue
-        for number, raw in enumerate(sys.stdin.buffer, 1):
-            line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-            # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
-            if url := line.strip().decode("utf-8", "surrogateescape"):
-                yield url, f"standard input, line {number}: "
+        for url, where in _lines() if argument == STDIN else [(argument, "")]:
+            if len(url) > _MAX_LINE:
+                complain(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
+                statuses.add(Status.USAGE)
+            else:
+                yield url, where
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    """Yield the lines of standard input that aren't empty, each cut after a little too much, and where
+    they stand."""
+    if sys.stdin is None:
+        return
+    number = 0
+    while raw := sys.stdin.buffer.readline(_MAX_READ):
+        number += 1
+        if len(raw) == _MAX_READ and not raw.endswith(b"\n"):
+            _skip_line(number)
+        if number == 1:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
+        if url := raw.strip().decode("utf-8", "surrogateescape"):
+            yield url, f"standard input, line {number}: "
+
+
+def _skip_line(number: int) -> None:
+    """Read on to the end of a line, or raise ``UsageError`` if it has none."""
+    for _ in range(_MAX_SKIPPED // _MAX_READ):
+        rest = sys.stdin.buffer.readline(_MAX_READ)
+        if not rest or rest.endswith(b"\n"):
+            return
+    raise UsageError(f"standard input, line {number}: no end in sight", print_help=False)
 
 
 def request_for(url: str) -> tuple[Request, Origin]:
@@ -117,7 +147,7 @@ def requests(arguments: Sequence[str], statuses: set[Status]) -> list[tuple[str,
     """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains about
     what is no URL, and adds that to *statuses*."""
     found = []
-    for url, where in urls(arguments):
+    for url, where in urls(arguments, statuses):
         try:
             found.append((url, *request_for(url)))
         except CommandError as error:

@@ -11,7 +11,7 @@ from scrapy_rep.commands.inputs import STDIN, read_file, request_for
 from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.terminal import DIM, YELLOW, Output
 from scrapy_rep.engine.words import clean, text_of
-from scrapy_rep.inspection.explanation import missing
+from scrapy_rep.inspection.explanation import missing, noted
 from scrapy_rep.inspection.lint import Finding, lint
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.protocol.availability import Outcome
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
 
+# Bytes of a file: far more than count, to tell how many don't.
+_MAX_READ = 16 * MAX_BYTES
 # Characters of a line that are shown below a finding.
 _SHOWN = 100
 
@@ -67,7 +69,8 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             if "://" in argument:
                 origins.append(request_for(argument)[1])
                 continue
-            findings = lint(read_file(argument))
+            body = read_file(argument, _MAX_READ)
+            findings = lint(body, complete=len(body) < _MAX_READ)
         except CommandError as error:
             complain(error)
             statuses.add(error.status)
@@ -84,9 +87,11 @@ async def _lint_site(lookup: Lookup, origin: Origin) -> list[Finding]:
     except CONFIGURATION_ERRORS as error:
         raise CommandError(text_of(error), Status.UNREACHABLE) from None
     if answer.outcome is Outcome.UNREACHABLE:
-        raise CommandError(f"unreachable: {answer.reason}", Status.UNREACHABLE)
+        why = noted(answer.reason, answer.note)
+        raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
     if answer.outcome is Outcome.MISSING:
-        message = f"no robots.txt ({missing(answer.status, answer.hops)}): no restrictions"
+        why = missing(answer.status, answer.hops, answer.note)
+        message = f"no robots.txt ({why}): no restrictions"
         return [Finding(None, "no-file", message)]
     complete = len(answer.body) <= MAX_BYTES
     return lint(answer.body, robots_url=origin.robots_url, complete=complete)

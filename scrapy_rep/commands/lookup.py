@@ -31,6 +31,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
@@ -63,6 +64,7 @@ _OVERRIDES: dict[str, Any] = {
     "ITEM_PIPELINES": {},
     "FEEDS": {},
     "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
     "CLOSESPIDER_TIMEOUT": 0,
     "CLOSESPIDER_TIMEOUT_NO_ITEM": 0,
     "CLOSESPIDER_PAGECOUNT": 0,
@@ -146,7 +148,9 @@ def chain_of_project(settings: Settings) -> Chain:
     return usual_chain(Agents(Crawler(Spider, settings), RepSettings.from_settings(settings)))
 
 
-async def follow(request: Request, get: Callable[[Request], Awaitable[Response]]) -> Response:
+async def follow(
+    lookup: Lookup, request: Request, get: Callable[[Request], Awaitable[Response]]
+) -> Response:
     """Return the response that redirects of *request* lead to, or raise ``CommandError``.
 
     :param get: fetches one URL, if its own robots.txt lets it
@@ -165,7 +169,9 @@ async def follow(request: Request, get: Callable[[Request], Awaitable[Response]]
         if target is None:
             problem = f"HTTP {response.status} that leads nowhere"
             raise CommandError(problem, Status.UNREACHABLE)
-        request = Request(target)
+        by, request = origin_of(request), Request(target)
+        if why := await lookup.refuses(origin_of(request), by):
+            raise CommandError(f"redirects to {target}: {why}", Status.UNREACHABLE)
     raise CommandError(f"redirects in a loop, or more than {MAX_HOPS} times", Status.UNREACHABLE)
 
 
@@ -179,6 +185,7 @@ class Lookup:
         self.agents = Agents(crawler, self.settings)
         context = CrawlContext(crawler, self.settings, EngineAccess(crawler), time.time)
         self.fetcher = Fetcher(context)
+        self.fetcher.targets.begin()
         table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
         storage = open_storage(crawler, self.settings, time.time)
         self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)
@@ -232,11 +239,21 @@ class Lookup:
         assert self._crawler.engine is not None
         request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
         try:
-            return await self._crawler.engine.download_async(request)
+            response = await self._crawler.engine.download_async(request)
+            self.fetcher.targets.check_answer(request, response)
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
             raise CommandError(text_of(error), Status.UNREACHABLE) from None
+        return response
+
+    async def refuses(self, target: Origin, by: Origin) -> str:
+        """Why not to request anything from *target*, since it was *by* that named it; "" if there is
+        no reason."""
+        why = await self.fetcher.targets.refusal(target, by)
+        if why is Refusal.PRIVATE:
+            return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+        return f"not read: {target.host} can't be resolved" if why else ""
 
     async def _landed(self, flight: Flight) -> RobotsFile:
         try:
@@ -266,6 +283,7 @@ class Lookup:
             facts,
             unrestricted=state.standing is Standing.UNRESTRICTED,
             pass_unreachable=self.settings.unreachable == "allow",
+            note=answer.note if answer is not None else "",
         )
 
     async def _ask(self, flight: Flight) -> OriginState:

@@ -97,7 +97,7 @@ async def _fetch(
             pages[request.url] = await lookup.download(request)
         return pages[request.url]
 
-    return await follow(request, get)
+    return await follow(lookup, request, get)
 
 
 class _PagePrinter:

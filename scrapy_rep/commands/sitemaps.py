@@ -16,20 +16,21 @@ from scrapy_rep.commands.inputs import chains, requests
 from scrapy_rep.commands.lookup import Lookup, follow, run_crawl, usual_chain
 from scrapy_rep.commands.terminal import Output, Progress
 from scrapy_rep.commands.tree import Tree, as_json
-from scrapy_rep.engine.encoding import resolve_sitemap
+from scrapy_rep.engine.encoding import PageURLs, resolve_sitemap
 from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
+    from scrapy_rep.protocol.sitemaps.xml import Entry
 
 # How many sitemaps are fetched ahead of the one that is read.
 _AHEAD = 4
@@ -173,23 +174,18 @@ class _Site:
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
-        locations: list[object] = []
+        urls = PageURLs()
         for entries in reader.read([body]):
-            locations += [entry.get("loc") for entry in entries]
-            if reader.kind is not None and reader.kind is not Kind.INDEX:
-                await self._judges.count(one.tally, locations)
-                locations = []
+            if reader.kind is Kind.INDEX:
+                _add_children(one, entries, urls)
+            else:
+                await self._judges.count(one.tally, entries, urls)
                 self._tell(one, "reading")
         one.kind = reader.kind
         one.problem = reader.problem
-        if one.kind is not Kind.INDEX:
-            await self._judges.count(one.tally, locations)
-            return
-        for value in locations:
-            try:
-                one.children.append(resolve_sitemap(str(value)).url)
-            except ValueError:
-                one.tally.invalid += 1
+        if reader.count and not (one.tally.urls or one.children):
+            nothing = f"nothing is taken of {counted(reader.count, 'entry', 'entries')}"
+            one.problem = f"{one.problem}; {nothing}" if one.problem else nothing
         if one.children and one.depth >= settings.sitemap_max_depth:
             sitemaps = counted(len(one.children), "sitemap")
             one.problem = f"{sitemaps} not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
@@ -218,7 +214,7 @@ class _Site:
             return response
 
         try:
-            response = await follow(Request(resolve_sitemap(one.url).url), get)
+            response = await follow(self._lookup, Request(resolve_sitemap(one.url).url), get)
         except (CommandError, ValueError) as error:
             one.problem = str(error)
             one.forbidden = isinstance(error, CommandError) and error.status is Status.FOUND
@@ -227,6 +223,21 @@ class _Site:
             return response.body
         one.problem = f"HTTP {response.status}"
         return None
+
+
+def _add_children(one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
+    """Add the sitemaps that an index lists."""
+    for entry in entries:
+        if entry.get("broken"):
+            one.tally.broken += 1
+            continue
+        try:
+            loc = str(entry.get("loc"))
+            url = resolve_sitemap(loc, encode=urls.encode).url.partition("#")[0]
+        except ValueError:
+            one.tally.invalid += 1
+        else:
+            one.children.append(url)
 
 
 def _absolute(base: str, value: str) -> str:

@@ -37,8 +37,8 @@ class Progress:
     """A progress line on standard error, if that is a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._on = _takes_escapes(self._stream)
+        self._stream = stream = stream or sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+        self._on = _takes_escapes(stream)
         self._again_at = 0.0
         """When the next update is due; 0: nothing is shown."""
 

@@ -56,6 +56,8 @@ class Tree:
             notes.append(f"{tally.unjudged:,} not checked: robots.txt unavailable")
         if tally.invalid:
             notes.append(f"{counted(tally.invalid, 'entry', 'entries')} without a URL")
+        if tally.broken:
+            notes.append(f"{counted(tally.broken, 'entry', 'entries')} with a damaged URL")
         if one.problem:
             notes.append(one.problem)
         shade = RED if one.forbidden else YELLOW if one.problem else DIM
@@ -110,6 +112,7 @@ def as_json(one: Sitemap) -> dict[str, Any]:
         "forbidden": tally.forbidden,
         "unjudged": tally.unjudged,
         "invalid": tally.invalid,
+        "broken": tally.broken,
         "rules": [
             {**rule._asdict(), "urls": count} for rule, count in tally.by_rule.most_common(_RULES)
         ],

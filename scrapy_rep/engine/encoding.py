@@ -1,35 +1,86 @@
-"""URLs percent-encoded as in Scrapy's requests. Needs w3lib, not Scrapy."""
+"""URLs from outside, percent-encoded as in Scrapy's requests: whatever has a URL from a site goes
+through here, and its limits. Needs w3lib, not Scrapy."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.origin import MAX_HOST
+from scrapy_rep.protocol.origin import MAX_URL, punycode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
 
+MAX_IDN, MAX_LISTED_IDN = 2_500, 50_000
+"""Characters of different hosts that aren't ASCII, over all URLs of a page, and of a sitemap, which is
+read in slices. Each 2,500 take up to 20 ms."""
+
 # What any parser may take for the host: some allow backslashes, or any number of slashes.
-_HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:)?[/\\]*([^/\\?#]*)", re.IGNORECASE)
+_HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE)
+# Where all parsers see the same host.
+_CLEAR = re.compile(r"((?:https?|ftp)://)([^\0-\x20/\\?#@:\[\]%]+)(?=[/?#:]|\Z)", re.IGNORECASE)
+_ASCII = re.compile(r"[a-z0-9._-]+")
+# A fast path for pages. Longer hosts and ports are left to Origin.
+_USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
 _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 
 
-def encoded(url: str | bytes) -> str:
-    """Return *url* as in a request: percent-encoded, its host in punycode.
+class Encoder:
+    """Encodes the URLs of one document. Whatever the document holds, that takes little time: URLs have
+    a limit, and so have hosts that must be encoded, each of which takes up to a millisecond."""
 
-    :raises ValueError: if it is no URL, or its host is too long: encoding that could take a second
+    def __init__(self, limit: int = MAX_IDN) -> None:
+        """:param limit: characters of all hosts that aren't ASCII; those met before don't count again"""
+        self._left = limit
+        self._hosts: dict[str, str] = {}
+
+    def __call__(self, url: str | bytes, encoding: str = "utf-8") -> str:
+        """Return *url* as in a request: percent-encoded, its host in punycode.
+
+        :param encoding: of the document, for queries and bytes
+        :raises ValueError: if it is no URL, or is beyond the limits; says why
+        """
+        if len(url) > MAX_URL:
+            raise ValueError(f"longer than {MAX_URL:,} characters")
+        if not url.isascii():
+            text = url if isinstance(url, str) else url.decode("utf-8", "replace")
+            found = _HOST.match(text.translate(_DROPPED))
+            host = found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
+            name = host if host.isascii() else self._punycode(host)
+            # Once it is known, w3lib need not encode it again.
+            if (clear := _CLEAR.match(text)) and clear[2].lower() == host and url is text:
+                url = f"{clear[1]}{name}{text[clear.end() :]}" if _ASCII.fullmatch(name) else url
+        return safe_url_string(url, encoding)
+
+    def _punycode(self, host: str) -> str:
+        name = self._hosts.get(host)
+        if name is None:
+            self._left -= len(host)
+            if self._left < 0:
+                raise ValueError("too many hosts that aren't ASCII")
+            try:
+                name = punycode(host)
+            except ValueError:
+                name = ""
+            self._hosts[host] = name
+        if not name:
+            raise ValueError("no valid host")
+        return name
+
+
+def encoded(url: str | bytes) -> str:
+    """Return *url*, the only one of its document, as in a request, see :class:`Encoder`.
+
+    :raises ValueError: if it is no URL, or is beyond the limits
     """
-    if not url.isascii():
-        text = url if isinstance(url, str) else url.decode("utf-8", "replace")
-        host = _HOST.match(text.translate(_DROPPED))
-        if host is not None and len(host[1].rpartition("@")[2]) > MAX_HOST:
-            raise ValueError("no valid host: it is too long")
-    return safe_url_string(url)
+    return Encoder()(url)
 
 
 class SitemapURL(NamedTuple):
@@ -42,26 +93,52 @@ class SitemapURL(NamedTuple):
     """Whether it was listed as a relative URL, which the protocol doesn't allow."""
 
 
-def resolve_sitemap(value: str, base: str | None = None) -> SitemapURL:
+def resolve_sitemap(
+    value: str, base: str | None = None, encode: Callable[[str], str] = encoded
+) -> SitemapURL:
     """Return the address of a sitemap that a file lists as *value* (REP.md section 9).
 
     A scheme without a host (``http:map.xml``, ``http:/a.example/map.xml``) is refused, although
     RFC 3986 lets a lenient parser take it for a relative URL.
 
     :param base: the URL of the robots.txt; None if *value* must not be relative
+    :param encode: the :class:`Encoder` of the document, if it lists more than a few
     :raises ValueError: if a sitemap can't have such a URL; says why
     """
     try:
         if len(value) > MAX_SITEMAP_URL:
             raise ValueError
         relative = base is not None and _is_relative(value)
-        url = encoded(urljoin(base or "", value) if relative else value)
+        url = encode(urljoin(base or "", value) if relative else value)
         origin = Origin.from_url(url)
     except ValueError:
         raise ValueError("not a URL that a sitemap can have") from None
     if origin.scheme not in ("http", "https"):
         raise ValueError("only http and https URLs can be sitemaps")
     return SitemapURL(url, origin, relative)
+
+
+class PageURLs:
+    """Resolves what one sitemap lists."""
+
+    def __init__(self) -> None:
+        self.encode = Encoder(MAX_LISTED_IDN)
+        """For the sitemaps of an index, see :func:`resolve_sitemap`."""
+
+    def resolve(self, value: Any) -> tuple[str, str]:
+        """Return the URL of a `loc`, and its prefix: scheme, host and port.
+
+        :raises ValueError: if it is not an absolute http(s) URL
+        """
+        if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
+            raise ValueError
+        if usual := _USUAL.fullmatch(value):
+            return value, usual[1]
+        url = self.encode(value.strip()).partition("#")[0]
+        origin = Origin.from_url(url)
+        if origin.scheme not in ("http", "https"):
+            raise ValueError
+        return url, str(origin)
 
 
 def _is_relative(url: str) -> bool:

@@ -1,5 +1,5 @@
 """``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``: a person waits, so nothing is held
-there, and no sitemaps are crawled."""
+there, and no sitemaps are crawled. ``scrapy robots``: nothing is crawled at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+
+_COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
 def in_shell(crawler: Crawler) -> bool:
@@ -18,4 +20,4 @@ def in_shell(crawler: Crawler) -> bool:
 def is_interactive(crawler: Crawler) -> bool:
     """Whether this is one of these commands, which put their own start() into the spider's class."""
     start = getattr(crawler.spidercls, "start", None)
-    return in_shell(crawler) or getattr(start, "__module__", "").startswith("scrapy.commands.")
+    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)

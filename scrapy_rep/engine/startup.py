@@ -21,6 +21,9 @@ logger = get_logger(__name__)
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""
 
+# Seconds between checks whether the engine runs.
+_START_SECONDS = 0.01
+
 
 class StopAtStart:
     """Replaces the middleware and refuses everything until the crawl ends."""
@@ -41,13 +44,20 @@ class StopAtStart:
             {"message": self._message},
             extra={"spider": self._crawler.spider},
         )
-        # Later: Scrapy below 2.18 can't close a spider that is opening.
+        # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
+        self._crawler.engine.pause()
         call_later(0, self._close)
 
     def _close(self) -> None:
         engine = self._crawler.engine
-        if engine is not None and engine.spider is not None:
+        if engine.spider is None:
+            return  # something else closed it
+        if engine.running:
             deferred_from_coro(engine.close_spider_async(reason=REASON))
+        else:
+            # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
+            # If the spider closed now, there would be no engine_stopped.
+            call_later(_START_SECONDS, self._close)
 
     def _engine_stopped(self) -> None:
         # Without a spider, the crawl counts as failed to start: Scrapy's runners set

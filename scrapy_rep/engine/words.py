@@ -9,6 +9,9 @@ from typing import Any
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
+_AFTER_HOST = re.compile(r"[/?#@]")
+# In a text. No URL of ours has a longer one.
+_PASSWORD = re.compile(r"(//[^\s:/?#@]{0,100}):\S{1,300}@")
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
 
@@ -24,9 +27,25 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
 
+def without_password(uri: str) -> str:
+    """Return *uri* with ``***`` for a password: up to the last ``@``, since people leave ``:``, ``/``
+    and ``@`` in passwords as they are."""
+    scheme, slashes, rest = uri.partition("//")
+    user, colon, rest = rest.partition(":")
+    _, at, host = rest.rpartition("@")
+    hidden = colon and at and not _AFTER_HOST.search(user)
+    return f"{scheme}{slashes}{user}:***@{host}" if hidden else uri
+
+
+def without_passwords(text: str) -> str:
+    """Return *text* with ``***`` for the passwords of the URLs in it."""
+    return _PASSWORD.sub(r"\1:***@", text)
+
+
 def text_of(error: Exception) -> str:
-    """Return the type and message of *error* for use within a sentence: without a full stop."""
-    text = str(error).strip().rstrip(".")
+    """Return the type and message of *error* for use within a sentence: without a full stop, nor
+    passwords of URLs."""
+    text = without_passwords(str(error)).strip().rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 

@@ -35,6 +35,7 @@ from scrapy_rep.holding.disk import Opening
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.held_origin import HeldOrigin
 from scrapy_rep.holding.held_origins import HeldOrigins
+from scrapy_rep.holding.last_attempts import LastAttempts
 from scrapy_rep.holding.release import Releases
 from scrapy_rep.holding.shutdown import Shutdown
 from scrapy_rep.origins.policy import Drop
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
 # Seconds, from the start of the fetch, after which a first answer takes long, or very long: a few of
 # the requests that wait for it keep others from coming, and then none.
 _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
+# Seconds until a look at what became of a fetch that was ended.
+_EXPIRY_SECONDS = 1.0
+# Seconds. Sums of times may differ in their last digits.
+_ROUNDING = 0.001
 # Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
 
@@ -78,7 +83,8 @@ class Deferral(ResolutionListener):
         self.handing_back = HandingBack(context, self.held)
         self._shutdown = Shutdown(context, self.releases, self.held, self.handing_back)
         self._retries = self._alarm(self._ask_again)
-        self._deadlines = self._alarm(self._give_up_oldest)
+        self._last = LastAttempts(context.settings)
+        self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
         self._reports = Alarm(time.monotonic, self._report, self._is_paused)
         self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
@@ -136,6 +142,7 @@ class Deferral(ResolutionListener):
 
     def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
         """Hold *request* until its origin, which is unreachable, answers again."""
+        since = self.held.now() if since is None else since
         held_origin = self.held.get(state.name)
         if held_origin is not None and held_origin.waiting:
             # The answer is there, but the others that wait for it haven't heard so far.
@@ -144,11 +151,15 @@ class Deferral(ResolutionListener):
         held_origin = self.held.keep(state.origin, request, since)
         held_origin.answered = True
         self.held.weigh(held_origin)
-        self._announce(held_origin, request, self.held.now() if since is None else since)
+        self._announce(held_origin, request, since)
         self._is_unreachable(held_origin)
         if state.name not in self._retries:
             self._retry_later(state)
         held_origin.tell_unreachable()
+        if since + self._max_wait - self.held.now() < self._last.hopeless(
+            state.entry, self._context.clock()
+        ):
+            self._give_up_hopeless(held_origin, state)
 
     def joins(self, name: str, request: Request) -> bool:
         """Whether *request*, which may be fetched, stays all the same, behind others of its origin that
@@ -244,6 +255,7 @@ class Deferral(ResolutionListener):
             return
         self._table.pin(state.origin)
         self._retry_later(state)
+        self._give_up_hopeless(held_origin, state)
         held_origin.tell_unreachable()
         self._context.engine.wake()
 
@@ -288,8 +300,11 @@ class Deferral(ResolutionListener):
         self._retries.set(state.name, time.monotonic() + seconds)
 
     def _ask_again(self, held_origin: HeldOrigin) -> None:
-        first = self.held.hold.peek(str(held_origin.origin))
-        self._flights.to(held_origin.origin, first, again=True)
+        known = self._table.get(held_origin.origin)
+        # After a proxy's failure, by the way that another request goes.
+        number = known.entry.proxy_attempts if known else 0
+        like = self.held.hold.peek(str(held_origin.origin), number)
+        self._flights.to(held_origin.origin, like, again=True)
 
     def _expect(self, key: str, since: float) -> None:
         """Set the deadline of requests held *since* then, and schedule the log's reports."""
@@ -297,9 +312,49 @@ class Deferral(ResolutionListener):
         self._deadlines.set_sooner(key, now + since + self._max_wait - self.held.now())
         self._reports.set_sooner("", now + _TELL_SECONDS)
 
-    def _give_up_oldest(self, held_origin: HeldOrigin) -> None:
-        why = self.held.why(held_origin, f"held for {self._max_wait:g} s")
-        self.releases.add(held_origin, why, before=self.held.now() - self._max_wait)
+    def _time_is_over(self, held_origin: HeldOrigin) -> None:
+        """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
+        origin, key = held_origin.origin, str(held_origin.origin)
+        oldest = self.held.hold.oldest(key)
+        if oldest is not None and self.held.now() < oldest + self._max_wait - _ROUNDING:
+            self._expect(key, oldest)
+            return
+        known = self._table.get(origin)
+        entry = known.entry if known else None
+        if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
+            self._last.made(key, entry)
+            self._cache.ask_early(origin)
+            self._ask_again(held_origin)
+        flight = self._flights.get(origin)
+        if flight is not None:
+            left = flight.left_of(self._last.seconds)
+            if left > 0 or self._flights.expire(origin):
+                self._deadlines.set(key, time.monotonic() + max(left, _EXPIRY_SECONDS))
+                return
+        self._give_up_oldest(held_origin, self.held.why(held_origin, self._held_for))
+
+    @property
+    def _held_for(self) -> str:
+        return f"held for {self._max_wait:g} s"
+
+    def _give_up_oldest(
+        self, held_origin: HeldOrigin, why: tuple[str, int], seconds: float = 0.0
+    ) -> None:
+        """:param seconds: give up those, too, whose time is over within so many seconds"""
+        before = self.held.now() + seconds - self._max_wait + _ROUNDING
+        oldest = self.held.hold.oldest(str(held_origin.origin))
+        if oldest is not None and oldest <= before:
+            self.releases.add(held_origin, why, before=before)
+
+    def _give_up_hopeless(self, held_origin: HeldOrigin, state: OriginState) -> None:
+        """After a failure, give up those for which no further attempt will come."""
+        entry, late = state.entry, self._last.late
+        why = f"{entry.error}; {self._held_for}", entry.attempts
+        self._give_up_oldest(held_origin, why, late)
+        seconds = self._last.hopeless(entry, self._context.clock())
+        if seconds > late:
+            reason = f"{entry.error}; no attempt would be made before it is {self._held_for}"
+            self._give_up_oldest(held_origin, (reason, entry.attempts), seconds)
 
     def _report(self, _: str) -> None:
         if self.held:
@@ -312,8 +367,8 @@ class Deferral(ResolutionListener):
 
     def _next(self) -> tuple[float, float]:
         """Seconds until the next robots.txt attempt, and until requests are given up."""
-        now = time.monotonic()
-        return self._retries.soonest - now, self._deadlines.soonest - now
+        now, given_up = time.monotonic(), self._deadlines.soonest
+        return min(self._retries.soonest, given_up) - now, given_up - now
 
     def _finished(self, held_origin: HeldOrigin) -> None:
         """All have left that may: set the next deadline, or forget the origin."""

@@ -49,6 +49,8 @@ class HeldOrigins:
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
         self._table = origins.table
+        self.failure = origins.cache.failure
+        """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
         self._flights = origins.flights
         self._most = context.settings.defer_max_requests
         self._log = Log(context)

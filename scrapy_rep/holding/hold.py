@@ -148,11 +148,12 @@ class Hold:
             if held is not None:
                 yield held
 
-    def peek(self, origin: str) -> Request | None:
-        """Return the most urgent request of *origin*, if it can be read."""
+    def peek(self, origin: str, number: int = 0) -> Request | None:
+        """Return the most urgent request of *origin*, or another with this *number*, from 0 and round
+        and round, if it can be read."""
         heap = self._whole(origin)
         self._drop_empty(origin)
-        return self._request(heap[0]) if heap else None
+        return self._request(heap[number % len(heap)]) if heap else None
 
     def _request(self, entry: Entry) -> Request | None:
         return None if isinstance(entry[3], int) else entry[3]

@@ -250,13 +250,16 @@ class Releases:
         if job.given_up is not None and not was_held:
             if for_room := self._held.full_for(held_origin.origin):
                 self._held.warn_full(held_origin.origin)
-            self.verdicts[request] = Drop(*job.given_up, for_room=for_room)
+            cause = self._held.failure(held_origin.origin)
+            self.verdicts[request] = Drop(*job.given_up, for_room=for_room, cause=cause)
             return
         if job.given_up is not None:
             held_origin.given_up += 1
             held_origin.why = job.given_up
             self._held.hold.give_up(str(held_origin.origin), held)
-            self.verdicts[request] = RobotsUnreachable(held_origin.origin, *job.given_up)
+            # The origin may be forgotten before it arrives.
+            cause = self._held.failure(held_origin.origin)
+            self.verdicts[request] = RobotsUnreachable(held_origin.origin, *job.given_up, cause)
             return
         held_origin.leaving.append(request)
         if row is not None:
@@ -287,7 +290,7 @@ class Releases:
             return verdict
         if isinstance(verdict, RobotsUnreachable):
             tell_given_up(self._context, request, verdict)
-        raise verdict
+        raise verdict from verdict.__cause__
 
     def close(self) -> None:
         """End a run: what has left is done, the rest is for the next run."""

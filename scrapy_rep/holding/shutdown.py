@@ -85,7 +85,8 @@ class Shutdown:
             if was_held:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
-        error = RobotsUnreachable(held_origin.origin, *held_origin.why)
+        cause = self._held.failure(held_origin.origin)
+        error = RobotsUnreachable(held_origin.origin, *held_origin.why, cause)
         if was_held:
             tell_given_up(self._context, held.request, error)
         return self._context.engine.fail(held.request, error)
@@ -98,5 +99,7 @@ class Shutdown:
         """The same for *request*, which was about to leave."""
         if self._hands_back(request, since):
             return succeed(None)
-        error = RobotsUnreachable(origin_of(request), "the crawl ended")
+        origin = origin_of(request)
+        cause = self._held.failure(origin)
+        error = RobotsUnreachable(origin, "the crawl ended", cause=cause)
         return self._context.engine.fail(request, error)

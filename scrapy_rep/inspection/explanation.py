@@ -124,6 +124,8 @@ class RobotsFile:
     """Unreachable for so long that there are no restrictions (REP.md section 4)."""
     pass_unreachable: bool = False
     """``REP_UNREACHABLE = "allow"``."""
+    note: str = ""
+    """What is strange about the latest answer."""
 
     @cached_property
     def parsed(self) -> RobotsTxt:
@@ -172,7 +174,7 @@ class RobotsFile:
         if self.outcome is Outcome.MISSING:
             return free, f"no robots.txt ({self.answer}): no restrictions"
         if self.outcome is Outcome.UNREACHABLE:
-            why = f"robots.txt unreachable ({self.facts.error})"
+            why = f"robots.txt unreachable ({noted(str(self.facts.error), self.note)})"
             if self.unrestricted:
                 return free, f"{why} for longer than REP_UNREACHABLE_LIMIT: no restrictions"
             if self.pass_unreachable:
@@ -196,7 +198,7 @@ class RobotsFile:
         """The HTTP status, and what is strange about the answer."""
         facts = self.facts
         if self.outcome is Outcome.MISSING:
-            return missing(facts.status, facts.hops)
+            return missing(facts.status, facts.hops, self.note)
         page = ", an HTML page" if self.is_page else ""
         return "" if facts.status is None else f"HTTP {facts.status}{page}"
 
@@ -222,10 +224,20 @@ def _why(found: list[tuple[int, RuleLine]], at: int) -> str:
     return why
 
 
-def missing(status: int | None, hops: int) -> str:
-    """Return the answer that means there is no file, and why."""
+def missing(status: int | None, hops: int, note: str = "") -> str:
+    """Return the answer that means there is no file, and why.
+
+    :param note: what is strange about it
+    """
+    answer = f"HTTP {status}"
     if status is not None and 300 <= status < 400:
-        return f"HTTP {status} that leads nowhere, after {hops} redirects"
-    if status is not None and status >= 500:
-        return f'HTTP {status} with a page that says "not found", see REP_SOFT_404'
-    return f"HTTP {status}"
+        after = f", after {hops} redirects" if hops else ""
+        answer += f" that leads nowhere{after}"
+    elif status is not None and status >= 500:
+        answer += ' with a page that says "not found", see REP_SOFT_404'
+    return noted(answer, note)
+
+
+def noted(answer: str, note: str) -> str:
+    """Return *answer* with what is strange about it."""
+    return f"{answer}; {note}" if note else answer

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import RobotsTxt, Rule
-from scrapy_rep.protocol.syntax import SPACE, Field, escape, lines, readable
+from scrapy_rep.protocol.syntax import SPACE, Field, escape, lines, readable, readable_url
 from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Outline:
                 agent = AgentLine(number, readable(value), token_of(value))
                 outline.groups[-1].agents.append(agent)
             elif kind == Field.SITEMAP:
-                outline.sitemaps.append((number, readable(value)))
+                outline.sitemaps.append((number, readable_url(value)))
         return outline
 
     def rules_for(self, token: str) -> Iterable[RuleLine]:

@@ -62,6 +62,11 @@ class Agents:
         """The chain of requests that don't name an agent; None until the first of them."""
         return self._default if self._fixed is None else self._fixed
 
+    @property
+    def default(self) -> tuple[str, ...]:
+        """The chain of requests that don't name an agent; empty if there is no token."""
+        return self._own() if self._fixed is None else self._fixed
+
     def is_usual(self, request: Request) -> bool:
         """Whether *request* goes by :attr:`usual`. False if telling takes a closer look."""
         if META_KEY in request.meta:

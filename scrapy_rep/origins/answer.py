@@ -3,10 +3,12 @@ itself. Only the first says anything about the site (REP.md section 3)."""
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
+from scrapy import exceptions
 from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadCancelledError,
@@ -20,6 +22,8 @@ from scrapy.exceptions import (
     StopDownload,
     UnsupportedURLSchemeError,
 )
+from twisted.internet.error import ConnectionClosed
+from twisted.python.failure import Failure
 
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.protocol.availability import Outcome
@@ -27,13 +31,19 @@ from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import Entry, pack_body
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
     from scrapy.http import Headers
 
+# Characters. The reasons for refused redirects fit beside the target.
 _MAX_REASON = 250
-"""Characters."""
+_MAX_TARGET = 120
+
+_MAX_CAUSES = 10
+
+PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
+"""How the project's middlewares and missing download handlers refuse a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,8 @@ class Answer:
     headers: Headers | None = None
     body: bytes = b""
     error: Exception | None = None
+    note: str = ""
+    """What is strange about it, in words for people."""
 
     @property
     def reason(self) -> str:
@@ -73,6 +85,35 @@ class Answer:
         )
 
 
+DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
+    name: kind
+    for name, kind in vars(exceptions).items()
+    if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
+}
+"""Scrapy's exceptions for failed downloads, by which its stats count them."""
+
+
+def failure_in(reason: str | None) -> Exception | None:
+    """Return a new exception like the one whose :attr:`Answer.reason` that was, if it was Scrapy's."""
+    name, _, text = (reason or "").partition(": ")
+    return DOWNLOAD_ERRORS[name](text) if name in DOWNLOAD_ERRORS else None
+
+
+def without_frames(error: Exception) -> Exception:
+    """Return *error*, whose tracebacks are removed with those of its causes: their frames would keep
+    requests and responses in memory for as long as *error* is kept."""
+    one: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if one is None:
+            break
+        one.__traceback__ = None
+        for failure in getattr(one, "reasons", None) or ():  # Twisted's, of a broken connection
+            if isinstance(failure, Failure):
+                failure.cleanFailure()  # type: ignore[no-untyped-call]
+        one = one.__cause__ or one.__context__
+    return error
+
+
 class ProjectError(Exception):
     """The project's own code prevented the fetch: retrying can't help."""
 
@@ -81,10 +122,21 @@ class ProxyError(Exception):
     """A proxy failed, which says nothing about the site behind it."""
 
 
+class RedirectRefused(Exception):
+    """robots.txt redirects to where we, or the project, don't go. The decision is not the site's, so it
+    says nothing about what the site allows."""
+
+    def __init__(self, target: str, why: str) -> None:
+        super().__init__(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
+
+
+NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
+"""Failures that are no sign that the site is down, however long they last."""
+
 CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
 """Misconfiguration: retrying can't help."""
 
-DEAD_HOST_ERRORS = (
+_DEAD_HOST_ERRORS = (
     CannotResolveHostError,
     DownloadConnectionRefusedError,
     # What Scrapy's aiohttp handler raises for a host such as 1.2.3.
@@ -92,7 +144,7 @@ DEAD_HOST_ERRORS = (
 )
 
 _NETWORK_ERRORS = (
-    *DEAD_HOST_ERRORS,
+    *_DEAD_HOST_ERRORS,
     DownloadCancelledError,
     DownloadFailedError,
     DownloadTimeoutError,
@@ -102,6 +154,14 @@ _NETWORK_ERRORS = (
 )
 _NETWORK_MODULES = frozenset({"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"})
 
+# Of libraries that may not be installed, by the names of their classes.
+_TLS_NAMES = frozenset({"VerificationError"})
+_LOST_NAMES = frozenset({"ServerDisconnectedError", "RemoteProtocolError", "ReadError"})
+_TUNNEL_NAMES = frozenset({"TunnelError", "ClientHttpProxyError"})
+
+# Of the errors that led to an error: far more than there ever are.
+_MAX_CAUSES = 20
+
 # No ValueError: it may be about what a server sent.
 _BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 
@@ -109,6 +169,53 @@ _MIDDLEWARE = frozenset({"process_request", "process_response", "process_excepti
 _HANDLER = frozenset({"download_request"})
 
 _ADVICE = "make it ignore URLs that end in /robots.txt"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield *error* and what led to it: handlers wrap the errors of their libraries."""
+    queue, seen = [error], 0
+    while queue and seen < _MAX_CAUSES:
+        if (one := queue.pop()) is not None:
+            seen += 1
+            yield one
+            # Twisted's errors have a list of failures.
+            reasons = getattr(one, "reasons", None)
+            queue += [
+                getattr(reason, "value", None)
+                for reason in (reasons if isinstance(reasons, list) else ())
+            ]
+            queue.append(one.__cause__ or one.__context__)
+
+
+def _any(error: Exception | None, kinds: tuple[type, ...], names: frozenset[str]) -> bool:
+    return any(isinstance(one, kinds) or type(one).__name__ in names for one in _causes(error))
+
+
+def is_tls_failure(error: Exception | None) -> bool:
+    """Whether no TLS connection came about."""
+    from OpenSSL.SSL import Error  # slow to import, and few fetches fail
+
+    return _any(error, (ssl.SSLError, Error), _TLS_NAMES)
+
+
+def is_lost_connection(error: Exception | None) -> bool:
+    """Whether the connection ended before there was an answer."""
+    kinds = (ConnectionClosed, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+    return not isinstance(error, ResponseDataLossError) and _any(error, kinds, _LOST_NAMES)
+
+
+def is_dead_host(error: Exception | None) -> bool:
+    """Whether the host is unknown, or can't be connected to (REP.md section 4)."""
+    return isinstance(error, _DEAD_HOST_ERRORS) or is_tls_failure(error)
+
+
+def blamed_on_proxy(error: Exception) -> ProxyError | None:
+    """Return a proxy's failure, if *error* is one; it occurred on a request through a proxy."""
+    if _any(error, (), _TUNNEL_NAMES):
+        return ProxyError(f"the proxy refused to connect ({text_of(error)})")
+    if isinstance(error, _DEAD_HOST_ERRORS) and not is_tls_failure(error):
+        return ProxyError(f"the proxy can't be reached ({text_of(error)})")
+    return None
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:

@@ -6,7 +6,9 @@ protocol wants its beginning.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import signals
 from scrapy.exceptions import ResponseDataLossError, StopDownload
@@ -25,16 +27,39 @@ if TYPE_CHECKING:
 META_KEY = "_rep_transfer"
 
 ACCEPT_ENCODING = "gzip, deflate"
-"""What :func:`decode` supports."""
+"""What is asked for. :func:`decode` supports more if a library is installed."""
 
 # One byte more than counts: it tells the parser whether the limit cuts a line in two.
 READ_BYTES = MAX_BYTES + 1
 
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
-"""Limit for HttpCompressionMiddleware, which decodes other encodings, in one go."""
+"""Limit for HttpCompressionMiddleware, which decodes those of sitemaps, in one go."""
+
+_GZIP = ("gzip", "x-gzip")
+
+# Not asked for, but sent. Newer Scrapy requires the first or the second of each.
+_LIBRARIES = {
+    "br": ("brotli", "brotlicffi"),
+    "zstd": ("compression.zstd", "backports.zstd"),
+}
+# As in RFC 9659, 8 MiB: a frame may ask for gigabytes.
+_ZSTD_WINDOW = 23
+
+_UNDECODABLE = "its body can't be decoded"
 
 _MAX_MEMBERS = 100
 """Of a gzip file. An empty one costs as much as a kilobyte of rules."""
+
+
+class Body(NamedTuple):
+    """As much of a body as could be read."""
+
+    data: bytes
+    """At most :data:`READ_BYTES`."""
+    problem: str | None = None
+    """Why that isn't all that counts."""
+    note: str = ""
+    """The same in few words."""
 
 
 class Transfer:
@@ -47,23 +72,49 @@ class Transfer:
         self.on_left = on_left
         self.received = 0
         self.cut = False
+        """Whether the transfer was stopped, since enough had arrived."""
         self.encodings: list[str] = []
         self.problem: str | None = None
         """Why the body can't be decoded."""
+
+    @classmethod
+    def of(cls, response: Response) -> Transfer:
+        """Return the transfer of a whole *response*."""
+        transfer = cls(lambda: None)
+        transfer.look_at(response)
+        return transfer
+
+    def look_at(self, response: Response) -> None:
+        """Note how the body of *response* is encoded."""
+        try:
+            self.encodings = headers.encodings(response.headers)
+        except headers.NotCredible as error:
+            self.problem = str(error)
 
     def body_of(self, response: Response) -> bytes:
         """Return at most :data:`READ_BYTES` of the decoded body.
 
         :raises ResponseDataLossError: if it is truncated or not what ``Content-Encoding`` says
         """
+        body = self.read(response)
+        if body.problem is not None:
+            raise ResponseDataLossError(body.problem)
+        return body.data
+
+    def read(self, response: Response) -> Body:
+        """Return what can be read of the body: of an error page, which counts by its status, any part
+        will do."""
         if self.problem is not None:
-            raise ResponseDataLossError(self.problem)
-        body = response.body
-        for encoding in reversed(self.encodings):
-            body, complete = decode(body, encoding)
-            if not complete and not self.cut and len(body) < READ_BYTES:
-                raise ResponseDataLossError(f"the {encoding} body ends too early")
-        return body[:READ_BYTES]
+            return Body(b"", self.problem, _UNDECODABLE)
+        lost = "dataloss" in response.flags and not self.cut
+        try:
+            data, complete = undo(response.body, self.encodings, cut=lost or self.cut)
+        except ResponseDataLossError as error:
+            return Body(b"", str(error), _UNDECODABLE)
+        if lost or not complete:
+            by = "transfer" if lost else f"{', '.join(self.encodings)} body"
+            return Body(data, f"the {by} ends too early", "its body ends too early")
+        return Body(data)
 
 
 class TransferWatch:
@@ -101,22 +152,11 @@ class TransferWatch:
                 raise StopDownload(fail=False)
 
     def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
-        """Take over from HttpCompressionMiddleware, which sees the response next."""
+        """Take the decoding over from HttpCompressionMiddleware, which sees the response next. With a
+        body that it can't decode, the status and the headers would be lost."""
         transfer = request.meta.get(META_KEY)
-        if not isinstance(transfer, Transfer):
-            return
-        try:
-            encodings = headers.encodings(response.headers)
-        except headers.NotCredible as error:
-            transfer.problem = str(error)
-            encodings = []
-        if all(encoding in _WBITS for encoding in encodings):
-            transfer.encodings = encodings
-            response.headers.pop("Content-Encoding", None)
-        elif len(encodings) == 1:
-            request.meta["download_maxsize"] = OTHER_ENCODINGS_MAX
-        else:
-            transfer.problem = f"the body is encoded as {', '.join(encodings)}"[:200]
+        if isinstance(transfer, Transfer):
+            transfer.look_at(response)
             response.headers.pop("Content-Encoding", None)
 
     def _left(self, request: Request, **_: Any) -> None:
@@ -125,33 +165,91 @@ class TransferWatch:
             transfer.on_left()
 
 
-# 47: gzip or zlib, as zlib detects.
-_WBITS = {"gzip": 47, "x-gzip": 47, "deflate": 47}
+def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
+    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all that
+    counts.
+
+    :param cut: whether the end of *body* is missing, which then doesn't matter
+    :raises ResponseDataLossError: if *body* isn't what *encodings* say
+    """
+    for encoding in reversed(encodings):
+        try:
+            body, complete = decode(body, encoding)
+        except ResponseDataLossError as error:
+            names = ", ".join(encodings)[:200]
+            raise ResponseDataLossError(f"the body is encoded as {names}, but {error}") from error
+        cut = cut or len(body) >= READ_BYTES
+        if not (complete or cut):
+            return body, False
+    return body[:READ_BYTES], True
 
 
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached.
 
-    :raises ResponseDataLossError: if *data* isn't what *encoding* says
+    :raises ResponseDataLossError: if *data* isn't what *encoding* says, or nothing here decodes that
     """
     if not data:
         return b"", True
-    wbits = _WBITS[encoding]
-    # In RFC 9110 "deflate" means zlib; some servers send it raw.
-    if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
-        wbits = -15
+    new, errors = _decoders(data, encoding)
     output = b""
     try:
         for _ in range(_MAX_MEMBERS):
             if not data or len(output) >= READ_BYTES:
                 break
-            decoder = zlib.decompressobj(wbits)
+            decoder = new()
             output += decoder.decompress(data, READ_BYTES - len(output))
             if not decoder.eof:
                 return output, False
             data = decoder.unused_data.lstrip(b"\0")  # the next member of a gzip file
-    except zlib.error as error:
+    except errors as error:
         if output:  # garbage after the stream
             return output, True
         raise ResponseDataLossError(f"the body is not {encoding}: {error}") from error
     return output, True
+
+
+def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
+    """Return what makes a decoder with the methods of zlib's, and what that raises.
+
+    :raises ResponseDataLossError: if there is none
+    """
+    if encoding in _GZIP or encoding == "deflate":
+        wbits = 47  # gzip or zlib, as zlib detects
+        # In RFC 9110 "deflate" means zlib; some servers send it raw.
+        if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
+            wbits = -15
+        return partial(zlib.decompressobj, wbits), zlib.error
+    library = next(filter(None, map(_imported, _LIBRARIES.get(encoding, ()))), None)
+    if library is None:
+        raise ResponseDataLossError(f"nothing here decodes {encoding}")
+    if encoding == "br":
+        return partial(_Brotli, library.Decompressor), library.error
+    limit = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
+    return partial(library.ZstdDecompressor, options=limit), library.ZstdError
+
+
+@cache
+def _imported(name: str) -> Any:
+    """Return a module; None if it isn't installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+class _Brotli:
+    """Brotli's decoder, with the methods of zlib's."""
+
+    unused_data = b""
+
+    def __init__(self, new: Callable[[], Any]) -> None:
+        self._decoder = new()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._decoder.is_finished())
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        output: bytes = self._decoder.process(data, output_buffer_limit=most)
+        return output[:most]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request
-from scrapy.exceptions import DownloadTimeoutError
+from scrapy.exceptions import DownloadTimeoutError, ResponseDataLossError
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -21,15 +21,16 @@ from twisted.python.failure import Failure
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.encoding import encoded
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
-    DEAD_HOST_ERRORS,
+    PROJECT_REFUSES,
     Answer,
     ProjectError,
     ProxyError,
+    RedirectRefused,
+    blamed_on_proxy,
     refused_by_project,
     stopped,
 )
@@ -37,19 +38,15 @@ from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, Transfe
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
+from scrapy_rep.protocol.origin import MAX_URL
 
 if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.origins.context import CrawlContext
 
-logger = get_logger(__name__)
-
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
-
-# Characters. Servers accept no longer ones, and entries keep the last.
-_MAX_URL = 8192
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -64,80 +61,91 @@ class Fetcher:
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
         self._watch = TransferWatch(context.crawler)
+        # A project that takes what came of a cut page gets what came of a cut robots.txt.
+        self._takes_cut = not context.crawler.settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where a site may send us."""
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
         """Fetch *origin*'s robots.txt, once.
 
-        :param like: a request to *origin* whose proxy and bind address to use
+        :param like: a request to *origin* whose User-Agent header, proxy and bind address to use
         :raises Exception: only :data:`CONFIGURATION_ERRORS` and ``CancelledError``; any other error
             is an answer
         """
-        url = origin.robots_url
-        seen = {url}
-        for hops in range(MAX_HOPS + 1):
-            try:
-                with ExitStack() as slot, self._watch:
-                    slot.enter_context(self._context.engine.extra_slot())
-                    response, body = await self._get(url, slot, like)
-            except (*CONFIGURATION_ERRORS, CancelledError):
-                raise
-            except Exception as raised:  # of any download handler or middleware
-                if refused := refused_by_project(raised):
-                    raise refused from raised
-                return Answer(Outcome.UNREACHABLE, url, hops, error=raised)
-            status = response.status
-            if not STATUSES[0] <= status <= STATUSES[1]:
-                error = InvalidStatus("the HTTP status is not a number from 100 to 999")
-                return Answer(Outcome.UNREACHABLE, url, hops, error=error)
-            if status not in REDIRECTS:
-                outcome = outcome_of(status, body, soft_404=self._context.settings.soft_404)
-                return Answer(outcome, url, hops, status, response.headers, body)
-            target = redirect_target(url, response)
-            if target is None or target in seen:
-                break
+        url, seen, hops = origin.robots_url, {origin.robots_url}, 0
+        while True:
+            found = await self._ask(url, hops, like)
+            if isinstance(found, Answer):
+                return found
+            given = url, hops, found.status, found.headers
+            target = redirect_target(url, found)
+            if target is None or target in seen or hops == MAX_HOPS:
+                return Answer(Outcome.MISSING, *given, note=_dead_end(target, target in seen))
             seen.add(target)
-            if not await self._may_follow(url, target):
-                break
-            if hops < MAX_HOPS:
-                url = target
-        return Answer(Outcome.MISSING, url, hops, status, response.headers)
+            if refusal := await self._refusal(url, target):
+                return Answer(Outcome.UNREACHABLE, *given, error=refusal)
+            url, hops = target, hops + 1
 
-    async def _may_follow(self, url: str, target: str) -> bool:
-        """Whether a redirect plausibly leads to a robots.txt (SECURITY.md)."""
-        by, named = Origin.from_url(url), Origin.from_url(target)
-        if by.host == named.host:
-            return True
-        parts = urlsplit(target)
-        # URLs with side effects have parameters; files have none, or a name that says what they are.
-        plain = not parts.query or parts.path.endswith("/robots.txt")
-        if plain and not await self.targets.refuses(named, by):
-            return True
+    async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
+        """Request *url*. Return a redirect, or the answer."""
+        try:
+            with ExitStack() as slot, self._watch:
+                slot.enter_context(self._context.engine.extra_slot())
+                response, transfer = await self._get(url, slot, like)
+        except CancelledError:
+            raise
+        except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
+            return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
+        if not STATUSES[0] <= response.status <= STATUSES[1]:
+            error = InvalidStatus("the HTTP status is not a number from 100 to 999")
+            return Answer(Outcome.UNREACHABLE, url, hops, error=error)
+        if response.status in REDIRECTS:
+            return response
+        soft_404 = self._context.settings.soft_404
+        return answer_of(response, transfer, url, hops, soft_404=soft_404)
+
+    def _failure(self, raised: Exception, url: str, hops: int) -> Exception:
+        """Return what a failed request says about the site.
+
+        :raises Exception: one of :data:`CONFIGURATION_ERRORS`, if the fault is the project's
+        """
+        if hops and isinstance(raised, PROJECT_REFUSES):
+            self._context.stats.inc_value("rep/redirects/refused")
+            refusal = RedirectRefused(url, f"the project refuses it: {text_of(raised)}")
+            refusal.__cause__ = raised
+            return refusal
+        if isinstance(raised, CONFIGURATION_ERRORS):
+            raise raised
+        if project_error := refused_by_project(raised):
+            raise project_error from raised
+        return raised
+
+    async def _refusal(self, url: str, target: str) -> RedirectRefused | None:
+        """Return why we don't follow a redirect (SECURITY.md); None if we do."""
+        refusal = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
+        if refusal is None:
+            return None
         self._context.stats.inc_value("rep/redirects/refused")
-        why = "the address is private" if plain else "a URL of another host with a query"
-        logger.debug(
-            "Not following the redirect from %(url)s to %(target)s: %(why)s",
-            {"url": url, "target": target, "why": why},
-            extra=self._context.extra,
-        )
-        return False
+        return RedirectRefused(target, f"{refusal.value}; see REP_PRIVATE_HOSTS")
 
-    async def _get(self, url: str, slot: ExitStack, like: Request | None) -> tuple[Response, bytes]:
+    async def _get(
+        self, url: str, slot: ExitStack, like: Request | None
+    ) -> tuple[Response, Transfer]:
         """:param slot: closed when the response arrives, before a page can take the slot"""
         timeout = self._context.settings.download_timeout
+        transfer = Transfer(slot.close)
         if url.startswith("ftp:") and self._scrapy_has_ftp():
             slot.close()  # this bypasses the downloader
             response = await _within(timeout, ftp.retrieve(url))
-            return response, response.body
-        transfer = Transfer(slot.close)
+            return response, transfer
         request = Request(
             url,
             callback=NO_CALLBACK,
             priority=PRIORITY,
             dont_filter=True,
             # body.py decodes these.
-            headers={"Accept-Encoding": ACCEPT_ENCODING, **_credentials(like)},
+            headers={"Accept-Encoding": ACCEPT_ENCODING, **_headers(like)},
             meta={
                 **_way(like),
                 **self._context.engine.slots.beside(url, "robots.txt", if_slowed=True),
@@ -151,7 +159,8 @@ class Fetcher:
                 "download_timeout": timeout,
                 "download_maxsize": 0,
                 "download_warnsize": 0,
-                "download_fail_on_dataloss": True,
+                # The status counts all the same.
+                "download_fail_on_dataloss": False,
                 # What curl and browsers log in with.
                 "ftp_user": "anonymous",
                 "ftp_password": "guest",
@@ -166,14 +175,17 @@ class Fetcher:
             download = _within(timeout, download)
         try:
             response = await download
-        except DEAD_HOST_ERRORS as error:
-            if request.meta.get("proxy"):
-                raise ProxyError(f"the proxy can't be reached ({text_of(error)})") from error
+        except Exception as error:
+            if request.meta.get("proxy") and (blamed := blamed_on_proxy(error)):
+                raise blamed from error
             raise
         if "download_stopped" in response.flags and not transfer.cut:
             raise ProjectError(stopped())
+        self.targets.check_answer(request, response)
         _check_proxy(response, bool(request.meta.get("proxy")))
-        return response, transfer.body_of(response)
+        if self._takes_cut:
+            transfer.cut = transfer.cut or "dataloss" in response.flags
+        return response, transfer
 
     def _scrapy_has_ftp(self) -> bool:
         """Whether `origins/ftp.py` can stand in for Scrapy's FTP handler."""
@@ -185,18 +197,32 @@ class Fetcher:
         )
 
 
+def answer_of(
+    response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
+) -> Answer:
+    """Return what a response means: its status and headers count whatever its body is."""
+    status, body = response.status, transfer.read(response)
+    if 200 <= status < 300 and body.problem is not None:
+        return Answer(Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(body.problem))
+    soft_404 = soft_404 and "Retry-After" not in response.headers
+    outcome = outcome_of(status, body.data, soft_404=soft_404)
+    note = body.note and f"{body.note}, which changes nothing"
+    return Answer(outcome, url, hops, status, response.headers, body.data, note=note)
+
+
 def _way(like: Request | None) -> dict[str, Any]:
     """Return the part of *like*'s meta that routes it. Other keys (a slot, a browser) are for pages."""
     keys = ("proxy", "bindaddress")
     return {key: like.meta[key] for key in keys if key in like.meta} if like is not None else {}
 
 
-def _credentials(like: Request | None) -> dict[str, Any]:
-    """Return the header into which HttpProxyMiddleware may have moved *like*'s proxy login."""
-    name = "Proxy-Authorization"
-    if like is not None and like.meta.get("proxy") and name in like.headers:
-        return {name: like.headers[name]}
-    return {}
+def _headers(like: Request | None) -> dict[str, Any]:
+    """Return the headers to take over from *like*: its own name, and the one into which
+    HttpProxyMiddleware may have moved its proxy login."""
+    if like is None:
+        return {}
+    names = ["User-Agent", *(["Proxy-Authorization"] if like.meta.get("proxy") else [])]
+    return {name: value for name in names if (value := like.headers.get(name))}
 
 
 # Proxies mark their own answers so: RFC 9209, and the most common one.
@@ -212,10 +238,17 @@ def _check_proxy(response: Response, proxied: bool) -> None:
         raise ProxyError(f"the proxy answered HTTP {response.status}")
 
 
+def _dead_end(target: str | None, loop: bool) -> str:
+    """Return why a redirect is not followed."""
+    if target is None:
+        return "a redirect without a usable Location"
+    return "redirects in a loop" if loop else f"more than {MAX_HOPS} redirects"
+
+
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
     location = headers.last(response.headers, "Location").strip()
-    if not location or len(location) > _MAX_URL:
+    if not location or len(location) > MAX_URL:
         return None
     try:
         # Encoded again: encoding depends on the scheme, which a relative URL lacks.
@@ -227,7 +260,7 @@ def redirect_target(url: str, response: Response) -> str | None:
         return None
     # No user info: it would be sent to that host.
     target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
-    return target if len(target) <= _MAX_URL else None
+    return target if len(target) <= MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:

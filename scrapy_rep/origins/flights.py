@@ -48,6 +48,8 @@ class Flight:
 
     __slots__ = (
         "_began_at",
+        "expired",
+        "fetching",
         "landing",
         "origin",
         "request",
@@ -63,6 +65,10 @@ class Flight:
         """The first request that needs the answer, if a request does."""
         self._began_at = time.monotonic()
         self.waiters: list[Deferred[OriginState]] = []
+        self.fetching = False
+        """Whether this process waits for the site."""
+        self.expired = False
+        """Whether the fetch has to end, as failed."""
         self.landing = False
         """Whether there is an answer, and listeners are being told."""
         self.result: OriginState | Exception | None = None
@@ -210,6 +216,17 @@ class Flights:
     def get(self, origin: Origin) -> Flight | None:
         """Return the flight to *origin*, if there is one."""
         return self._flights.get(origin)
+
+    def expire(self, origin: Origin) -> bool:
+        """Have the fetch from *origin* fail, as one that takes too long. Return whether its end is
+        near."""
+        flight = self._flights.get(origin)
+        if flight is None or flight.running is None or not (flight.fetching or flight.landing):
+            return False
+        if flight.fetching and not flight.expired:
+            flight.expired = True
+            flight.running.cancel()
+        return True
 
     def abandon(self, origin: Origin) -> None:
         """Cancel the flight to *origin*, unless something waits for it or it is landing."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
-from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
 from scrapy.http import TextResponse
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, READ_BYTES
-from scrapy_rep.origins.fetcher import redirect_target
-from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome, outcome_of
+from scrapy_rep.origins.body import Transfer
+from scrapy_rep.origins.fetcher import answer_of, redirect_target
+from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.calls import Claim
@@ -101,33 +100,22 @@ class HttpCache:
         """Return the cached answer, after redirects."""
         for hops in range(MAX_HOPS + 1):
             try:
-                response = self._unpacked(Request(url))
-            except Exception as error:  # noqa: BLE001 (a damaged file, a bomb)
+                response = self._load(Request(url))
+            except Exception as error:  # noqa: BLE001 (a damaged file)
                 self._failed(error)
                 return None
             if response is None:
                 return None
             if response.status not in REDIRECTS:
-                body = response.body[:READ_BYTES]
                 soft_404 = self._context.settings.soft_404
-                outcome = outcome_of(response.status, body, soft_404=soft_404)
-                if outcome is Outcome.UNREACHABLE:
-                    return None
-                return Answer(outcome, url, hops, response.status, response.headers, body)
+                # Scrapy's middleware stores bodies compressed, as they came.
+                answer = answer_of(response, Transfer.of(response), url, hops, soft_404=soft_404)
+                return None if answer.outcome is Outcome.UNREACHABLE else answer
             target = redirect_target(url, response)
             if target is None or hops == MAX_HOPS:
                 break
             url = target
         return Answer(Outcome.MISSING, url, hops, response.status, response.headers)
-
-    def _unpacked(self, request: Request) -> Any:
-        """Scrapy's middleware stores bodies compressed, as they came."""
-        response = self._load(request)
-        compression = self._context.crawler.get_downloader_middleware(HttpCompressionMiddleware)
-        if response is None or compression is None or not headers.encodings(response.headers):
-            return response
-        request.meta["download_maxsize"] = OTHER_ENCODINGS_MAX
-        return compression.process_response(request, response)
 
     def _load(self, request: Request) -> Any:
         cache = self._cache

@@ -39,6 +39,7 @@ class Origins:
             settings.cache_max_origins, settings.cache_max_bytes, context.clock
         )
         fetcher = Fetcher(context)
+        self.targets = fetcher.targets
         self.http_cache = HttpCache(context, fetcher)
         source: Fetcher | HttpCache = fetcher
         storage: StorageAccess | HttpCache | None = None

@@ -52,11 +52,14 @@ class Drop(NamedTuple):
     """Consecutive failed fetches of robots.txt."""
     for_room: bool = False
     """Whether the only reason is that too many are held."""
+    cause: Exception | None = None
+    """What the last fetch raised."""
 
     @classmethod
     def of(cls, state: OriginState) -> Drop:
         """Return the advice for the unreachable origin *state*."""
-        return cls(state.entry.error or "unreachable", state.entry.attempts)
+        reason = state.entry.error or "unreachable"
+        return cls(reason, state.entry.attempts, cause=state.failure)
 
 
 class Room(Enum):

@@ -81,7 +81,7 @@ class Resolver:
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         try:
-            state, answer = await self._cache.ask(flight.origin, flight.request)
+            state, answer = await self._cache.ask(flight.origin, flight.request, flight)
         except (Exception, asyncio.CancelledError) as error:
             told = error if isinstance(error, Exception) else CancelledError()
             for listener in self.listeners:

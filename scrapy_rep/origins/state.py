@@ -7,6 +7,7 @@ import time
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -31,6 +32,7 @@ _PREFIXES = 4
 
 # An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
+_FAILURE_BYTES = 1200
 
 
 class OriginState:
@@ -49,6 +51,7 @@ class OriginState:
         "entry",
         "name",
         "prefixes",
+        "raised",
         "robots",
         "rules",
         "size",
@@ -76,6 +79,8 @@ class OriginState:
     def update(self, entry: Entry) -> None:
         """Replace the entry by a newer one."""
         self.entry = entry
+        self.raised: Exception | None = None
+        """What the last attempt raised, if this process made it and it failed."""
         self.robots = RobotsTxt(entry) if entry.has_copy else None
 
     @property
@@ -83,7 +88,15 @@ class OriginState:
         """About how many bytes it takes, with what was parsed so far."""
         entry = self.entry
         size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
+        if self.raised is not None:
+            size += _FAILURE_BYTES
         return size if self.robots is None else size + self.robots.size
+
+    @property
+    def failure(self) -> Exception | None:
+        """The same; a new exception like it if another process made the attempt, or if it was
+        forgotten meanwhile."""
+        return self.raised or failure_in(self.entry.error)
 
     @property
     def origin(self) -> Origin:

@@ -1,118 +1,197 @@
-"""Where a site may send us: a public one never to a private address (SECURITY.md)."""
+"""Where a site may send us: a public one never to a private address (SECURITY.md).
+
+A host that a public site names is looked up, and refused if it has a private address. It may get
+another one by the time of the connection: from then on nothing connects to a private address of it.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Any
-from urllib.request import getproxies
+import time
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING
 
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IResolutionReceiver
-from zope.interface import implementer
+from scrapy import Request
+from scrapy import signals as scrapy_signals
+from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
+from scrapy.exceptions import CannotResolveHostError, NotConfigured
+from scrapy.utils.asyncio import call_later
+
+from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.resolution import look_up, unwatch, watch
+from scrapy_rep.engine.urls import origin_of
+from scrapy_rep.origins.addresses import is_private_address, is_private_host
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy.crawler import Crawler
-    from twisted.internet.interfaces import IAddress
+    from scrapy.http import Response
 
     from scrapy_rep.protocol import Origin
 
-# RFC 6761, RFC 6762, RFC 8375; ICANN reserves .internal for private use.
-_PRIVATE_NAMES = (".localhost", ".local", ".home.arpa", ".internal")
+logger = get_logger(__name__)
 
-# Its last four bytes are an IPv4 address (RFC 6052).
-_NAT64 = IPv6Network("64:ff9b::/96")
-
+# Seconds that a refusal is remembered. DNS errs, too; but a sitemap may list 50,000 pages of a host.
+_REFUSED_SECONDS = 5.0
 # Hosts.
 _REMEMBERED = 10_000
 
 
-def is_private_address(text: str) -> bool | None:
-    """Whether an address is loopback, link-local, private or otherwise not public; None for a name."""
-    try:
-        address: IPv4Address | IPv6Address = ip_address(text.strip("[]").partition("%")[0])
-    except ValueError:
-        try:
-            # Operating systems accept 127.1, 0x7f000001 and 2130706433.
-            address = IPv4Address(socket.inet_aton(text))
-        except (OSError, ValueError):
-            return None
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        address = inner or address
-    return not address.is_global or address.is_multicast
+class Refusal(Enum):
+    """Why not to request what a site names."""
 
-
-def is_private_host(host: str) -> bool | None:
-    """Whether an :class:`Origin`'s *host* is private; None if only a look-up can tell."""
-    name = host.rstrip(".")
-    local = "." not in name or f".{name}".endswith(_PRIVATE_NAMES)
-    private = is_private_address(name)
-    return True if private is None and local else private
+    PRIVATE = "the address is private"
+    UNRESOLVED = "the name can't be resolved, so its address may be private"
 
 
 class Targets:
-    """Says which hosts a site may name."""
+    """Says which hosts a site may name, and keeps watch over connections to them."""
 
     def __init__(self, crawler: Crawler, private_hosts: bool) -> None:
         """:param private_hosts: whether the user lets public sites name private hosts"""
         self._all = private_hosts
-        settings = crawler.settings
-        self._reactor = settings.getbool("TWISTED_REACTOR_ENABLED", True)
-        # A proxy looks names up itself, and may get other addresses than we would.
-        self._looks_up = not (settings.getbool("HTTPPROXY_ENABLED") and getproxies())
-        self._known: dict[str, bool] = {}
+        self._crawler = crawler
+        self._proxies = _env_proxies(crawler)
+        self._others_proxies = False
+        self._watched = Recent()  # hosts that public sites named
+        self._public, self._private = Recent(), Recent()  # hosts that resolved so
+        self._log = Sparse(logger, "connections refused")
+        self._refused: dict[str, tuple[Refusal, float]] = {}
+        if not private_hosts:
+            crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
+            crawler.signals.connect(self._stopped, scrapy_signals.engine_stopped)
+
+    def _opened(self) -> None:
+        call_later(0, self.begin)  # CrawlerProcess installs Scrapy's resolver after that
+
+    def begin(self) -> None:
+        """Keep watch. With :setting:`REP_PRIVATE_HOSTS` there is nothing to do."""
+        if not self._all:
+            watch(self)
+
+    def _stopped(self) -> None:
+        unwatch(self)
 
     async def refuses(self, target: Origin, by: Origin) -> bool:
         """Whether not to request anything from *target*, since it was *by* that named it."""
-        if self._all or target.host == by.host or not await self._is_private(target.host):
+        return await self.refusal(target, by) is not None
+
+    async def refusal(self, target: Origin, by: Origin) -> Refusal | None:
+        """Why not to request anything from *target*, since it was *by* that named it; None if there is
+        no reason."""
+        if self._all:
+            return None
+        self.begin()
+        if await self._is_inside(by):
+            return None
+        self.keep(by)
+        if target.host == by.host:
+            return None
+        why = await self._judge(target)
+        if why is not Refusal.PRIVATE:
+            self._watched.add(_name(target))
+        return why
+
+    def keep(self, origin: Origin) -> None:
+        """Have *origin* stay outside, if it is there: so it can name what it likes of itself."""
+        host = _name(origin)
+        if host in self._public:
+            self._watched.add(host)
+
+    async def _is_inside(self, by: Origin) -> bool:
+        """Whether *by* is in the user's own network: all its addresses are private."""
+        host, private = _name(by), is_private_host(by.host)
+        if private is None and host not in self._public and not self._is_proxied(by):
+            if host not in self._private:
+                await self._look_up(host)
+            private = host in self._private and host not in self._public
+        return bool(private)
+
+    async def _judge(self, target: Origin) -> Refusal | None:
+        """Why not to request anything from *target*, for sites outside."""
+        host, private = _name(target), is_private_host(target.host)
+        if private is not None:
+            return Refusal.PRIVATE if private else None
+        known = host in self._watched and host in self._public and host not in self._private
+        if known or self._is_proxied(target):
+            return None
+        why, until = self._refused.get(host, (None, 0.0))
+        if time.monotonic() >= until:
+            why = self._judged(host, await self._look_up(host))
+            self._remember(host, why)
+        return why
+
+    async def _look_up(self, host: str) -> Sequence[str]:
+        addresses = await look_up(host)
+        for one in addresses:
+            self.may_connect(host, one)  # if nothing asks: see watch()
+        return addresses
+
+    def _judged(self, host: str, addresses: Sequence[str]) -> Refusal | None:
+        if any(map(is_private_address, addresses)) or (not addresses and host in self._private):
+            return Refusal.PRIVATE
+        # Some networks leave all look-ups to their proxies.
+        return None if addresses or self._others_proxies else Refusal.UNRESOLVED
+
+    def _remember(self, host: str, why: Refusal | None) -> None:
+        if len(self._refused) >= _REMEMBERED:
+            self._refused.clear()
+        if why is not None:
+            self._refused[host] = why, time.monotonic() + _REFUSED_SECONDS
+
+    def _is_proxied(self, origin: Origin) -> bool:
+        """Whether the environment has a proxy for *origin*. It looks names up itself, and may get other
+        addresses than we would."""
+        if self._proxies is None:
             return False
-        return not await self._is_private(by.host)
+        with suppress(RuntimeError):  # no engine yet
+            if not self._crawler.get_downloader_middleware(HttpProxyMiddleware):
+                return False
+        request = Request(origin.robots_url)
+        self._proxies.process_request(request)
+        return bool(request.meta.get("proxy"))
 
-    async def _is_private(self, host: str) -> bool:
-        private = is_private_host(host)
-        if private is not None or not self._looks_up:
-            return bool(private)
-        if host not in self._known:
-            private = any(map(is_private_address, await self._look_up(host)))
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[host] = private
-        return self._known[host]
+    def may_connect(self, host: str, address: str) -> bool:
+        """Whether connections may be made to an *address* of *host*: asked whenever a name is
+        resolved."""
+        if host == address:
+            return True
+        host, private = host.rstrip("."), is_private_address(address)
+        (self._private if private else self._public).add(host)
+        if not private or host not in self._watched:
+            return True
+        self._log.log(
+            "Not connecting to %(host)s at %(address)s: another site named it, and this address is "
+            "private. If public sites may name it, set REP_PRIVATE_HOSTS.",
+            {"host": host, "address": address},
+            self._crawler.spider,
+        )
+        return False
 
-    async def _look_up(self, host: str) -> list[str]:
-        """Return the addresses that Scrapy connects to, from its DNS cache."""
-        if not self._reactor:
-            try:
-                found = await asyncio.get_running_loop().getaddrinfo(host, None)
-            except (OSError, UnicodeError):
-                return []
-            return [str(place[4][0]) for place in found]
-        from twisted.internet import reactor
+    def check_answer(self, request: Request, response: Response) -> None:
+        """Check the address that *response* came from: a download handler may look names up in its own
+        way.
 
-        receiver = _Receiver()
-        try:
-            reactor.nameResolver.resolveHostName(receiver, host)
-        except (OSError, ValueError):  # no valid name
-            return []
-        return await maybe_deferred_to_future(receiver.done)
+        :raises CannotResolveHostError: if a public site has led us to a private one
+        """
+        origin = origin_of(request)
+        if request.meta.get("proxy"):
+            # One that the environment doesn't know: what looks names up is the project's business.
+            self._others_proxies = self._others_proxies or not self._is_proxied(origin)
+        elif not self._all and response.ip_address is not None:
+            address = str(response.ip_address)
+            if not self.may_connect(origin.host, address):
+                raise CannotResolveHostError(f"{origin.host} answered from a private address")
 
 
-@implementer(IResolutionReceiver)
-class _Receiver:
-    def __init__(self) -> None:
-        self._addresses: list[str] = []
-        self.done: Deferred[list[str]] = Deferred()
+def _name(origin: Origin) -> str:
+    return origin.host.rstrip(".")
 
-    def resolutionBegan(self, resolution: Any) -> None:
-        pass
 
-    def addressResolved(self, address: IAddress) -> None:
-        self._addresses.append(str(getattr(address, "host", "")))
-
-    def resolutionComplete(self) -> None:
-        self.done.callback(self._addresses)
+def _env_proxies(crawler: Crawler) -> HttpProxyMiddleware | None:
+    try:
+        return HttpProxyMiddleware.from_crawler(crawler)
+    except NotConfigured:
+        return None

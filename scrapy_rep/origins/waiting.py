@@ -51,7 +51,7 @@ class Waiting:
             raise
         except Exception as error:  # noqa: BLE001
             # A wrong configuration, or a bug, which Flights logs. The request is innocent.
-            return Drop(text_of(error))
+            return Drop(text_of(error), cause=error)
 
     async def alone(self, request: Request, origin: Origin) -> OriginState | None:
         """Have the robots.txt of *origin* fetched, for a caller outside the downloader, however long
@@ -87,5 +87,5 @@ class Waiting:
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (as above)
-            return Drop(text_of(error))
+            return Drop(text_of(error), cause=error)
         return Drop.of(state) if state.unreachable else state

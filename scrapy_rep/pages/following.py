@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, overload
 from urllib.parse import urljoin
@@ -9,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from scrapy.http import XmlResponse
 from scrapy.spiders import SitemapSpider
-from w3lib.url import safe_url_string
 
+from scrapy_rep.engine.encoding import Encoder
 from scrapy_rep.pages.rules import is_html, page_rules
 from scrapy_rep.protocol.page import links_of
 
@@ -24,8 +25,16 @@ if TYPE_CHECKING:
 FOLLOW = "rep_follow"
 """In a request's meta: follow it whatever the page says."""
 
-# Links of each kind that are resolved, which takes microseconds for each.
+# Links of each kind that are resolved.
 _MAX_LINKS = 2_000
+# Characters of links, and of what they are relative to, that are looked at in full; those of each link
+# besides: this takes some 40 microseconds even for a short one.
+_MAX_WORK, _LINK = 200_000, 500
+
+# Characters that neither urljoin() nor Scrapy changes, but for paths with empty segments, or dots.
+_PLAIN = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
+_RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN}(?<!\?)")
+_ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?<!\?)")
 
 _marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
 
@@ -93,21 +102,42 @@ def _marked_links(response: Response) -> frozenset[str]:
     if found is None:
         encoding = getattr(response, "encoding", None) or "utf-8"
         base, *kinds = links_of(response.body, encoding)
-        base = urljoin(response.url, base)
-        nofollow, follow = (
-            {_absolute(base, one, encoding) for one in islice(references, _MAX_LINKS)}
-            for references in (kinds if kinds[0] else ((), ()))
-        )
-        found = _marked[response] = frozenset(nofollow - follow)
+        nofollow, follow = found_kinds = set[str](), set[str]()
+        if kinds[0]:
+            resolve = _Resolver(response.url, base, encoding)
+            for urls, references in zip(found_kinds, kinds, strict=True):
+                urls.update(map(resolve, islice(references, _MAX_LINKS)))
+        found = _marked[response] = frozenset(nofollow - follow - {""})
     return found
 
 
-def _absolute(base: str, reference: str, encoding: str) -> str:
-    """Return the URL of a request for *reference*; empty if it is invalid."""
-    try:
-        return _without_fragment(safe_url_string(urljoin(base, reference), encoding))
-    except ValueError:
-        return ""
+class _Resolver:
+    """Returns the URLs of requests for the links of one page; empty for what is no URL, and beyond the
+    limits. Usual links take a microsecond."""
+
+    def __init__(self, url: str, base: str, encoding: str) -> None:
+        self._encode = Encoder()
+        self._encoding = encoding
+        self._work = 0
+        try:
+            self._base = self._encode(urljoin(url, base), encoding)
+            self._root, self._folder = (urljoin(self._base, path)[:-1] for path in ("/x", "x"))
+        except ValueError:  # only absolute links can be resolved
+            self._base = self._root = self._folder = ""
+
+    def __call__(self, reference: str) -> str:
+        url = _without_fragment(reference)
+        if "/." not in url and _RELATIVE.fullmatch(url) and "//" not in url:
+            return self._root + url[1:] if url[0] == "/" else self._folder + url
+        if _ABSOLUTE.fullmatch(url):
+            return url
+        self._work += _LINK + len(self._base) + 3 * len(reference)
+        if self._work > _MAX_WORK:
+            return ""
+        try:
+            return _without_fragment(self._encode(urljoin(self._base, reference), self._encoding))
+        except ValueError:
+            return ""
 
 
 def _without_fragment(url: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.urls import origin_of, path_in
-from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.pages.tdmrep import TdmFiles
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.usage import RobotsUsage, Usage, read_robots
@@ -29,6 +28,8 @@ Chain = tuple[str, ...]
 KeyT = TypeVar("KeyT")
 FileT = TypeVar("FileT", RobotsUsage, TdmFile)
 
+# Bytes. Reading a larger file takes up to 50 ms, so that happens in a thread.
+_LARGE = 16_384
 # Bytes of what was read of files, and how many of them.
 _MAX_BYTES = 16_000_000
 _MAX_FILES = 10_000
@@ -118,7 +119,7 @@ class UsageLookup:
         entry = state.entry
         group, _ = state.robots.rules(chain, self._obey_global)
         # The body is unpacked for its length: only if there is something to read.
-        if (entry.sha256, group) not in self._robots and len(entry.body) > LARGE:
+        if (entry.sha256, group) not in self._robots and len(entry.body) > _LARGE:
             found = await run_in_thread(read_robots, entry.body, group)
             self._robots.keep((entry.sha256, group), found)
 

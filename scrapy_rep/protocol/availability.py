@@ -6,6 +6,8 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from scrapy_rep.protocol.not_found import is_not_found
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,11 +22,14 @@ STATUSES = (100, 999)
 # How much of a page, of a tag and of an element's content is searched.
 _SEARCHED_BYTES = 65536
 _WITHIN = 500
+# As browsers do.
+_CHARSET_WITHIN = 1024
+
+_CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
 
 _TITLE = re.compile(rb"<title\b", re.IGNORECASE)
 _HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
 _HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
-_NOT_FOUND = re.compile(rb"\b404\b|\bnot\s+found\b|\bdoes\s+not\s+exist\b", re.IGNORECASE)
 
 
 class Outcome(Enum):
@@ -41,8 +46,10 @@ class Outcome(Enum):
 def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outcome:
     """Return what an answer with HTTP *status* means. A 3xx is a redirect that can't be followed.
 
-    A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer. With
-    *soft_404*, a 5xx whose *body* says "not found" is a 404.
+    A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
+
+    :param soft_404: whether a 5xx whose *body* says "not found" is a 404. Not if the answer has a
+        ``Retry-After``: then the site itself says that it is a passing trouble
     """
     if 200 <= status < 300:
         return Outcome.RULES
@@ -54,11 +61,14 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
 
 
 def says_not_found(body: bytes) -> bool:
-    """Return whether the title or the first heading of an HTML page reads like "404"."""
+    """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
+    like, give or take the site's name: see :mod:`~scrapy_rep.protocol.not_found`."""
     head = body[:_SEARCHED_BYTES]
     titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     texts = next(titles, b""), _heading(head)
-    return any(_NOT_FOUND.search(_without_tags(text)) for text in texts)
+    charset = _CHARSET.search(head[:_CHARSET_WITHIN])
+    declared = charset[1].decode("ascii") if charset else ""
+    return any(is_not_found(_without_tags(text), declared) for text in texts)
 
 
 def _heading(head: bytes) -> bytes:

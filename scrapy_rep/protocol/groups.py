@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.matching import ALLOW, ALLOW_BIT
-from scrapy_rep.protocol.syntax import SPACE, Field, read, readable
+from scrapy_rep.protocol.syntax import SPACE, Field, read, readable_url
 from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ class Groups:
         return values, numbers
 
     def delays_of(self, token: str) -> Iterator[tuple[float, int]]:
-        """Yield the delays of *token*'s groups, in seconds, each with its line number. A delay
-        between two agents of a group applies to both."""
+        """Yield the delays of *token*'s groups, in seconds, each with its line number. Here, and only
+        here, a ``crawl-delay`` line ends the list of agents above it, as a rule does (REP.md section
+        12)."""
         named, ended = False, True  # lines before the first group apply to no agent
         delays: list[tuple[float, int]] = []
         line = 0
@@ -99,6 +100,7 @@ class Groups:
                 if field <= Field.ALLOW:
                     ended = True
                 elif field == Field.CRAWL_DELAY:
+                    ended = True
                     seconds = delay_seconds(value)
                     delays += [] if seconds is None else [(seconds, number)]
             line += len(rows)
@@ -143,4 +145,4 @@ def _collect_rows(rows: list[str], first: int, values: list[str], numbers: list[
 def sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of the ``sitemap`` lines of a normalised *text*, in order."""
     found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
-    return tuple([readable(value) for _, _, value in found if value])
+    return tuple([readable_url(value) for _, _, value in found if value])

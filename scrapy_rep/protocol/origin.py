@@ -15,6 +15,12 @@ ROBOTS_PATH = "/robots.txt"
 MAX_HOST = 255
 """Characters: longer names are invalid, and slow to encode."""
 
+MAX_URL = 8_192
+"""Characters. Servers refuse longer ones, and encoding takes time."""
+
+# Characters between the labels of a host that isn't ASCII; what a label grows by in punycode.
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")
+_MAX_LABEL, _GROWTH = 63, len("xn--") + 1
 _AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
 # Not in hosts, though encoding a non-ASCII host may produce them.
 _NEVER = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
@@ -54,7 +60,7 @@ class Origin(NamedTuple):
                 host = f"[{IPv6Address(address).compressed}]".lower()
             else:
                 name, _, port = authority.partition(":")
-                host = _punycode(name)
+                host = punycode(name)
             if not _PORT.match(port) or (number := int(port or DEFAULT_PORTS[scheme])) > 65535:
                 raise ValueError
         except ValueError:  # UnicodeError is one
@@ -85,14 +91,27 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.authority}"
 
 
-def _punycode(host: str) -> str:
+def punycode(host: str) -> str:
+    """Return a host in lower case and ASCII. Takes less than a millisecond.
+
+    :raises ValueError: if it can't be one
+    """
     if len(host) <= MAX_HOST:
-        # The codec that w3lib uses for Request.url, so that both spellings are one origin.
-        name = host if host.isascii() else host.encode("idna").decode("ascii")
+        name = host if host.isascii() else _encoded(host)
         # A full-width slash becomes a slash, and punycode is longer.
         if name and len(name) <= MAX_HOST and not _NEVER.search(name):
             return name.lower()
-    raise ValueError
+    raise ValueError("no valid host")
+
+
+def _encoded(host: str) -> str:
+    """:raises ValueError: if that gives no valid host, most often before it takes any time"""
+    labels = _DOTS.split(host)
+    least = sum(len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels)
+    if least > MAX_HOST or max(map(len, labels)) > _MAX_LABEL:
+        raise ValueError("no valid host: it is too long")
+    # The codec that w3lib uses for Request.url, so that both spellings are one origin.
+    return host.encode("idna").decode("ascii")
 
 
 def _shortened(url: str) -> str:

@@ -150,3 +150,11 @@ def readable(value: str) -> str:
     if value.isascii():
         return value
     return value.encode("latin-1").decode("utf-8", "backslashreplace")
+
+
+def readable_url(value: str) -> str:
+    """The same for a URL. If it isn't UTF-8, its bytes above 127 are percent-encoded, as in rules."""
+    try:
+        return value if value.isascii() else value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value.translate(_PERCENT_ENCODED)

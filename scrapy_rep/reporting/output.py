@@ -18,7 +18,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.words import text_of, without_password
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # Schemes whose storages let us choose between overwriting and appending. Others warn.
 _APPENDING = ("", "file", "ftp", "ftps")
-_PASSWORD = re.compile(r"(?<=:)[^:/@]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
@@ -53,7 +52,7 @@ class Feed:
         if PureWindowsPath(self._uri).drive:
             scheme = "file"
         paths = crawler.settings.getwithbase("FEED_STORAGES")
-        bad = f"{setting} is {_without_password(uri)!r}, "
+        bad = f"{setting} is {without_password(uri)!r}, "
         if paths.get(scheme) is None:
             known = ", ".join(sorted(name for name, path in paths.items() if name and path))
             raise SettingsError(f"{bad}but no feed storage writes to {scheme}:, only to {known}.")
@@ -65,10 +64,12 @@ class Feed:
         except Exception as error:  # noqa: BLE001
             # Storages assert that the URI has a host, read ports, load libraries.
             why = error if isinstance(error, NotConfigured) else text_of(error)
+            if without_password(uri) != uri:  # the reason may quote a part of the password
+                why = type(error).__name__
             raise SettingsError(f"{bad}which can't be written: {why}.") from None
 
     def __str__(self) -> str:
-        return _without_password(self._uri)
+        return without_password(self._uri)
 
     def open(self) -> IO[bytes]:
         """Return a file to write to. Raises whatever the storage raises, mostly an OSError."""
@@ -78,10 +79,6 @@ class Feed:
     async def store(self, file: IO[bytes]) -> None:
         """Hand the finished *file* to its storage. Raises whatever that raises."""
         await ensure_awaitable(self._storage.store(file))
-
-
-def _without_password(uri: str) -> str:
-    return _PASSWORD.sub("***@", uri)
 
 
 def _filled_in(crawler: Crawler, setting: str, uri: str) -> str:
@@ -95,7 +92,7 @@ def _filled_in(crawler: Crawler, setting: str, uri: str) -> str:
             return str(getattr(crawler.spider, match[1]))
         except AttributeError:
             raise SettingsError(
-                f"{setting} is {_without_password(uri)!r}, but the spider has no attribute {match[1]!r}."
+                f"{setting} is {without_password(uri)!r}, but the spider has no attribute {match[1]!r}."
             ) from None
 
     return _PLACEHOLDER.sub(value, uri)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy import exceptions
 from scrapy import signals as scrapy_signals
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
+from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.audit_trail import AuditTrail
+from scrapy_rep.reporting.beginning import log_beginning
 from scrapy_rep.reporting.decision_log import DecisionLog, StartRequests
 from scrapy_rep.reporting.ledger import ASKED, Ledger
 from scrapy_rep.reporting.report import Report
@@ -30,11 +32,6 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
-
-# Scrapy's exceptions for failed downloads, by which its stats count them.
-_DOWNLOAD_ERRORS = frozenset(
-    name for name in vars(exceptions) if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
-)
 
 # Parts that fail independently, as the log calls them.
 _LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
@@ -65,11 +62,16 @@ class Recorder(ResolutionListener):
         self._starts = StartRequests(context, agents)
         connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
+        if not is_interactive(context.crawler):
+            connect(self._begin, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         connect(self._deferred, signals.request_deferred)
         connect(self._released, signals.request_released)
         connect(self._given_up, signals.request_given_up)
         connect(self._sitemap, signals.sitemap_discovered)
+
+    def _begin(self) -> None:
+        log_beginning(self._context, self._origins.agents)
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was fetched, or found in the storage."""
@@ -213,7 +215,7 @@ class Recorder(ResolutionListener):
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
         name = error.reason.partition(":")[0]
-        if not self.dry_run and name in _DOWNLOAD_ERRORS:
+        if not self.dry_run and name in DOWNLOAD_ERRORS:
             self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
 
     def _refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:

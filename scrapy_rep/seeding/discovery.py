@@ -14,7 +14,7 @@ from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.resolver import ResolutionListener
-from scrapy_rep.settings import SITEMAPS_HINT, sitemaps
+from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, sitemaps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -33,10 +33,10 @@ logger = get_logger(__name__)
 
 KindT = TypeVar("KindT", bound=type)
 
-SPIDER_ATTRIBUTE = "rep_sitemaps"
 SITEMAP = "_rep_sitemap"
 """Meta key of requests for sitemaps: what another process that shares the scheduler needs to know."""
 
+PAGE_KEY = "rep_sitemap"
 FED = "_rep_page"
 """Meta key of pages from sitemaps, while the scheduler has them."""
 
@@ -51,13 +51,13 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
 
     :raises SettingsError: if the spider's attribute has another value
     """
-    value = getattr(crawler.spider, SPIDER_ATTRIBUTE, None)
+    value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     try:
         mode = settings.sitemaps if value is None else sitemaps(value)
         return mode and not is_interactive(crawler) and mode
     except ValueError:
         raise SettingsError(
-            f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {SITEMAPS_HINT}."
+            f"The spider's attribute {SPIDER_SITEMAPS} is {value!r}, but must be {SITEMAPS_HINT}."
         ) from None
 
 
@@ -128,7 +128,13 @@ class SeedingMiddleware:
     _seeding: Any  # a SitemapSeeding
 
     def process_response(self, request: Request, response: Response) -> Any:
-        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`."""
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`.
+
+        :raises CannotResolveHostError: if a sitemap, or a page from one, came from a private address
+            that its site may not lead to
+        """
+        if SITEMAP in request.meta or PAGE_KEY in request.meta:
+            self._seeding.intake.targets.check_answer(request, response)
         if SITEMAP in request.meta:
             return self._seeding.intake.read(request, response)
         theirs = getattr(super(), "process_response", None)

@@ -14,7 +14,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted, text_of
-from scrapy_rep.seeding.discovery import FED
+from scrapy_rep.seeding.discovery import FED, PAGE_KEY
 from scrapy_rep.seeding.outstanding import Outstanding
 from scrapy_rep.seeding.requester import SitemapRequester
 from scrapy_rep.seeding.selection import Reason
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.spool import Page, SeedingContext
 
 logger = get_logger(__name__)
-
-PAGE_KEY = "rep_sitemap"
 
 # Pages taken from the spool at a time.
 _BATCH = 50
@@ -205,7 +203,7 @@ class Feeder:
 
     def _request(self, page: Page) -> Request | None:
         wanted, callback = self._options.callback_for(page.url)
-        meta = {"sitemap": page.sitemap, "lastmod": page.lastmod, "alternate": page.alternate}
+        meta = {**page.entry, "sitemap": page.sitemap}
         priority = self._crawl.settings.sitemap_page_priority
         try:
             request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: meta})

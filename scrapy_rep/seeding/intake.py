@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import CannotResolveHostError, IgnoreRequest
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
@@ -17,11 +18,10 @@ from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.origins.targets import Targets
+from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
-from scrapy_rep.seeding.discovery import SITEMAP
-from scrapy_rep.seeding.feeder import PAGE_KEY
+from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.patience import RETRY_SECONDS
 from scrapy_rep.seeding.requester import MAXSIZE, SITEMAP_KEY
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
@@ -54,7 +54,7 @@ class Intake:
         self._proofs = proofs
         self.log = SitemapLog(context.crawl)
         self._discovery = discovery
-        self._targets = Targets(context.crawl.crawler, context.crawl.settings.private_hosts)
+        self.targets = proofs.targets
         self._lock = DeferredLock()
 
     async def check(self, request: Request) -> None:
@@ -64,7 +64,7 @@ class Intake:
         """
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
-            if await self._targets.refuses(origin_of(request), by):
+            if await self._is_private(request, by):
                 self._crawl.stats.inc_value(Reason.PRIVATE.value)
                 raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.text}")
             return
@@ -77,11 +77,22 @@ class Intake:
                 raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
         except sqlite3.Error:
             pass  # checked again once it is here
-        if other and await self._targets.refuses(origin, by):
+        if await self._is_private(request, by):
             raise IgnoreRequest(
                 f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
             )
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
+
+    async def _is_private(self, request: Request, by: Origin) -> bool:
+        """Whether *by* may not name the host of *request*.
+
+        :raises CannotResolveHostError: if it can't be known, as the name can't be resolved now
+        """
+        origin = origin_of(request)
+        why = await self.targets.refusal(origin, by)
+        if why is Refusal.UNRESOLVED:
+            raise CannotResolveHostError(f"{origin.host} can't be resolved")
+        return why is Refusal.PRIVATE
 
     def _of(self, request: Request) -> SitemapRow | None:
         """Return the sitemap of *request*; None if it is done. Raises ``sqlite3.Error``."""
@@ -179,7 +190,9 @@ class Intake:
             return
         settings, spool, retry = self._crawl.settings, self._spool, self._spool.patience.retry
         reader = SitemapReader(
-            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+            max_bytes=settings.sitemap_max_bytes,
+            max_entries=settings.sitemap_max_urls,
+            media=self._context.options.media,
         )
         verdict, found = self._proofs.verdict, self._found
         selection = await retry(
@@ -201,6 +214,9 @@ class Intake:
             return
         await retry("reading", spool.sitemaps.done, sitemap)
         self.log.read(sitemap, reader, selection)
+        if 0 < selection.accepted == selection.unproven:
+            told = partial(self.log.nothing_proven, sitemap)
+            self._proofs.expect(sitemap.id, selection.unproven, told)
         self._feeder.sitemaps.came(sitemap.url)
         self._feeder.gauge()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,13 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.origins.flights import StillWaiting
-from scrapy_rep.origins.targets import Targets
+from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.selection import Reason, host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
@@ -37,8 +37,8 @@ _AT_A_TIME = 16
 _LOOK, _LONGEST_LOOK = 0.05, 0.5
 # Entries that are judged before the event loop has its turn.
 _SLICE = 200
-# Listings that are kept.
-_KEPT = 100
+# Listings that are kept, and sitemaps that are watched.
+_KEPT, _EXPECTED = 100, 1000
 
 
 class Listing:
@@ -93,9 +93,13 @@ class Proofs:
         self._policy = origins.policy
         self._feeder = feeder
         self._listings = Listings()
-        self._targets = Targets(self._crawl.crawler, self._crawl.settings.private_hosts)
+        self.targets = origins.targets
         self._pending: dict[Origin, tuple[Origin, float]] = {}
         """Origins whose entries wait: whose sitemaps named them, and their deadline."""
+        self._expected: dict[int, tuple[int, Callable[[Reason], None]]] = {}
+        """Sitemaps all of whose entries wait: how many, and whom to tell that none was accepted."""
+        self._settled: dict[int, int | None] = {}
+        """Sitemaps that are being read, and how many of their entries were rejected; None: not all."""
         self._queue: deque[Origin] = deque()
         self._active = 0
 
@@ -115,11 +119,34 @@ class Proofs:
         state = self._cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
+            self.targets.keep(origin)
             return True if listing.has_any(chain) else Reason.CROSS_HOST
         if listing is None and not self._spool.sitemaps.may_name(by, host_of(origin)):
             return Reason.HOSTS
         self._wait_for(origin, by)
         return None
+
+    def expect(self, sitemap: int, count: int, none: Callable[[Reason], None]) -> None:
+        """Call *none* if none of the *count* entries of a sitemap, which all wait, is accepted."""
+        before = self._settled.pop(sitemap, 0)
+        if before is not None and len(self._expected) < _EXPECTED:
+            self._expected[sitemap] = count, none
+            if before:
+                self._note(sitemap, before, Reason.CROSS_HOST)
+
+    def _note(self, sitemap: int, rejected: int, reason: Reason) -> None:
+        """Note that entries were rejected, or (0) that some were accepted."""
+        if sitemap not in self._expected:  # it is still being read
+            before = self._settled.pop(sitemap, 0)
+            self._settled[sitemap] = before + rejected if rejected and before is not None else None
+            if len(self._settled) > _EXPECTED:
+                del self._settled[next(iter(self._settled))]
+        else:
+            waiting, none = self._expected.pop(sitemap)
+            if rejected and waiting > rejected:
+                self._expected[sitemap] = waiting - rejected, none
+            elif rejected:
+                none(reason)
 
     def stop(self) -> None:
         """The crawl is closing: what waits is for the next run."""
@@ -166,7 +193,9 @@ class Proofs:
         state, reason = self._cache.get(origin), Reason.UNPROVEN
         left = deadline - time.monotonic()
         if state is None and left > 0:
-            if await self._targets.refuses(origin, by):
+            # If its name can't be resolved, its robots.txt can't be fetched: the policy knows how often
+            # to try. Nothing connects to a private address of it meanwhile.
+            if await self.targets.refusal(origin, by) is Refusal.PRIVATE:
                 reason = Reason.PRIVATE
             elif origin in self._pending:
                 try:
@@ -211,6 +240,8 @@ class Proofs:
         }
         accepted = [row for _, row in rows if row[1] in listed]
         self._spool.settle([number for number, _ in rows], accepted)
+        for sitemap, count in Counter(row[1] for _, row in rows).items():
+            self._note(sitemap, 0 if sitemap in listed else count, reason)
         rejected = len(rows) - len(accepted)
         if rejected:
             self._crawl.stats.inc_value(reason.value, rejected)

@@ -17,6 +17,7 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.recent import Recent
@@ -66,6 +67,8 @@ class SitemapSeeding(ResolutionListener):
         :raises SettingsError: if one of the spider's attributes is wrong
         """
         crawler, self._settings = context.crawler, context.settings
+        if self._settings.sitemap_cross_host == "site":
+            registrable_domain("www.example.com")  # read its list before the crawl begins
         self._context = context
         self._cache = origins.cache
         self._deferral = deferral
@@ -112,7 +115,7 @@ class SitemapSeeding(ResolutionListener):
             self._meet(request, prefix)
 
     def _is_to_be_checked(self, request: Request) -> bool:
-        far = self._settings.sitemap_cross_host == "any" and FED in request.meta
+        far = self._settings.sitemap_cross_host != "strict" and FED in request.meta
         return far or SITEMAP in request.meta
 
     async def meet_again(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sqlite3
 from collections import Counter, deque
+from contextlib import suppress
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 
-from scrapy_rep.engine.encoding import encoded, resolve_sitemap
+from scrapy_rep.engine.domains import registrable_domain
+from scrapy_rep.engine.encoding import PageURLs, resolve_sitemap
 from scrapy_rep.engine.log import Few, Sparse, get_logger
+from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.lastmod import latest
@@ -34,14 +36,13 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Characters. The protocol's limit is 2,048; no server takes more than this.
-MAX_URL = 8192
+# Characters of what a page's request carries of its entry, as JSON; of all requests of one entry.
+_MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
+_MAX_DATE, _MAX_ALTERNATES = 100, 1000
 # Prefixes whose verdict is remembered while one sitemap is read.
 _PREFIXES = 10_000
 # Entries written at a time. The event loop waits meanwhile: each may be on a host of its own.
 _AT_A_TIME = 200
-# A fast path. Longer hosts and ports are left to Origin.
-_USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
 # Warnings per origin: an index may list 50,000 missing sitemaps. Beyond _ORIGINS, origins share.
 _WARNINGS, _ORIGINS = 5, 10_000
 
@@ -73,6 +74,11 @@ class Reason(str, Enum):
     LIMIT = "rep/sitemaps/rejected/limit", "beyond a limit for this origin"
 
 
+_CHOSEN = {
+    Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN
+}  # fmt: skip
+"""Reasons that the project has chosen, or that are no loss."""
+
 Verdict = Reason | bool | None
 """On an entry: True, accepted; why it is rejected; None, not known yet."""
 
@@ -84,18 +90,17 @@ def host_of(origin: Origin) -> str:
     return origin.host if default else f"{origin.host}:{origin.port}"
 
 
-def page_url(value: Any) -> tuple[str, str]:
-    """Return the URL of a `loc`, and its prefix: scheme, host and port. Raises ValueError if it is
-    not an absolute http(s) URL."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
-        raise ValueError
-    if usual := _USUAL.fullmatch(value):
-        return value, usual[1]
-    url = encoded(value.strip()).partition("#")[0]
-    origin = Origin.from_url(url)
-    if origin.scheme not in ("http", "https"):
-        raise ValueError
-    return url, str(origin)
+def packed(entry: Entry, pages: int) -> str:
+    """Return an entry without its URL as JSON, for the requests of so many *pages*. What JSON doesn't know becomes
+    text; an entry that is too long is cut to its ``lastmod``."""
+    text = ""
+    with suppress(TypeError, ValueError, RecursionError):
+        rest = {name: value for name, value in entry.items() if name != "loc"}
+        text = json.dumps(rest, default=str, skipkeys=True)
+    if text and len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRIES:
+        return text
+    lastmod = entry.get("lastmod")
+    return json.dumps({"lastmod": str(lastmod)[:_MAX_DATE]} if lastmod else {})
 
 
 class Selection:
@@ -120,82 +125,102 @@ class Selection:
         self._verdict = verdict
         self._found = found
         self._chain = (*sitemap.chain, sitemap.url)
-        self._host = host_of(Origin.from_url(sitemap.origin))
+        led_here = Origin.from_url(sitemap.origin)
+        self._host = host_of(led_here)
+        near = context.crawl.settings.sitemap_cross_host == "site"
+        self._domain = registrable_domain(led_here.host) if near else None
         self._files, self._urls = context.spool.sitemaps.counts(sitemap.origin)
-        self._pending: deque[Entry] = deque()
+        self._pending: deque[tuple[Any, Entry, str | None]] = deque()
+        """URLs, each with its entry, which is in JSON too for pages."""
+        self._page_urls = PageURLs()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
         self.unproven = 0  # how many of them wait for the robots.txt of their host
         self.rejected: Counter[Reason] = Counter()
+        self.undated = 0  # entries whose lastmod is no date
 
     def add(self, entries: list[Entry]) -> None:
         """Filter entries, for :meth:`write`."""
+        kind = self._reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
-        kept, failed = self._options.filtered(sound, log=not self.rejected[Reason.FILTER_ERROR])
+        log = not self.rejected[Reason.FILTER_ERROR]
+        kept, failed = self._options.filtered(sound, kind.value if kind else "", log=log)
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
         recent = [entry for entry in kept if not self._is_old(entry)]
         self.rejected[Reason.OLD] += len(kept) - len(recent)
-        self._pending.extend(recent)
+        for entry in recent:
+            if kind is Kind.INDEX:
+                self._pending.append((entry.get("loc"), entry, None))
+                continue
+            urls = [entry.get("loc")]
+            if self._options.alternate_links:
+                urls += islice(_texts(entry.get("alternate")), _MAX_ALTERNATES)
+            text = packed(entry, len(urls))
+            self._pending.extend((url, entry, text) for url in urls)
 
     def _is_old(self, entry: Entry) -> bool:
         since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
-        changed = latest(str(lastmod)) if since and lastmod else None
-        return changed is not None and since is not None and changed < since
+        if not since or not lastmod:
+            return False
+        changed = latest(str(lastmod))
+        self.undated += changed is None
+        return changed is not None and changed < since
 
     def write(self) -> bool:
         """Write some of what was added to the spool. Return whether there is more. After a
         ``sqlite3.Error`` call it again."""
-        entries = list(islice(self._pending, _AT_A_TIME))
+        slices, done = Slices(), 0
         if self._reader.kind is Kind.INDEX:
-            for entry in entries:
-                self._add_sitemap(entry)
+            while self._pending and not slices.over:
+                self._add_sitemap(self._pending[0][0])
                 self._pending.popleft()
             return bool(self._pending)
         urls, rejected = self._urls, Counter(self.rejected)
+        pages: list[Row] = []
+        unproven: list[Row] = []
         try:
-            rows = [row for entry in entries for row in self._rows(entry)]
-            pages = [row for row, verdict in rows if verdict]
-            unproven = [row for row, verdict in rows if not verdict]
+            for url, _, text in islice(self._pending, _AT_A_TIME):
+                done += 1
+                row, verdict = self._row(url, text)
+                if row is not None:
+                    (pages if verdict else unproven).append(row)
+                if slices.over:
+                    break
             self._spool.add_pages(self._sitemap.origin, pages, unproven)
         except sqlite3.Error:
             self._urls, self.rejected = urls, rejected
             raise
-        for _ in entries:
+        for _ in range(done):
             self._pending.popleft()
-        self.accepted += len(rows)
+        self.accepted += len(pages) + len(unproven)
         self.unproven += len(unproven)
         return bool(self._pending)
 
-    def _rows(self, entry: Entry) -> Iterator[tuple[Row, Verdict]]:
-        """Yield the pages of an entry, except those rejected."""
-        alternate = entry.get("alternate") or []
-        more = alternate if self._options.alternate_links else []
-        for value in (entry.get("loc"), *more):
-            try:
-                url, prefix = page_url(value)
-                site, verdict = self._by_prefix.get(prefix) or self._judge(prefix)
-            except ValueError:
-                self.rejected[Reason.INVALID] += 1
-                continue
+    def _row(self, value: Any, entry: str | None) -> tuple[Row | None, Verdict]:
+        """Return a page, unless it is rejected, and the verdict on it."""
+        try:
+            url, prefix = self._page_urls.resolve(value)
+            site, verdict = self._by_prefix.get(prefix) or self._judge(prefix)
+        except ValueError:
+            site, verdict = 0, Reason.INVALID
+        else:
             if not self._options.callback_for(url)[0]:
-                self.rejected[Reason.NO_RULE] += 1
-            elif isinstance(verdict, Reason):
-                self.rejected[verdict] += 1
-            elif self._urls >= self._settings.sitemap_max_origin_urls:
-                self.rejected[Reason.LIMIT] += 1
-            else:
-                self._urls += 1
-                others = json.dumps(alternate) if alternate else None
-                lastmod = entry.get("lastmod") or None
-                yield (site, self._sitemap.id, url, lastmod, others), verdict
+                verdict = Reason.NO_RULE
+            elif self._urls >= self._settings.sitemap_max_origin_urls and verdict in (True, None):
+                verdict = Reason.LIMIT
+        if isinstance(verdict, Reason):
+            self.rejected[verdict] += 1
+            return None, verdict
+        self._urls += 1
+        return (site, self._sitemap.id, url, None, entry), verdict
 
     def _judge(self, prefix: str) -> tuple[int, Verdict]:
         """Return the site number of URLs with this prefix, and the verdict on them."""
         origin = Origin.from_url(prefix)
         verdict: Verdict = True
-        if self._settings.sitemap_cross_host == "strict" and host_of(origin) != self._host:
+        if not self._is_near(origin):
             verdict = self._verdict(origin, self._sitemap.origin, self._chain)
         site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
         # Proof may come while the sitemap is being read.
@@ -203,9 +228,16 @@ class Selection:
             self._by_prefix[prefix] = site, verdict
         return site, verdict
 
-    def _add_sitemap(self, entry: Entry) -> None:
+    def _is_near(self, origin: Origin) -> bool:
+        """Whether URLs of *origin* count without proof."""
+        mode = self._settings.sitemap_cross_host
+        if mode == "any" or host_of(origin) == self._host:
+            return True
+        return mode == "site" and registrable_domain(origin.host) == self._domain is not None
+
+    def _add_sitemap(self, loc: Any) -> None:
         try:
-            url, origin, _ = resolve_sitemap(str(entry.get("loc")).strip())
+            url, origin, _ = resolve_sitemap(str(loc).strip(), encode=self._page_urls.encode)
         except ValueError:
             self.rejected[Reason.INVALID] += 1
             return
@@ -221,6 +253,12 @@ class Selection:
         else:
             self._files += 1
             self.accepted += 1
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the strings in what a filter may have left of a list of them."""
+    if isinstance(value, list | tuple):
+        yield from (one for one in value if isinstance(one, str))
 
 
 class SitemapLog:
@@ -244,18 +282,25 @@ class SitemapLog:
         why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
         waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
         assert reader.kind is not None
-        self._read.log(
-            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s",
-            {
-                "url": sitemap.url,
-                "kind": reader.kind.value,
-                "entries": counted(reader.count, "entry", "entries"),
-                "accepted": f"{selection.accepted:,}",
-                "unproven": waiting if selection.unproven else "",
-                "why": f"; rejected: {why}" if why else "",
-            },
-            self._context.spider,
+        message = (
+            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
         )
+        values = {
+            "url": sitemap.url,
+            "kind": reader.kind.value,
+            "entries": counted(reader.count, "entry", "entries"),
+            "accepted": f"{selection.accepted:,}",
+            "unproven": waiting if selection.unproven else "",
+            "why": f"; rejected: {why}" if why else "",
+        }
+        if selection.undated:
+            inc_value("rep/sitemaps/undated", selection.undated)
+        if rejected and not selection.accepted:
+            inc_value("rep/sitemaps/nothing_taken")
+        if rejected and not selection.accepted and not _CHOSEN.issuperset(rejected):
+            self._warn(sitemap.origin, message, **values)
+        else:
+            self._read.log(message, values, self._context.spider)
         if reader.problem:
             message = "Sitemap %(url)s: %(why)s"
             self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
@@ -268,6 +313,12 @@ class SitemapLog:
             self._unread.log(message, values, self._context.spider)
         else:
             self._warn(sitemap.origin, message, **values)
+
+    def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
+        """The entries of *sitemap* waited for other hosts, in vain."""
+        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
+        message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
+        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
 
     def too_many(self, url: str, origin: str) -> None:
         """*origin* has too many sitemaps to read this one."""

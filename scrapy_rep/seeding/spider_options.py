@@ -1,5 +1,5 @@
 """The attributes of Scrapy's SitemapSpider, on any spider: ``sitemap_rules``, ``sitemap_follow``,
-``sitemap_alternate_links`` and ``sitemap_filter``. (``rep_sitemaps`` is read in `discovery.py`.)"""
+``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``. (``rep_sitemaps`` is read in `discovery.py`.)"""
 
 from __future__ import annotations
 
@@ -14,12 +14,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Spider
+    from typing_extensions import Self
 
     from scrapy_rep.protocol.sitemaps.xml import Entry
 
 logger = get_logger(__name__)
 
 T = TypeVar("T")
+
+
+class Entries:
+    """What ``sitemap_filter`` gets: an iterator that knows the kind of the sitemap, as Scrapy's
+    ``Sitemap`` does."""
+
+    def __init__(self, entries: list[Entry], kind: str) -> None:
+        self._entries = iter(entries)
+        self.type = kind
+        """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._entries)
 
 
 class SpiderOptions:
@@ -41,6 +61,8 @@ class SpiderOptions:
             raise SettingsError("The spider's attribute sitemap_filter must be a method.")
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
         """Whether alternate URLs of a page are requested too."""
+        self.media = bool(getattr(spider, "sitemap_media", False))
+        """Whether entries have the URLs of images and videos."""
 
     def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> T | None:
         value = getattr(self._spider, name, None)
@@ -70,14 +92,17 @@ class SpiderOptions:
         """Whether a sitemap from an index is wanted."""
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
-    def filtered(self, entries: list[Entry], *, log: bool) -> tuple[list[Entry], int]:
-        """Return what ``sitemap_filter`` leaves of *entries*, and how often it raised. *log* the first
-        exception."""
+    def filtered(self, entries: list[Entry], kind: str, *, log: bool) -> tuple[list[Entry], int]:
+        """Return what ``sitemap_filter`` leaves of *entries*, and how often it raised.
+
+        :param kind: of the sitemap
+        :param log: whether to log the first exception
+        """
         if self._filter is None:
             return entries, 0
         kept: list[Entry] = []
         failed = 0
-        rest = iter(entries)
+        rest = Entries(entries, kind)
         while left := length_hint(rest):
             try:
                 for entry in self._filter(rest) or ():

@@ -12,14 +12,14 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import counted
 from scrapy_rep.seeding.patience import Patience
-from scrapy_rep.seeding.spool_file import FILE_NAME, SitemapTable, SpoolFile, texts
+from scrapy_rep.seeding.spool_file import FILE_NAME, SitemapTable, SpoolFile, entry_of
 from scrapy_rep.storages.sqlite_file import open_or_set_aside, transaction
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 Row = tuple[int, int, str, "str | None", "str | None"]
-"""Of a page: site, sitemap, url, lastmod, alternate URLs (JSON)."""
+"""Of a page: site, sitemap, url, lastmod (None: it is in the entry), entry (JSON; in older files a
+list, its alternate URLs)."""
 
 _LAST = 2**63 - 1  # the highest row number
 
@@ -43,8 +44,7 @@ class Page(NamedTuple):
 
     id: int
     url: str
-    lastmod: str | None
-    alternate: list[str]
+    entry: dict[str, Any]
     sitemap: str
     again: bool  # whether it went to the scheduler before, in a run that ended before it was done
 
@@ -207,7 +207,7 @@ class Spool:
         if site.waiting <= 0:
             del self._sites[number]
         return [
-            Page(row, url, lastmod, texts(alternate), sitemap, again)
+            Page(row, url, entry_of(lastmod, alternate), sitemap, again)
             for row, url, lastmod, alternate, sitemap in rows
         ]
 

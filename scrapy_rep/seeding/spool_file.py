@@ -4,7 +4,8 @@ twice, in this run or in a later one with the same JOBDIR."""
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.storages.sqlite_file import SqliteFile, transaction
 
@@ -169,6 +170,16 @@ def texts(value: str | None) -> list[str]:
     except (ValueError, RecursionError):
         return []
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def entry_of(lastmod: str | None, text: str | None) -> dict[str, Any]:
+    """Return what a page's row says of its entry."""
+    entry: dict[str, Any] = {"lastmod": lastmod, "alternate": texts(text)}
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text) if text else None
+        entry.update(found if isinstance(found, dict) else {})
+    entry["lastmod"] = entry["lastmod"] or None
+    return entry
 
 
 class SpoolFile(SqliteFile):

@@ -33,6 +33,12 @@ _PRESET = (
 # Bodies are cut to less, but a damaged one may unpack to anything.
 _MAX_BYTES = 2 * MAX_BYTES
 
+# In bytes, of what another program may have written to a shared cache: more is not even read.
+MAX_HEADER = 262_144
+MAX_PACKED = MAX_BYTES + 8_192
+MAX_BATCH = 32 * 1024 * 1024
+"""Of the bodies of one batch. Those beyond count as missing, and are fetched again."""
+
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
 
@@ -43,6 +49,9 @@ MAX_TEXT = 65_536
 _MAX_COUNT = 10**9
 # Characters of a bad value quoted in a message.
 _SHOWN = 80
+
+
+TOO_LARGE = "broken: it is too large"
 
 
 class UnreadableEntry(ValueError):
@@ -101,8 +110,12 @@ class Entry:
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of the latest, in a row, were failures to resolve the host or to connect."""
+    """How many of the latest, in a row, were failures to resolve the host, to connect, or of TLS."""
+    proxy_attempts: int = 0
+    """How many of the failures were a proxy's."""
     next_attempt_at: float = 0.0
+    not_before: float = 0.0
+    """When the site allows the next attempt (``Retry-After``)."""
     error: str | None = None
     """The last failure, in words."""
 
@@ -158,8 +171,8 @@ class Entry:
         :raises UnreadableEntry: if that fails
         """
         try:
-            if len(header) > _MAX_BYTES:
-                raise UnreadableEntry("broken: it is too large")
+            if len(header) > MAX_HEADER or len(packed or b"") > MAX_PACKED:
+                raise UnreadableEntry(TOO_LARGE)
             values = json.loads(header)
             schema = values["schema"]
             if schema > SCHEMA:

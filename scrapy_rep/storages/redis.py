@@ -15,10 +15,10 @@ from redis.retry import Retry
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import unsqueeze
+from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, TOO_LARGE, unsqueeze
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy.crawler import Crawler
 
@@ -106,15 +106,9 @@ class RedisStorage(BatchStorage):
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         found: dict[str, Entry | UnreadableEntry] = {}
-        pipeline = self._client.pipeline(transaction=False)
-        for origin in origins:
-            pipeline.get(self._key("entry", origin))
-        for origin, header in zip(origins, pipeline.execute(raise_on_error=False), strict=True):
-            try:
-                if header is not None:
-                    found[origin] = Entry.from_parts(_checked(header))
-            except UnreadableEntry as error:
-                found[origin] = error
+        keys = {self._key("entry", origin): origin for origin in origins}
+        for key, header in self._values(keys, MAX_HEADER).items():
+            found[keys[key]] = _entry(header)
         whole = {origin: entry for origin, entry in found.items() if isinstance(entry, Entry)}
         entries = self._with_bodies(list(whole.values()))
         for origin, entry in zip(whole, entries, strict=True):
@@ -124,11 +118,44 @@ class RedisStorage(BatchStorage):
         return found
 
     def _with_bodies(self, entries: list[Entry]) -> list[Entry]:
-        keys = [self._key("body", entry.sha256 or "") for entry in entries]
-        if not any(entry.sha256 for entry in entries):
-            return entries
-        bodies = zip(entries, self._client.mget(keys), strict=True)
-        return [replace(entry, packed=packed or b"") for entry, packed in bodies]
+        keys = [self._key("body", entry.sha256) for entry in entries if entry.sha256]
+        bodies = self._values(keys, MAX_PACKED)
+        packed = (bodies.get(self._key("body", entry.sha256 or "")) for entry in entries)
+        return [
+            replace(entry, packed=body if isinstance(body, bytes) else b"")
+            for entry, body in zip(entries, packed, strict=True)
+        ]
+
+    def _values(self, keys: Iterable[str], limit: int) -> dict[str, bytes | UnreadableEntry]:
+        """Return the values of those of *keys* that have one, within :data:`MAX_BATCH` bytes. Asks for
+        their lengths first: whoever shares the server may have written anything."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, bytes | UnreadableEntry] = {}
+        asked: list[str] = []
+        room = MAX_BATCH
+        for key, length in zip(wanted, self._ask("strlen", wanted), strict=True):
+            if isinstance(length, UnreadableEntry):
+                found[key] = length
+            elif length > limit:
+                found[key] = UnreadableEntry(TOO_LARGE)
+            elif length <= room:
+                asked.append(key)
+                room -= length
+        values = zip(asked, self._ask("get", asked), strict=True)
+        found.update((key, value) for key, value in values if value is not None)
+        return found
+
+    def _ask(self, command: str, keys: Sequence[str]) -> list[Any]:
+        """Return the answers to *command* for each key.
+
+        :raises redis.RedisError: if the server reports an error other than a value of another type
+        """
+        if not keys:
+            return []
+        pipeline = self._client.pipeline(transaction=False)
+        for key in keys:
+            getattr(pipeline, command)(key)
+        return [_checked(answer) for answer in pipeline.execute(raise_on_error=False)]
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -159,27 +186,22 @@ class RedisStorage(BatchStorage):
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         # The prefix is no pattern.
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
-        keys: list[bytes] = []
+        keys: list[str] = []
         for key in self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME):
-            keys.append(key)
+            keys.append(key.decode("utf-8", "surrogateescape"))
             if len(keys) == _AT_A_TIME:
                 yield from self._some(keys)
                 keys = []
         yield from self._some(keys)
 
-    def _some(self, keys: list[bytes]) -> Iterator[Entry | UnreadableEntry]:
-        entries = []
-        for header in self._client.mget(keys) if keys else ():
-            try:
-                if header is not None:  # else it was dropped meanwhile
-                    entries.append(Entry.from_parts(header))
-            except UnreadableEntry as error:
-                yield error
-        yield from self._with_bodies(entries)
+    def _some(self, keys: list[str]) -> Iterator[Entry | UnreadableEntry]:
+        found = [_entry(header) for header in self._values(keys, MAX_HEADER).values()]
+        yield from (one for one in found if isinstance(one, UnreadableEntry))
+        yield from self._with_bodies([one for one in found if isinstance(one, Entry)])
 
     def body(self, sha256: str) -> bytes | None:
-        [packed] = self._client.mget([self._key("body", sha256)])  # None for what is no string, too
-        return None if packed is None else unsqueeze(packed)
+        [packed] = self._values([self._key("body", sha256)], MAX_PACKED).values() or [None]
+        return unsqueeze(packed) if isinstance(packed, bytes) else None
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]
@@ -198,12 +220,20 @@ class RedisStorage(BatchStorage):
             client.close()
 
 
-def _checked(header: bytes | Exception) -> bytes:
-    """:raises UnreadableEntry: if the value isn't a string
+def _checked(answer: Any) -> Any:
+    """Return what the server answered; an ``UnreadableEntry`` if the value isn't a string.
+
     :raises redis.RedisError: if the server reported another error
     """
-    if isinstance(header, redis.ResponseError) and str(header).startswith("WRONGTYPE"):
-        raise UnreadableEntry("broken: it is not a string")
-    if isinstance(header, Exception):
-        raise header
-    return header
+    if isinstance(answer, redis.ResponseError) and str(answer).startswith("WRONGTYPE"):
+        return UnreadableEntry("broken: it is not a string")
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _entry(header: bytes | UnreadableEntry) -> Entry | UnreadableEntry:
+    try:
+        return header if isinstance(header, UnreadableEntry) else Entry.from_parts(header)
+    except UnreadableEntry as error:
+        return error

@@ -12,8 +12,14 @@ from scrapy.utils.project import data_path
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import unsqueeze
-from scrapy_rep.storages.sqlite_file import connect, set_aside, transaction
+from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, unsqueeze
+from scrapy_rep.storages.sqlite_file import (
+    connect,
+    set_aside,
+    tables_of,
+    tables_of_schema,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +63,13 @@ CREATE INDEX IF NOT EXISTS entries_by_age ON entries (updated_at);
 CREATE INDEX IF NOT EXISTS bodies_by_age ON bodies (used_at);
 """
 
-_SELECT = "SELECT header, packed FROM entries LEFT JOIN bodies USING (sha256)"
+# What is too long is cut, and counts as broken: whoever shares the file may have written anything.
+_HEADER = (
+    f"CASE WHEN length(header) > {MAX_HEADER} THEN substr(header, 1, {MAX_HEADER + 1}) "
+    "ELSE header END"
+)
+_PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
+_SELECT = f"SELECT {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
@@ -100,9 +112,20 @@ class SqliteStorage(BatchStorage):
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         marks = ",".join("?" * len(origins))
-        query = _SELECT.replace("header", "origin, header", 1) + f" WHERE origin IN ({marks})"
+        query = f"SELECT origin, {_SELECT.removeprefix('SELECT ')} WHERE origin IN ({marks})"
         found: dict[str, Entry | UnreadableEntry] = {}
-        for origin, *parts in self._do(lambda db: db.execute(query, origins).fetchall()):
+
+        def rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            room = MAX_BATCH
+            selected = []
+            for row in db.execute(query, origins):
+                room -= len(row[2] or b"")
+                if room < 0:
+                    break
+                selected.append(row)
+            return selected
+
+        for origin, *parts in self._do(rows):
             try:
                 found[origin] = Entry.from_parts(*parts)
             except UnreadableEntry as error:
@@ -134,9 +157,9 @@ class SqliteStorage(BatchStorage):
                 yield error
 
     def body(self, sha256: str) -> bytes | None:
-        query = "SELECT packed FROM bodies WHERE sha256 = ?"
+        query = f"SELECT {_PACKED} FROM bodies WHERE sha256 = ?"  # noqa: S608 (all ours)
         row = self._do(lambda db: db.execute(query, (sha256,)).fetchone())
-        return None if row is None else unsqueeze(row[0])
+        return None if row is None or row[0] is None else unsqueeze(row[0])
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         now = time.time()
@@ -256,6 +279,10 @@ class SqliteStorage(BatchStorage):
         if mark == _APPLICATION and version > _VERSION:
             raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
         if mark == _APPLICATION:
+            # A newer version may have added tables, but none that the mark alone would let us use.
+            ours, theirs = tables_of_schema(_SCHEMA), tables_of(db)
+            if None in theirs.values() or any(theirs.get(table) != ours[table] for table in ours):
+                raise Foreign("its tables are not those of a robots.txt cache")
             return
         if tables:
             raise Foreign("it is not a robots.txt cache")

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from contextlib import closing, contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.engine.log import get_logger
 
@@ -115,14 +115,29 @@ def _check(db: sqlite3.Connection, schema: str) -> None:
     (state,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
         raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-    with closing(sqlite3.connect(":memory:")) as ours:
-        ours.executescript(schema)
-        for table in db.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        ):
-            columns = "SELECT * FROM pragma_table_info(?)"
-            if db.execute(columns, table).fetchall() != ours.execute(columns, table).fetchall():
-                raise sqlite3.DatabaseError(f"its table {table[0]} is not one of scrapy-rep's")
+    ours, theirs = tables_of_schema(schema), tables_of(db)
+    for table, columns in theirs.items():
+        if ours.get(table) != columns:
+            raise sqlite3.DatabaseError(f"its table {table} is not one of scrapy-rep's")
+
+
+def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
+    """Return the columns of each table in a file; None for views and triggers, which we have none of."""
+    names = (
+        "SELECT name, type FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite_%'"
+    )
+    columns = "SELECT * FROM pragma_table_info(?)"
+    return {
+        name: db.execute(columns, (name,)).fetchall() if kind == "table" else None
+        for name, kind in db.execute(names).fetchall()
+    }
+
+
+def tables_of_schema(schema: str) -> dict[str, list[Any] | None]:
+    """Return :func:`tables_of` a new file."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(schema)
+        return tables_of(db)
 
 
 def _nodes(path: Path | None) -> list[tuple[int, int] | None]:

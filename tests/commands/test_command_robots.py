@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import scrapy_rep
-from tests.helpers.behaviours import answer, in_turn, redirect, silence
+from tests.helpers.behaviours import answer, head, in_turn, raw, redirect, silence
 from tests.helpers.process import (
     PATIENCE,
     REACTORS,
@@ -276,6 +276,36 @@ def test_no_file_and_no_answer(sites: Sites, project: Path) -> None:
     assert done.out.startswith(f"unreachable  {down.url('/x')}\n")
     done = robots(project, down.url("/x"), "--json", settings={"REP_UNREACHABLE": "allow"})
     assert (done.status, done.json[0]["allowed"]) == (3, True)
+
+
+def test_what_is_strange_about_an_answer(sites: Sites, project: Path) -> None:
+    """And what that changes."""
+    encoded = [("Content-Encoding", "gzip")]
+    length = [("Content-Length", "999")]
+    table = {
+        "HTTP 404; its body can't be decoded, which changes nothing": answer(RULES, 404, encoded),
+        "HTTP 410; its body ends too early, which changes nothing": raw(head(410, length) + b"x"),
+        "HTTP 503; its body can't be decoded, which changes nothing": answer(RULES, 503, encoded),
+        "ResponseDataLossError: the body is encoded as gzip, but": answer(RULES, 200, encoded),
+        "HTTP 301 that leads nowhere; redirects in a loop": redirect("/robots.txt"),
+        "HTTP 302 that leads nowhere; a redirect without a usable": redirect(None, 302),
+    }
+    added = {words: sites.add(robots=robots) for words, robots in table.items()}
+    done = robots(project, "--json", *(site.url("/page") for site in added.values()))
+    reasons = [line["reason"] for line in done.json]
+    assert all(map(str.__contains__, reasons, added)), reasons
+
+
+def test_a_redirect_that_is_refused_is_named(sites: Sites, project: Path) -> None:
+    proxy = sites.add(robots=redirect("http://10.0.0.1/robots.php?x=1"))
+    variables = {"http_proxy": proxy.url("/"), "no_proxy": ""}
+    done = robots(project, "http://shop.example/page", variables=variables)
+    assert done.status == 3
+    assert (
+        "RedirectRefused: not following the redirect to http://10.0.0.1/robots.php?x=1 (the address "
+        "is private, see REP_PRIVATE_HOSTS)"
+    ) in done.out
+    assert "leads nowhere" not in done.out
 
 
 def test_answers_come_from_the_cache(sites: Sites, project: Path) -> None:

@@ -87,7 +87,7 @@ def test_for_the_projects_agent(site: Site, project: Path) -> None:
     assert (done.status, done.err) == (1, "")
     assert list(done.json[0]) == [
         *["sitemap", "listed_in", "depth", "kind", "status", "final_url", "sitemaps", "urls"],
-        *["forbidden", "unjudged", "invalid", "rules", "fetched", "problem"],
+        *["forbidden", "unjudged", "invalid", "broken", "rules", "fetched", "problem"],
     ]
     picked = [
         (
@@ -115,6 +115,29 @@ def test_for_the_projects_agent(site: Site, project: Path) -> None:
             "urls": 20,
         }
     ]
+
+
+def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, project: Path) -> None:
+    here = sites.add()
+    bodies = {
+        "/broken.xml": urlset([here.url("/1"), here.url("/<b>")]).replace("&lt;b&gt;", "<b>x</b>"),
+        "/relative.xml": urlset(["/1", "/2"]),
+        "/text.txt": "404 page not found",
+        "/empty.xml": urlset([]),
+    }
+    here.set("/robots.txt", "".join(f"Sitemap: {here.url(path)}\n" for path in bodies))
+    for path, body in bodies.items():
+        here.set(path, body)
+    done = robots(project, "--sitemaps", here.url("/"), "--json")
+    told = [(one["urls"], one["invalid"], one["broken"], one["problem"]) for one in done.json]
+    assert told == [
+        (1, 0, 1, "broken XML, line 4: an element in a URL"),
+        (0, 2, 0, "nothing is taken of 2 entries"),
+        (0, 0, 0, "it is text, but most of its first lines are no URLs"),
+        (0, 0, 0, None),
+    ]
+    assert done.status == 3
+    assert "1 entry with a damaged URL" in robots(project, "--sitemaps", here.url("/")).out
 
 
 def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, project: Path) -> None:

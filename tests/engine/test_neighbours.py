@@ -3,13 +3,24 @@ does not change."""
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, Behaviour, answer, lying_length, redirect, reset
+from tests.helpers.behaviours import (
+    RULES,
+    Behaviour,
+    answer,
+    chunked,
+    head,
+    lying_length,
+    raw,
+    redirect,
+    reset,
+)
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site, Sites
 
@@ -80,7 +91,7 @@ async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites, robots: 
     site = sites.add(robots=robots)
     result = await crawl(site.url("/x"), {**ONE_ATTEMPT, "RETRY_ENABLED": True, "RETRY_TIMES": 5})
     assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
-    assert site.asked_once("/robots.txt")
+    assert site.tried_once("/robots.txt")
     assert result.stat("robotstxt/request_count") == 1
     assert result.stat("retry/count") == 0
     result.assert_clean()
@@ -176,13 +187,26 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
     for site in (busy, gone):
         assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
     assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [2, 1, 1, 1]
-    assert gone.asked_once("/robots.txt")
+    assert gone.tried_once("/robots.txt")
     result.assert_clean()
 
 
-async def test_truncated_is_unreachable_whatever_is_set_for_pages(sites: Sites) -> None:
-    """DOWNLOAD_FAIL_ON_DATALOSS = False accepts a cut page; a cut robots.txt stays unknown."""
-    site = sites.add(robots=lying_length(RULES.encode(), 500))
-    result = await crawl(site.url("/x"), {"DOWNLOAD_FAIL_ON_DATALOSS": False})
-    assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
+async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sites) -> None:
+    """By DOWNLOAD_FAIL_ON_DATALOSS = False alone. Nothing then advises to set it."""
+    packed = gzip.compress(RULES.encode())[:-8]  # without its checksum
+    zipped = [("Content-Encoding", "gzip"), ("Content-Length", "500")]
+    cut = [
+        lying_length(RULES.encode(), 500),
+        chunked(RULES.encode(), end=b""),
+        raw(head(200, zipped) + packed),
+    ]
+    some = [sites.add(robots=one) for one in cut]
+    result = await crawl(
+        [site.url("/private") for site in some], {"DOWNLOAD_FAIL_ON_DATALOSS": False}
+    )
+    for site in some:
+        assert disallowed(result, site.url("/private"))
+    assert "data loss" not in result.log
     result.assert_clean()
+    result = await crawl(some[0].url("/private"))
+    assert isinstance(result.failure(some[0].url("/private")), RobotsUnreachable)

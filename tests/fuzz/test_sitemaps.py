@@ -13,13 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
 
+from scrapy_rep.engine.encoding import PageURLs
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps.lastmod import latest
-from scrapy_rep.protocol.sitemaps.xml import _MAX_TEXT
+from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.proof import Listing
-from scrapy_rep.seeding.selection import page_url
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.slices import in_a_slice, in_slices
@@ -99,7 +99,11 @@ def test_sitemaps_of_any_kind(data: bytes, places: list[int], most: int) -> None
         for name, value in entry.items():
             assert isinstance(name, str)
             texts = value if isinstance(value, list) else [value]
-            assert all(text is True or len(text) <= _MAX_TEXT for text in texts)
+            if isinstance(value, dict):
+                texts = [*value, *value.values()]
+            assert all(text is True or len(text) <= MAX_TEXT for text in texts)
+            # What is kept is text: it can be stored, and sent.
+            assert all(text is True or text.encode() is not None for text in texts)
     assert read(split(data, places)) == whole
     assert read([data], max_entries=most)[0] == entries[:most]
     some, (_, _, count, size) = read([data], max_bytes=50 * most)
@@ -129,7 +133,9 @@ DATES = damaged(
 @example(b"http://a.example:99999/", b"")
 def test_entries_of_any_kind(loc: bytes, date: bytes) -> None:
     try:
-        url, start = in_a_slice(lambda: page_url(loc.decode("utf-8", "surrogateescape").strip()))
+        url, start = in_a_slice(
+            lambda: PageURLs().resolve(loc.decode("utf-8", "surrogateescape").strip())
+        )
     except ValueError:
         pass
     else:

@@ -17,12 +17,13 @@ def _ours(source: Source) -> Iterable[logging.LogRecord]:
 
 def lines(source: Source, *words: str, level: str | None = "INFO") -> list[str]:
     """Our lines of that level (of any, if None) with all of these words; the summary at the end
-    of a crawl is left out."""
+    of a crawl is left out, and the line at its beginning unless words are asked for."""
     return [
         record.getMessage()
         for record in _ours(source)
         if level in (None, record.levelname)
         and record.module != "summary"
+        and (words or record.module != "beginning")
         and all(word in record.getMessage() for word in words)
     ]
 

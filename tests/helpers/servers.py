@@ -121,10 +121,10 @@ class Site:
         """The targets of all requests but those for robots.txt, in the order of their arrival."""
         return [hit.target for hit in list(self.requests) if hit.path != "/robots.txt"]
 
-    def asked_once(self, path: str) -> bool:
-        """Whether Scrapy sent one request for it. Without a reactor Scrapy downloads through
-        aiohttp, which repeats a GET once by itself if the connection ends without an answer."""
-        return 1 <= self.count(path) <= (1 if is_reactor_installed() else 2)
+    def tried_once(self, path: str) -> bool:
+        """Whether there was one attempt at it: two requests if the connection was lost. Without a
+        reactor Scrapy downloads through aiohttp, which then repeats each GET once by itself."""
+        return 1 <= self.count(path) <= (2 if is_reactor_installed() else 4)
 
     async def start(self, port: int, context: ssl.SSLContext | None) -> None:
         self._server = await asyncio.start_server(

@@ -77,7 +77,7 @@ def listing(*sitemaps: str, rules: str = "") -> str:
 
 
 def read(
-    *pieces: bytes | str, step: int = unpack.STEP, **limits: int
+    *pieces: bytes | str, step: int = unpack.STEP, **limits: Any
 ) -> tuple[SitemapReader, list[dict[str, Any]]]:
     """:param step: how many bytes are worked on at a time"""
     reader = SitemapReader(**limits)

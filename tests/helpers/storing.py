@@ -50,7 +50,9 @@ FAILURE: dict[str, Any] = {
     "unreachable_since": NOW + 10,
     "attempts": 3,
     "dead_attempts": 2,
+    "proxy_attempts": 1,
     "next_attempt_at": NOW + 99.5,
+    "not_before": NOW + 50,
     "error": "DNSLookupError: no such host",
 }
 

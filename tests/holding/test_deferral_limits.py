@@ -18,6 +18,7 @@ from tests.helpers.held import (
     NEVER,
     Gate,
     Record,
+    a_while,
     assert_clean,
     assert_no_errors,
     origin_of,
@@ -299,3 +300,105 @@ async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> No
     assert result.reason == "enough"
     assert len(result.failures) == 60
     assert_no_errors(result)
+
+
+async def test_the_last_attempt_is_made_when_the_time_is_over(sites: Sites) -> None:
+    """Not at the next stroke of the clock, which comes later; and then nobody waits any longer."""
+    back, down = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503)
+    wanted = [*urls(back, 3), *urls(down, 3)]
+    record = Record()
+    result = await crawl(
+        wanted,
+        {**DEFER, "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 0.4},
+        signal_handlers=record.handlers,
+    )
+    assert set(result.responses) == set(urls(back, 3))
+    assert set(result.failures) == set(urls(down, 3))
+    assert (back.robots_fetches, down.robots_fetches) == (2, 2)
+    for site in (back, down):
+        first, second = (hit.time for hit in site.hits("/robots.txt"))
+        assert second - first > 0.3
+    assert {error.attempts for error in result.failures.values()} == {2}  # type: ignore[attr-defined]
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("storage", ["memory", "sqlite"])
+async def test_the_last_attempt_is_made_whatever_the_storage(
+    sites: Sites, tmp_path: Any, storage: str
+) -> None:
+    """It knows when the next attempt is due, and for others it is."""
+    site = sites.add(robots=in_turn(503, RULES))
+    settings = {**DEFER, "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60}
+    if storage == "sqlite":
+        settings |= {
+            "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+            "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
+        }
+    result = await crawl(urls(site, 2), {**settings, "REP_DEFER_MAX_WAIT": 0.4})
+    assert set(result.responses) == set(urls(site, 2))
+    assert site.robots_fetches == 2
+
+
+async def test_no_attempt_is_made_before_retry_after(sites: Sites) -> None:
+    """So nobody waits for it."""
+    site = sites.add(robots=in_turn(answer("", 503, [("Retry-After", "50")]), RULES))
+    result = await crawl(
+        urls(site, 3),
+        {**DEFER, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 30},
+    )
+    assert len(result.failures) == 3
+    assert site.robots_fetches == 1
+    assert {error.reason for error in result.failures.values()} == {  # type: ignore[attr-defined]
+        "HTTP 503; no attempt would be made before it is held for 30 s"
+    }
+    assert_clean(result)
+
+
+async def test_requests_that_keep_coming_do_not_hurry_the_clock(sites: Sites) -> None:
+    """Each has a time of its own that is over."""
+    site = sites.add(robots=503)
+
+    class Slowly(ListSpider):
+        async def start(self) -> AsyncIterator[Any]:
+            async for request in super().start():
+                yield request
+                await a_while(0.02)
+
+    result = await crawl(
+        Slowly,
+        {**DEFER, "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 0.3},
+        requests=urls(site, 60),
+    )
+    assert len(result.failures) == 60
+    assert site.robots_fetches == 2
+
+
+async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
+    sites: Sites, tmp_path: Any
+) -> None:
+    """Else each run would wait for it again: REP_DOWNLOAD_TIMEOUT is never reached."""
+    site = sites.add(robots=silence())
+    settings = {
+        **DEFER,
+        "REP_DEFER_GRACE": 0.05,
+        "REP_DEFER_MAX_WAIT": 0.3,
+        "REP_DOWNLOAD_TIMEOUT": NEVER,
+        "REP_RETRY_DELAY": 60,
+        "REP_RETRY_MAX_DELAY": 60,
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
+        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
+    }
+    record = Record()
+    result = await crawl(urls(site, 3), settings, signal_handlers=record.handlers)
+    assert len(result.failures) == 3
+    [resolved] = record.resolved
+    assert "given up" in str(resolved["error"])
+    assert {error.attempts for error in result.failures.values()} == {1}  # type: ignore[attr-defined]
+    assert await record.concurrency() == [16, 16]
+    assert_clean(result)
+    # The next run knows. It doesn't ask again, but for a last attempt.
+    record = Record()
+    result = await crawl(urls(site, 3), settings, signal_handlers=record.handlers)
+    assert len(result.failures) == 3
+    assert site.robots_fetches == 2
+    assert record.resolved[0]["attempts"] == 2

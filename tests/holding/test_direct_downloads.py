@@ -207,7 +207,7 @@ async def test_files_wait_no_longer_than_the_timeout(
     )
     [told] = warnings(result)
     assert told.startswith(f"Not downloading {site.url('/a')}: robots.txt unreachable")
-    assert site.asked_once("/robots.txt") if asked == 1 else site.count("/robots.txt") == asked
+    assert site.tried_once("/robots.txt") if asked == 1 else site.count("/robots.txt") == asked
     assert result.stats["elapsed_time_seconds"] < 30
     result.assert_clean()
 

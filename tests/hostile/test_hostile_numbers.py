@@ -76,11 +76,12 @@ async def test_it_is_asked_again(sites: Sites) -> None:
 # -- stored entries --------------------------------------------------------------------------
 
 TIMES = ["updated_at", "fetched_at", "fresh_until", "unreachable_since", "unreachable_for",
-         "next_attempt_at"]  # fmt: skip
+         "next_attempt_at", "not_before"]  # fmt: skip
+COUNTS = ["hops", "attempts", "dead_attempts", "proxy_attempts"]
 WRONG = [
     *[(name, value) for name in TIMES for value in (1e300, -1.0, MAX_TIME + 1, 10**30)],
     *[("status", value) for value in (0, 99, 1000, 10**30, -200)],
-    *[(name, value) for name in ("hops", "attempts", "dead_attempts") for value in (-1, 10**30)],
+    *[(name, value) for name in COUNTS for value in (-1, 10**30)],
     *[(name, "x" * (MAX_TEXT + 1)) for name in ("url", "error")],
     *[("sha256", value) for value in ("x", "A" * 64, "../../etc/passwd")],
 ]

@@ -5,33 +5,60 @@ A site that is reached through a proxy is a public one here: nothing but its nam
 
 from __future__ import annotations
 
+import asyncio
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
+from scrapy import Request, Spider
+from scrapy.exceptions import CannotResolveHostError
+from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.origins.targets import Targets, is_private_host
+from scrapy_rep.engine.resolution import unwatch
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins import targets as targets_module
+from scrapy_rep.origins.addresses import is_private_host
+from scrapy_rep.origins.answer import RedirectRefused
+from scrapy_rep.origins.targets import Refusal, Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool_file as sitemaptable
 from tests.helpers import names
-from tests.helpers.behaviours import RULES, answer, as_behaviour, redirect
+from tests.helpers.behaviours import RULES, answer, as_behaviour, in_turn, redirect
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.log import lines
 from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, listing, pages, urlset
+from tests.helpers.steps import DAY, DOWN, NO, OK, Clock, StepSpider
 
+# The first and the last address of each network that is not public, or one that leads there.
 PRIVATE = [
-    "127.0.0.1", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "0", "0.0.0.0",  # noqa: S104 (nothing is bound)
-    "10.1.2.3",
-    "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "198.18.0.1", "224.0.0.1",
-    "255.255.255.255", "[::1]", "[::]", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]",
-    "[::ffff:a00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[ff02::1]", "localhost", "internal",
-    "a.localhost", "printer.local", "router.home.arpa", "api.internal", "api.internal.", "localhost.",
+    # Spellings that operating systems accept.
+    "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "0",
+    "0.0.0.0", "0.255.255.255", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.127.255.255",  # noqa: S104 (nothing is bound)
+    "127.0.0.1", "127.255.255.255", "168.63.129.16", "169.254.0.0", "169.254.169.254",
+    "169.254.255.255", "172.16.0.0", "172.31.255.255", "192.0.0.0", "192.0.0.192", "192.0.0.255",
+    "192.0.2.0", "192.88.99.1", "192.168.0.0", "192.168.255.255", "198.18.0.0", "198.19.255.255",
+    "198.51.100.1", "203.0.113.1", "224.0.0.0", "239.255.255.255", "240.0.0.0", "255.255.255.255",
+    "[::]", "[::1]", "[::127.0.0.1]", "[::8.8.8.8]", "[::ffff:0:127.0.0.1]", "[::ffff:0:8.8.8.8]",
+    "[64:ff9b:1::]", "[64:ff9b:1::8.8.8.8]", "[100::1]", "[1fff::1]", "[4000::1]", "[5f00::1]",
+    "[fc00::]", "[fd00::1]", "[fe80::1]", "[fe80::1%eth0]", "[fec0::]", "[feff::1]", "[ff02::1]",
+    "[2001:2::1]", "[2001:10::1]", "[2001:1ff::1]", "[2001:db8::1]", "[3fff::1]", "[3fff:fff::1]",
+    # IPv4 within.
+    "[::ffff:127.0.0.1]", "[::ffff:a00:1]", "[64:ff9b::7f00:1]", "[64:ff9b::192.0.0.192]",
+    "[2002:7f00:1::]", "[2002:a00:1::808:808]",
+    "[2001:0:808:808::80ff:fffe]", "[2001:0:7f00:1::f7f7:f7f7]",  # Teredo: client, server
+    "localhost", "internal", "a.localhost", "printer.local", "router.home.arpa", "api.internal",
+    "api.internal.", "localhost.",
 ]  # fmt: skip
+# Their neighbours.
 PUBLIC = [
-    "8.8.8.8", "1.1.1.1", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]",
-    "[2002:808:808::]",
+    "1.0.0.0", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0",
+    "126.255.255.255", "128.0.0.0", "168.63.129.15", "169.253.255.255", "169.255.0.0",
+    "172.15.255.255", "172.32.0.0", "191.255.255.255", "192.0.1.0", "192.167.255.255", "192.169.0.0",
+    "198.17.255.255", "198.20.0.0", "223.255.255.255", "93.184.215.14",
+    "[2000::1]", "[2001:200::1]", "[2001:4860:4860::8888]", "[2003::1]", "[3ffe:ffff::1]",
+    "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::]", "[2001:0:808:808::f7f7:f7f7]",
 ]  # fmt: skip
 NAMES = [
     "example.com",
@@ -48,6 +75,36 @@ def test_hosts_are_private_public_or_names() -> None:
     assert {host: is_private_host(host) for host in NAMES} == dict.fromkeys(NAMES, None)
 
 
+SHOP, CDN, INSIDE_TEST, UNKNOWN, DUAL, LITERAL = (
+    Origin.from_url(f"http://{host}/")
+    for host in ("shop.test", "cdn.test", "inside.test", "unknown.test", "dual.test", "127.0.0.9")
+)
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What look-ups find."""
+    found = {
+        "inside.test": ["127.0.0.5"],
+        "shop.test": ["8.8.8.8"],
+        "cdn.test": ["2001:4860:4860::8888"],
+        "dual.test": ["8.8.8.8", "10.0.0.1"],
+    }
+
+    async def look_up(host: str) -> list[str]:
+        return found.get(host, [])
+
+    monkeypatch.setattr("scrapy_rep.origins.targets.look_up", look_up)
+    monkeypatch.setattr("scrapy_rep.origins.targets.watch", lambda _: None)  # no connections
+    return found
+
+
+def fresh(**settings: Any) -> Targets:
+    crawler = get_crawler(settings_dict={**Targeted.settings(), **settings})
+    crawler.spider = Spider("shop")
+    return Targets(crawler, private_hosts=False)
+
+
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 @pytest.mark.download
@@ -59,19 +116,126 @@ async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, address in addresses.items():
         monkeypatch.setitem(names.ADDRESSES, name, address)
-    crawler = get_crawler(settings_dict=Targeted.settings())
-    shop, cdn, inside, unknown, literal = (
-        Origin.from_url(f"http://{host}/")
-        for host in ("shop.test", "cdn.test", "inside.test", "unknown.test", "127.0.0.9")
-    )
-    targets = Targets(crawler, private_hosts=False)
-    for _ in "twice":  # from the cache, too
-        assert [await targets.refuses(one, shop) for one in (inside, literal)] == [True, True]
-        assert [await targets.refuses(one, shop) for one in (shop, cdn, unknown)] == [False] * 3
-        assert [await targets.refuses(one, inside) for one in (literal, shop)] == [False] * 2
-        assert not await targets.refuses(literal, literal)
-    everything = Targets(crawler, private_hosts=True)
-    assert not await everything.refuses(inside, shop)
+    targets = fresh()
+    for _ in "twice":
+        assert [await targets.refuses(one, SHOP) for one in (INSIDE_TEST, LITERAL)] == [True, True]
+        assert [await targets.refuses(one, SHOP) for one in (SHOP, CDN)] == [False] * 2
+        assert await targets.refuses(UNKNOWN, SHOP)  # for now
+        assert [await targets.refuses(one, INSIDE_TEST) for one in (LITERAL, SHOP)] == [False] * 2
+        assert not await targets.refuses(LITERAL, LITERAL)
+    unwatch(targets)
+    everything = Targets(get_crawler(), private_hosts=True)
+    assert not await everything.refuses(INSIDE_TEST, SHOP)
+
+
+@pytest.mark.loop
+async def test_a_failed_look_up_is_no_verdict(
+    looked_up: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrapy_rep.origins.targets._REFUSED_SECONDS", 0)
+    targets = fresh()
+    for addresses, why in (
+        ([], Refusal.UNRESOLVED),
+        (["127.0.0.1"], Refusal.PRIVATE),
+        ([], Refusal.PRIVATE),
+        (["8.8.4.4"], None),
+    ):
+        looked_up["unknown.test"] = addresses
+        assert await targets.refusal(UNKNOWN, SHOP) is why
+
+
+@pytest.mark.loop
+async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list[str]]) -> None:
+    targets = fresh()
+    assert await targets.refuses(LITERAL, DUAL)
+    assert await targets.refuses(DUAL, SHOP)
+    assert not await targets.refuses(LITERAL, INSIDE_TEST)
+    # An owner of a name can say that it is inside. It was not when it answered.
+    looked_up["shop.test"] = ["127.0.0.1"]
+    targets = fresh()
+    assert targets.may_connect("shop.test", "8.8.8.8")
+    assert await targets.refuses(LITERAL, SHOP)
+
+
+@pytest.mark.loop
+async def test_hosts_that_public_sites_named_get_no_private_address(
+    looked_up: dict[str, list[str]],
+) -> None:
+    """Others do: what the user's own requests lead to is not our business."""
+    targets = fresh()
+    assert targets.may_connect("cdn.test", "10.0.0.1")
+    assert targets.may_connect("shop.test", "8.8.8.8")
+    await targets.refuses(CDN, SHOP)
+    await targets.refuses(UNKNOWN, SHOP)
+    await targets.refuses(SHOP, SHOP)  # itself, at another port
+    await targets.refuses(INSIDE_TEST, SHOP)
+    for host in ("cdn.test", "unknown.test", "shop.test"):
+        assert targets.may_connect(host, "8.8.8.8")
+        assert not targets.may_connect(host, "10.0.0.1")
+    assert targets.may_connect("inside.test", "127.0.0.5")
+    assert not targets.may_connect("cdn.test.", "10.0.0.1")
+
+
+@pytest.mark.loop
+async def test_where_an_answer_came_from(looked_up: dict[str, list[str]]) -> None:
+    """Of a download handler that looks names up in its own way."""
+    targets = fresh()
+    await targets.refuses(CDN, SHOP)
+    request = Request("http://cdn.test/map.xml")
+    targets.check_answer(request, Response(request.url, ip_address=ip_address("8.8.8.8")))
+    inside = Response(request.url, ip_address=ip_address("127.0.0.1"))
+    with pytest.raises(CannotResolveHostError):
+        targets.check_answer(request, inside)
+    targets.check_answer(request.replace(meta={"proxy": "http://127.0.0.1:3128"}), inside)
+
+
+# Environment, settings, and whether a name that resolves to a private address is refused.
+PROXIES: list[tuple[dict[str, str], dict[str, Any], bool]] = [
+    ({}, {}, True),
+    ({"no_proxy": "localhost"}, {}, True),
+    ({"ftp_proxy": "http://proxy.example:3128"}, {}, True),
+    ({"https_proxy": "http://proxy.example:3128"}, {}, True),
+    ({"all_proxy": "http://proxy.example:3128"}, {}, True),
+    ({"http_proxy": "http://proxy.example:3128", "no_proxy": "inside.test"}, {}, True),
+    ({"http_proxy": "http://proxy.example:3128", "no_proxy": ".test"}, {}, True),
+    ({"http_proxy": "http://proxy.example:3128", "no_proxy": "*"}, {}, True),
+    ({"http_proxy": "/var/run/proxy.sock"}, {}, True),
+    ({"http_proxy": "http://proxy.example:3128"}, {"HTTPPROXY_ENABLED": False}, True),
+    ({"http_proxy": "http://proxy.example:3128"}, {}, False),
+    ({"http_proxy": "http://proxy.example:3128", "no_proxy": "shop.test"}, {}, False),
+]
+
+
+@pytest.mark.loop
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize(("variables", "settings", "refused"), PROXIES)
+async def test_a_proxy_counts_for_the_urls_that_it_is_used_for(
+    variables: dict[str, str],
+    settings: dict[str, Any],
+    refused: bool,
+    looked_up: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    targets = fresh(**settings)
+    assert await targets.refuses(INSIDE_TEST, SHOP) == refused
+    assert await targets.refuses(LITERAL, SHOP)
+
+
+@pytest.mark.loop
+async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
+    looked_up: dict[str, list[str]],
+) -> None:
+    targets = fresh()
+    request = Request("http://shop.test/robots.txt", meta={"proxy": "http://proxy.example:3128"})
+    targets.check_answer(request, Response(request.url))
+    assert not await targets.refuses(UNKNOWN, SHOP)
+    assert await targets.refuses(INSIDE_TEST, SHOP)
+    assert not targets.may_connect("unknown.test", "127.0.0.1")
 
 
 class Targeted(SeededSpider):
@@ -175,27 +339,109 @@ async def test_the_user_may_allow_private_hosts(proxy: Site) -> None:
 
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_redirects_of_robots_txt_that_no_owner_means(proxy: Site) -> None:
+async def test_redirects_of_robots_txt_lead_to_any_public_url(proxy: Site) -> None:
+    """As Google follows them. What is refused is no permission."""
     moved = {
-        "a": ("http://other.example/admin?delete=1", False),
+        "a": ("http://other.example/robots.php?lang=en", True),
         "b": ("http://127.0.0.1:8080/robots.txt", False),
         "c": ("http://internal/robots.txt", False),
         "d": ("http://other.example/robots.txt?v=2", True),
         "e": ("http://other.example/files/rules", True),
         "f": ("http://f.example/rules?v=2", True),
+        "g": ("http://0.0.0.0/", False),
     }
     for name, (target, followed) in moved.items():
         proxy.pages[f"http://{name}.example/robots.txt"] = redirect(target)
         if followed:
             proxy.pages[target] = RULES
-    wanted = [f"http://{name}.example/private" for name in moved]
-    result = await crawl(wanted)
-    forbidden = [isinstance(result.failure(url), RobotsDisallowed) for url in wanted]
-    assert forbidden == [followed for _, followed in moved.values()]
+    wanted = {name: f"http://{name}.example/private" for name in moved}
+    result = await crawl(wanted.values())
+    for name, (target, followed) in moved.items():
+        error = result.failure(wanted[name])
+        assert isinstance(error, RobotsDisallowed if followed else RobotsUnreachable)
+        if not followed:
+            assert f"not following the redirect to {target} (the address is pr" in str(error)
+            assert isinstance(error.__cause__, RedirectRefused)
     refused = {target for target, followed in moved.values() if not followed}
     assert refused.isdisjoint(asked(proxy))
     assert result.stat("rep/redirects/refused") == 3
     result.assert_clean()
+
+
+@pytest.mark.download
+@pytest.mark.usefixtures("in_time")
+async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
+    proxy: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it lasts: a captive portal, a name that leads to 0.0.0.0 from now on."""
+    clock = Clock().install(monkeypatch)
+    inside = redirect("http://0.0.0.0/robots.txt")
+    proxy.pages["http://copy.example/robots.txt"] = in_turn(RULES, inside)
+    proxy.pages["http://none.example/robots.txt"] = inside
+    urls = [
+        f"http://{name}.example/{path}" for name in ("copy", "none") for path in ("private", "a")
+    ]
+    steps = [*urls, *([DAY + 1, *urls] * 35)]
+    result = await crawl(StepSpider, steps=steps, clock=clock)
+    assert isinstance(result.spider, StepSpider)
+    assert result.spider.outcomes == [NO, OK, DOWN, DOWN] * 36
+    assert len(lines(result, "not following the redirect", "so an older copy applies")) >= 1
+    result.assert_clean()
+
+
+@pytest.mark.loop
+@pytest.mark.download
+@pytest.mark.scrapy_api
+async def test_names_that_change_between_the_check_and_the_connection(
+    sites: Sites, proxy: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = sites.add()
+    answers = {"fails.test": [None], "changes.test": ["8.8.8.8"]}
+    usual = names.resolve
+
+    def resolve(name: str) -> str | None:
+        if name in answers:
+            return answers[name].pop() if answers[name] else inside.host
+        return usual(name)
+
+    monkeypatch.setattr(names, "resolve", resolve)
+    monkeypatch.setenv("no_proxy", "fails.test,changes.test")
+    wanted = []
+    for name in answers:
+        site, target = f"http://{name[:-5]}.example", f"http://{name}:{inside.port}"
+        proxy.pages |= {
+            f"{site}/robots.txt": redirect(f"{target}/latest/meta"),
+            f"{site}/page": PAGE,
+        }
+        wanted.append(f"{site}/page")
+    settings = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05, "REP_DEFER_MAX_WAIT": 0.5}
+    result = await crawl(wanted, settings)
+    result.assert_clean()
+    assert inside.requests == []
+    assert lines(result, "Not connecting to changes.test at")
+
+
+async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the sitemap that another site keeps for it is read."""
+    private: set[str] = set()
+    monkeypatch.setattr(targets_module, "is_private_address", private.__contains__)
+    shop, moved = sites.add(name="shop.test"), sites.add(name="moved.test")
+
+    async def move(hit: Hit, connection: Connection) -> None:
+        while not moved.requests:  # so its robots.txt is known
+            await asyncio.sleep(0.01)
+        private.add(moved.host)
+        body = urlset([shop.url("/a"), moved.url("/admin")])
+        await as_behaviour(body)(hit, connection)
+
+    for site in (shop, moved):
+        site.set("/robots.txt", listing(shop.url("/map.xml")))
+    shop.set("/map.xml", move)
+    result = await crawl(SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")])
+    result.assert_clean()
+    assert pages(result) == [shop.url("/a")]
 
 
 @pytest.mark.slow

@@ -201,7 +201,7 @@ async def test_unreachable_is_dropped(
                     assert error.reason
                     assert error.attempts == 1
                     assert site.count(path) == 0
-                assert site.asked_once("/robots.txt")
+                assert site.tried_once("/robots.txt")
                 [one] = resolved.of(site.url())
                 found = (one["outcome"], one["status"], one["attempts"])
                 assert found == (Outcome.UNREACHABLE, row.status, 1)
@@ -223,7 +223,7 @@ async def test_unreachable_is_let_pass(
             with checking(row.id):
                 wanted = {site.url("/private"): 200, site.url("/public"): 200}
                 assert responses_of(result, site) == wanted
-                assert site.asked_once("/robots.txt")
+                assert site.tried_once("/robots.txt")
     assert result.stat("rep/unreachable/allowed") == 2 * len(table)
     assert result.stat("robotstxt/request_count") == len(table)
     result.assert_clean()

@@ -42,18 +42,51 @@ def test_outcomes_have_the_names_that_stats_use() -> None:
     assert {outcome.value for outcome in Outcome} == {"rules", "missing", "unreachable"}
 
 
+def page(title: str, charset: str = "utf-8") -> bytes:
+    return f'<head><meta charset="{charset}"><title>{title}</title>'.encode(charset)
+
+
 NOT_FOUND = [
     (b"<html><head><title>404 Not Found</title></head></html>", "the title"),
     (b"<title>404</title>", "a number alone"),
     (b"<title>Error 404 (Not Found)!!1</title>", "a number among words"),
-    (b"<title>Page not found | Example</title>", "words alone"),
+    (b"<title>Page not found | Example</title>", "words and the site's name"),
+    (b"<title>Example Shop &#8211; 404 &#8211; File not found</title>", "the same in front"),
     (b"<TITLE>PAGE NOT FOUND</TITLE>", "in capitals"),
     (b'<title lang="en">\n  Not\n  Found\n</title>', "attributes and line ends"),
     (b"<title>Example</title><h1>404 Not Found</h1>", "the first heading"),
     (b"<h1>Not Found</h1><p>The requested URL was not found on this server.</p>", "no title"),
     (b"<title>Oops</title><h2 class='x'>Page <b>not</b> found</h2>", "a heading with tags"),
     (b"\xff\xfe\x00<title>404 \xe9</title>", "bytes that are not UTF-8"),
-]
+    *(
+        (page(title), title)
+        for title in (
+            "404: Not Found", "Error 404", "HTTP Status 404 – Not Found", "Object not found!",
+            "404 - File or directory not found.", "Sorry, this page doesn’t exist",
+            "Seite nicht gefunden", "Fehler 404: Die Seite wurde nicht gefunden | Müller GmbH",
+            "Page introuvable", "Erreur 404 – Page non trouvée", "Página no encontrada",
+            "No se encontró la página", "Pagina non trovata", "Página não encontrada",
+            "Pagina niet gevonden", "Nie znaleziono strony", "Strona nie istnieje",
+            "Страница не найдена", "Ошибка 404 - Страница не найдена", "页面未找到", "404错误",
+            "頁面不存在", "找不到页面 - 示例", "ページが見つかりません", "404エラー",
+            "お探しのページは見つかりませんでした。", "페이지를 찾을 수 없습니다", "Sayfa bulunamadı",
+            "SAYFA BULUNAMADI",
+        )
+    ),
+    *(
+        (page(title, charset), f"in {charset}")
+        for title, charset in {
+            "Página no encontrada": "iso-8859-1",
+            "Strona nie została znaleziona": "iso-8859-2",
+            "Страница не найдена": "windows-1251",
+            "Sayfa bulunamadı": "windows-1254",
+            "页面未找到": "gbk",
+            "頁面不存在": "big5",
+            "ページが見つかりません": "shift_jis",
+            "페이지를 찾을 수 없습니다": "euc-kr",
+        }.items()
+    ),
+]  # fmt: skip
 FOUND = [
     (b"", "no page"),
     (b"<title>503 Service Unavailable</title><h1>Service Unavailable</h1>", "unavailable"),
@@ -64,7 +97,22 @@ FOUND = [
     (b"<title>Error 40404</title>", "a longer number"),
     (b"<title>Upstream not foundry</title>", "a longer word"),
     (RULES, "rules"),
-]
+    *(
+        (page(title), title)
+        for title in (
+            "503 Host Not Found", "Host not found", "Base table or view not found",
+            "SQLSTATE[42S02]: Base table or view not found", "Class &quot;App&quot; not found",
+            "Vite manifest not found", "Backend server not found", "Database not found",
+            "404.com | 521: Web server is down", "Not Found | 503", "404 Host",
+            "Not Found - Backend", "Not found: class App", "Site not found", "Domain not found",
+            "Page not found on upstream server", "Not Found | Serveur indisponible",
+            "Error", "Fehler", "Ошибка", "エラー", "Server nicht gefunden", "Serveur introuvable",
+            "Servidor no encontrado", "Сервер не найден", "服务器未找到", "サーバが見つかりません",
+            "서버를 찾을 수 없습니다", "Sunucu bulunamadı", "Nie znaleziono serwera",
+            "Server niet gevonden", "Server non trovato", "Servidor não encontrado",
+        )
+    ),
+]  # fmt: skip
 
 
 @google_only

@@ -42,8 +42,16 @@ DELAYS = [
     ("User-agent: FooBot\nCrawl-delay: 3\nAllow: /\n" * 2, 3.0, "of merged groups"),
     (f"{SLOW}\nDisallow: /a\n{SLOWER}", 7.0, "the largest of merged groups"),
     (f"{SLOWER}\nDisallow: /a\n{SLOW}", 7.0, "whichever comes first"),
-    ("User-agent: FooBot\nCrawl-delay: 5\nUser-agent: b\nAllow: /", 5.0, "it ends no names"),
-    ("User-agent: b\nCrawl-delay: 5\nUser-agent: FooBot\nAllow: /", 5.0, "so it is for both"),
+    ("User-agent: FooBot\nCrawl-delay: 5\nUser-agent: b\nAllow: /", 5.0, "before other agents"),
+    ("User-agent: b\nCrawl-delay: 5\nUser-agent: FooBot\nAllow: /", None, "it ends the agents"),
+    ("User-agent: b\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x", None, "as in real files"),
+    (
+        "User-agent: b\nCrawl-delay: soon\nUser-agent: FooBot\nCrawl-delay: 5",
+        5.0,
+        "so does nonsense",
+    ),
+    ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5\nAllow: /", 5.0, "of two agents"),
+    (f"{SLOW}\n{SLOWER}\nUser-agent: b\nCrawl-delay: 60", 7.0, "one group after the other"),
     ("Crawl-delay: 5\nUser-agent: FooBot\nDisallow: /", None, "before the first group"),
     ("User-agent: FooBot\nCrawl-delay: 5\nCrawl-delay: soon", 5.0, "beside nonsense"),
     *(
@@ -95,3 +103,11 @@ def test_delays_of_many_agents_take_bounded_memory() -> None:
     assert {robots.crawl_delay(name) for name in names} == {5.0, 6.0}
     assert robots._delays is not None
     assert len(robots._delays) <= 2
+
+
+def test_a_crawl_delay_ends_no_group_of_rules() -> None:
+    """Verdicts are Google's: for rules, the agents on both sides of the line share a group."""
+    robots = RobotsTxt.parse(b"User-agent: a\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x")
+    for agent, delay in (("a", 60.0), ("b", None)):
+        assert not robots.allowed("http://example.com/x", agent)
+        assert robots.crawl_delay(agent) == delay

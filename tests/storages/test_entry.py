@@ -43,7 +43,9 @@ def entries(draw: st.DrawFn) -> Entry:
         unreachable_for=draw(times),
         attempts=draw(counts),
         dead_attempts=draw(counts),
+        proxy_attempts=draw(counts),
         next_attempt_at=draw(times),
+        not_before=draw(times),
         error=draw(st.none() | texts),
     )
     if entry.outcome is not Outcome.RULES:
@@ -74,6 +76,7 @@ def test_what_entries_are_compared_with() -> None:
     """Every field is part of the form: none is forgotten by `header()`."""
     whole = rules(attempts=1, dead_attempts=1, unreachable_since=1.0, next_attempt_at=2.0)
     whole = replace(whole, unreachable_for=3.0, error="why", hops=1)
+    whole = replace(whole, proxy_attempts=1, not_before=2.0)
     values = json.loads(whole.header())
     assert values.pop("schema") == SCHEMA
     assert set(values) == {one.name for one in fields(Entry)} - {"packed"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
-from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol.tokens import GLOBAL, leading_token
@@ -25,6 +24,7 @@ FLAGS = frozenset({
 PREVIEWS = ("none", "standard", "large")
 """Values of ``max-image-preview``, the most restrictive first."""
 
+_AROUND = " \t\r\n\f\v:"
 _NUMBERS = ("max-snippet", "max-video-preview")
 _PREVIEW = "max-image-preview"
 _DATE = "unavailable_after"
@@ -35,11 +35,20 @@ _DATE_PARTS = 4
 # Characters. Longer text is no date.
 _MAX_DATE = 100
 
-_BLANK = " \t\r\n\f\v"
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 # In a date no word is followed by a colon.
-_AGENT = re.compile(r"[ \t\r\n\f\v]*([A-Za-z*_-][^\s,:]*)[ \t\r\n\f\v]*:")
-_BETWEEN = re.compile(r"[\s;:]+")
+_AGENT = re.compile(r"\s*([A-Za-z*_-][^\s,:]*)\s*:", re.ASCII)
+# What people take for blanks: no-break spaces, byte order marks, spaces of no width. Also in UTF-8 that
+# is read as Latin-1, the encoding of headers.
+_BLANKS = re.compile(
+    "[\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
+    "|\xc2[\x85\xa0]|\xef\xbb\xbf|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]|\xe3\x80\x80|\xe1\x9a\x80"
+)
+# Blanks or semicolons instead of commas are wrong, but clear.
+_WORD_OF_PART = re.compile(r"[\s;:]*([^\s;:]+)", re.ASCII)
+_VALUE = re.compile(r"\s*(:?)\s*([^\s;]*)", re.ASCII)
+# Where a date ends, at the latest.
+_NEXT = re.compile(rf";|(?<=\s)(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
 
 # fmt: off
 _MONTHS = [
@@ -71,10 +80,15 @@ _COMMENT = re.compile(r"\([^()]*\)")
 _WORD = re.compile(r"[a-z]+|\d+", re.ASCII)
 
 
+def with_blanks(text: str) -> str:
+    """Return *text* with a blank for whatever looks like one."""
+    return text if text.isascii() else _BLANKS.sub(" ", text)
+
+
 def read_header(text: str) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, or ``*``), name and value of each rule of a header line."""
     agent = GLOBAL
-    parts = text.split(",")
+    parts = with_blanks(text).split(",")
     for at, part in enumerate(parts):
         start = 0
         while (named := _AGENT.match(part, start)) and named[1].lower() not in _NAMES:
@@ -82,44 +96,62 @@ def read_header(text: str) -> Iterator[tuple[str, str, Value]]:
             name = named[1].lower()
             agent = GLOBAL if name in (GLOBAL, "robots") else leading_token(name)
             start = named.end()
-        for rule, value in _read(part[start:], parts, at):
+        for rule, value in _read(part[start:], parts[at + 1 : at + _DATE_PARTS]):
             yield agent, rule, value
 
 
 def read_content(text: str) -> Iterator[tuple[str, Value]]:
     """Yield name and value of each rule of a meta's content."""
-    parts = text.split(",")
+    parts = with_blanks(text).split(",")
     for at, part in enumerate(parts):
-        yield from _read(part, parts, at)
+        yield from _read(part, parts[at + 1 : at + _DATE_PARTS])
 
 
-def _read(part: str, parts: list[str], at: int) -> Iterator[tuple[str, Value]]:
+def _read(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
     """Yield the rules of one part. A date may continue in the parts after it."""
-    name, _, text = part.partition(":")
-    name, text = name.strip(_BLANK).lower(), text.strip(_BLANK).lower()
-    if name == _DATE:
-        if (date := _date(text, parts[at + 1 : at + _DATE_PARTS])) is not None:
-            yield name, date
-    elif name in _NUMBERS:
-        if _NUMBER.fullmatch(text):
-            yield name, int(text)
-    elif name == _PREVIEW:
-        if text in PREVIEWS:
-            yield name, text
-    else:
-        # Blanks or semicolons instead of commas are wrong, but clear.
-        words = _BETWEEN.split(part.strip(_BLANK).lower())
-        for word in takewhile(FLAGS.__contains__, words):
-            yield word, None
+    text, at = part.lower(), 0
+    if text.lstrip().startswith(":"):  # an agent without a name
+        return
+    while word := _WORD_OF_PART.match(text, at):
+        name, at = word[1], word.end()
+        value: Value = None
+        if name == _DATE:
+            ends = _NEXT.search(text, at)
+            if ends is not None:
+                value, at = read_date(text[at : ends.start()].strip(_AROUND)), ends.start()
+            else:
+                value, text = _date(text[at:], following)
+                at, following = 0, []
+        elif name in _NUMBERS or name == _PREVIEW:
+            given = _VALUE.match(text, at)
+            assert given is not None  # it matches anything
+            value = _value(name, given[2])
+            if value is not None or given[1]:
+                at = given.end()
+        elif name not in FLAGS:
+            return
+        if value is not None or name in FLAGS:
+            yield name, value
 
 
-def _date(text: str, following: list[str]) -> datetime | None:
-    """Read a date that may contain commas: with as many of the *following* parts as possible."""
+def _value(name: str, text: str) -> Value:
+    """Return a rule's value; None if it has none that can be read."""
+    if name == _PREVIEW:
+        return text if text in PREVIEWS else None
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _date(text: str, following: list[str]) -> tuple[datetime | None, str]:
+    """Read a date that may contain commas: with as many of the *following* parts as possible. Return
+    what stands after it in the last of them, too."""
     for count in range(len(following), -1, -1):
-        date = read_date(",".join([text, *following[:count]]))
-        if date is not None:
-            return date
-    return None
+        last = following[count - 1].lower() if count else ""
+        ends = _NEXT.search(last)
+        end = len(last) if ends is None else ends.start()
+        parts = [text, *following[: count - 1], last[:end]] if count else [text]
+        if (date := read_date(",".join(parts).strip(_AROUND))) is not None:
+            return date, last[end:]
+    return None, ""
 
 
 def read_date(text: str) -> datetime | None:
@@ -137,6 +169,11 @@ def read_date(text: str) -> datetime | None:
         return datetime(*day, *_clock(time), tzinfo=timezone.utc) - _offset(after[1].strip())
     except (ValueError, OverflowError):  # 31 February; a moment before the year 1
         return None
+
+
+def has_clock(text: str) -> bool:
+    """Return whether a date names a time of day."""
+    return _TIME.search(text.lower()) is not None
 
 
 def _clock(time: re.Match[str]) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.page.directives import with_blanks
 from scrapy_rep.protocol.page.tags import PLAIN, start_tags
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tup
     end = _end_of_metas(body, [name.encode() for name in names])
     line, counted = 1, 0
     for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
-        name = text_of(attributes.get(b"name", b"")).strip().lower()
+        name = with_blanks(text_of(attributes.get(b"name", b""))).strip().lower()
         if name in names:
             line += body.count(b"\n", counted, start)
             counted = start
@@ -136,6 +137,6 @@ def links_of(body: bytes, encoding: str = "utf-8") -> Links:
         if name == b"base":
             base = reference if base is None else base
         else:
-            words = _BETWEEN.split(text_of(rel).lower())
+            words = _BETWEEN.split(with_blanks(text_of(rel)).lower())
             kinds[any(word in NOT_VOUCHED_FOR for word in words)][reference] = None
     return Links(base or "", nofollow=tuple(kinds[True]), follow=tuple(kinds[False]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_STEPS = 12_000
+MAX_STEPS = 6_000
 """Tags, comments and unusual attributes of a page that are examined one by one."""
 
 # Bytes of a page in which plain tags are skipped without counting as steps.
@@ -45,6 +45,9 @@ _BREAKOUT = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
+# Attributes with which a font does, and the only end tags that do.
+_FONT = frozenset({b"color", b"face", b"size"})
+_BREAKOUT_ENDS = frozenset({b"br", b"p"})
 # Foreign content, and the elements in it that hold HTML.
 _FOREIGN = {
     b"svg": frozenset(b"foreignobject desc title".split()),
@@ -53,11 +56,17 @@ _FOREIGN = {
 # Names of tags that change what follows.
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"plaintext", b"script", b"template"})
 
-# Anything but a plain tag, tags with names like those in _MATTERS, and metas.
-_NOT_PLAIN = re.compile(
-    rb"<(?!/[^<>\"'=]*>|(?![iI][fF]|[mM][aAeE]|[nN][oO]|[pP][lL]|[sS][cCtTvV]|[tT][eEiI]|[xX][mM])"
-    rb"[A-Za-z][^ \t\n\f\r/><]*" + PLAIN + rb")"
-)
+
+def _but_plain(names: bytes) -> re.Pattern[bytes]:
+    """Return what finds anything but plain tags, and tags whose names begin as in *names*."""
+    return re.compile(
+        rb"<(?!/[^<>\"'=]*>|(?!%s)[A-Za-z][^ \t\n\f\r/><]*" % names + PLAIN + rb")", re.IGNORECASE
+    )
+
+
+# Names like those in _MATTERS, and metas; and links.
+_NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
+_NOT_PLAIN_NOR_LINK = _but_plain(rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 
 
 def start_tags(
@@ -70,12 +79,13 @@ def start_tags(
     """
     scopes: list[bytes] = []  # open templates, foreign elements, and HTML elements in these
     matters = _MATTERS | wanted
-    skipped = 0 if wanted - {b"meta"} else min(_SKIPPED, end)
+    not_plain = _NOT_PLAIN_NOR_LINK if wanted - {b"meta"} else _NOT_PLAIN
+    skipped = min(_SKIPPED, end)
     at = steps = 0
     while steps < MAX_STEPS:
         steps += 1
         if at < skipped and not scopes:
-            found = _NOT_PLAIN.search(body, at, skipped)
+            found = not_plain.search(body, at, skipped)
             at = found.start() if found else skipped
         token = _TOKEN.search(body, at)
         if token is None or token.start() > end:
@@ -92,7 +102,8 @@ def start_tags(
             at = token.end()  # nearly all
             continue
         attributes: dict[bytes, bytes] = {}
-        if rest is not None and name not in wanted:
+        is_font = name == b"font" and bool(scopes) and not closing
+        if rest is not None and name not in wanted and not is_font:
             at = token.end()
             empty = rest.endswith(b"/>")
         elif read := _attributes(body, token.end(2), MAX_STEPS - steps):
@@ -100,12 +111,10 @@ def start_tags(
             steps += took + 1
         else:
             return
-        if name in _BREAKOUT:
-            if name != b"meta" or not closing:
-                while scopes and scopes[-1] in _FOREIGN:
-                    scopes.pop()
-            if name not in wanted:
-                continue
+        breaks_out = name in _BREAKOUT or (is_font and not _FONT.isdisjoint(attributes))
+        if breaks_out and (not closing or name in _BREAKOUT_ENDS):
+            while scopes and scopes[-1] in _FOREIGN:
+                scopes.pop()
         if closing:
             if name in scopes:
                 while scopes.pop() != name:

@@ -6,7 +6,7 @@
             entry["loc"], entry.get("lastmod"), entry.get("alternate")
     reader.kind, reader.count, reader.problem
 
-The modules, each using those before it: `lastmod`, `gunzip`, `ampersands`, `xml`, `reader`.
+The modules, each using those before it: `lastmod`, `gunzip`, `markup`, `xml`, `reader`.
 :mod:`scrapy_rep.seeding` turns entries into requests.
 """
 

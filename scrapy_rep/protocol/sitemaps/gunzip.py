@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x1f\x8b\x08"
 # Bytes of the longest piece yielded. Reading one takes about a millisecond.
-STEP = 32 * 1024
+STEP = 8 * 1024
 # Servers compress compressed files once more for transfer. More is a joke.
 _LAYERS = 3
 # Of one layer: 50 MiB packed in blocks (bgzip) have 800. Empty ones cost time and give nothing.

@@ -23,7 +23,10 @@ _MAX_LINE = 8192
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes that tell the format of a file.
-_ENOUGH = 512
+_ENOUGH = 4096
+_URL = re.compile("https?://", re.IGNORECASE)
+# A byte that is no UTF-8, as Python's error handler "surrogateescape" gives it.
+_BYTE = re.compile("[\udc80-\udcff]")
 
 
 class TextFeed:
@@ -34,7 +37,8 @@ class TextFeed:
     over = False
 
     def __init__(self, encoding: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        errors = "surrogateescape" if encoding == "utf-8-sig" else "replace"
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors)
         self._line = ""
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
@@ -43,14 +47,38 @@ class TextFeed:
         first, *lines = text.replace("\r", "\n").split("\n")
         lines = [self._line + first[: _MAX_LINE + 1 - len(self._line)], *lines]
         self._line = lines.pop()[: _MAX_LINE + 1]
-        return [{"loc": line} for line in map(str.strip, lines) if line]
+        return [_of_line(line) for line in map(str.strip, lines) if line]
+
+
+def _of_line(line: str) -> Entry:
+    """Bytes that are no UTF-8 are percent-encoded, as in rules."""
+    if not line.isascii():
+        line = _BYTE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", line)
+        if "\ufffd" in line:
+            return {"loc": line, "broken": True}
+    return {"loc": line}
+
+
+def _lists_urls(start: bytes, encoding: str) -> bool:
+    """Whether at least half of a text's first lines, without comments, are URLs."""
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
+    lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
+    if len(start) >= _ENOUGH and len(lines) > 1:
+        lines.pop()  # it may be cut
+    urls = sum(_URL.match(line) is not None for line in lines)
+    return 0 < urls >= len(lines) - urls
 
 
 class SitemapReader:
     """Reads one sitemap. Never raises, whatever the bytes are."""
 
-    def __init__(self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> None:
-        """:param max_bytes: after unpacking"""
+    def __init__(
+        self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES, media: bool = False
+    ) -> None:
+        """:param max_bytes: after unpacking
+        :param media: whether entries have the URLs of images and videos
+        """
+        self._media = media
         self._max_bytes = max_bytes
         self._max_entries = max_entries
         self.kind: Kind | None = None  # None if it is not a sitemap, or not known yet
@@ -101,22 +129,22 @@ class SitemapReader:
 
     def _feed_for(self, start: bytes) -> XmlFeed | TextFeed | None:
         """Return what reads a file with this start. If nothing can, note the problem."""
-        text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if text.startswith(_UTF16):
-            if text[2:].lstrip(b"\0 \t\r\n").startswith(b"<"):
-                return XmlFeed()
-            if start.startswith(_UTF16):  # Python knows the mark only there
-                return TextFeed("utf-16")
+        text = start.removeprefix(codecs.BOM_UTF8).lstrip()
+        utf16 = text.startswith(_UTF16)
+        visible = text[2:].lstrip(b"\0 \t\r\n") if utf16 else text
         if not text:
             problem = "it is empty"
         elif _HTML.match(_without_comments(text[:_ENOUGH])):
             problem = "it is an HTML page, not a sitemap"
-        elif text.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
-            return XmlFeed()
-        elif b"\0" in text[:_ENOUGH]:
+        elif visible.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
+            return XmlFeed(start, media=self._media)
+        elif b"\0" in text[:_ENOUGH] and not start.startswith(_UTF16):  # Python's mark comes first
             problem = "it is neither XML nor text"
         else:
-            return TextFeed("utf-8-sig")
+            encoding = "utf-16" if utf16 else "utf-8-sig"
+            if _lists_urls(start[:_ENOUGH], encoding):
+                return TextFeed(encoding)
+            problem = "it is text, but most of its first lines are no URLs"
         self.problem = self.problem or problem
         return None
 

@@ -1,26 +1,21 @@
-"""Reads XML sitemaps, RSS and Atom piece by piece, without a tree: one entry at a time in memory.
-
-lxml's parser runs with everything off that reaches outside the file: no DTD, no entities, no
-network. A file that declares entities is rejected: libxml2 would drop them from URLs silently.
-"""
+"""Reads XML sitemaps, RSS and Atom piece by piece, one entry at a time in memory. An entry counts if
+its URL is intact (REP.md section 9): damage elsewhere costs the text that it is in."""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lxml import etree  # type: ignore[import-untyped]
-
-from scrapy_rep.protocol.sitemaps.ampersands import MAX_MENDED, Ampersands
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT, Damage, Markup
 
 Entry = dict[str, Any]
 """What a sitemap says of one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
 and the like (str, stripped), ``alternate`` (list of str: URLs of the page in other languages),
-``broken`` (True: an XML error is in it, so ``loc`` may be wrong)."""
+``hreflang`` (dict: those that name a language, by it), ``news`` (dict of str: what the news extension
+says), ``images`` and ``videos`` (lists of str: their URLs, if the reader was asked for them),
+``broken`` (True: the error is in ``loc``, which may be wrong)."""
 
 
 class Kind(str, Enum):
@@ -45,180 +40,291 @@ _RENAMED: dict[Kind | None, dict[str, str]] = {
     Kind.RSS: {"link": "loc", "pubDate": "lastmod"},
     Kind.ATOM: {"updated": "lastmod"},
 }
-# These make much out of little. Older libxml2 puts default attributes into each element.
-_BOMBS = {
-    b"<!ENTITY": "it declares XML entities, which are not resolved",
-    b"<!ATTLIST": "it declares attributes, which are not added",
-}
+# Of entries: of one, elements of different names, alternates, images; characters in all; nesting.
+_MAX_CHILDREN, _MAX_CHARACTERS, _MAX_DEPTH = 1000, 4 * MAX_TEXT, 100
+_MAX_PREFIXES = 100
+_MAX_NAME = 100
 
-# Characters of one value. No URL is as long.
-_MAX_TEXT = 65536
-# Reading stops after this many.
-_MAX_ERRORS = 100
-# Bytes without an event: libxml2 has given up after an error, or buffers a tag, a comment or a CDATA
-# section, to read it all at once when it ends.
-_MAX_SILENT = 1 << 20
-# Of one tag, about: libxml2 reads a tag at once.
-_MAX_ATTRIBUTES = 4096
-# Of one entry: elements of different names, and alternates.
-_MAX_CHILDREN = 1000
+_ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
+_FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
+# Namespaces of sitemaps, not those of extensions; prefixes of extensions, should none be declared.
+_SITEMAPS = re.compile("schemas/sitemap/")
+_EXTENSIONS = frozenset(
+    ("atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml")
+)
+# Keys of entries that are no names of elements.
+_RESERVED = frozenset(("alternate", "broken", "hreflang", "images", "news", "videos"))
+_USUAL = frozenset(("loc", "lastmod", "changefreq", "priority"))
+_LONG = 8192
+# The elements of extensions that are read, and where what they say goes.
+_GROUPS = {"news": "news", "image": "images", "video": "videos"}
+_MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
 
 
 class XmlFeed:
-    """Turns bytes into entries. It is its own parser target: lxml calls it for each tag and text."""
+    """Turns bytes into entries. It listens to the :class:`Markup` of the file."""
 
-    def __init__(self) -> None:
-        self._parser = etree.XMLParser(
-            target=self,
-            recover=True,
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-            remove_comments=True,
-            remove_pis=True,
-        )
+    def __init__(self, start: bytes, *, media: bool = False) -> None:
+        """:param start: of the file
+        :param media: whether entries have the URLs of images and videos
+        """
         self.root: str | None = None  # local name of the root element, once seen
         self.kind: Kind | None = None
-        self._limit: str | None = None  # why reading stopped
-        self._begun = False
-        self._ampersands: Ampersands | None = None
-        self._prolog = b""
-        self._events = self._silent = self._attributes = self._depth = 0
-        self._namespace = ""
+        self.problem: str | None = None
+        """The first error in the file so far."""
+        self.over = False
+        """Whether there is no point in reading on."""
+        self.listening = False
+        self._media = media
+        self._markup = Markup(self, start)
+        self._closed = False  # whether the root element was
+        self._namespaces: dict[str, str] = {}  # by prefix, of the whole file
         self._entries: list[Entry] = []
         self._entry: Entry | None = None
-        self._at = 0  # the depth of the entry's children
-        self._errors = 0  # before the entry
-        self._name: str | None = None
+        self._item = ""  # the name of its element, with prefix
+        self._prefix = ""
+        self._size = 0
+        self._open: list[str] = []  # the elements that are open in the entry
+        self._group: str | None = None  # where what the first of these says goes
+        self._deep: Entry = {}  # what is in one of these, and may have its place in the entry itself
+        self._name = self._element = ""  # of the text that is read, and of its element
+        self._into: Any = None  # what it goes to
         self._texts: list[str] = []
         self._length = 0
-
-    @property
-    def problem(self) -> str | None:
-        """The first error in the file so far."""
-        for error in self._parser.feed_error_log:
-            if error.level >= etree.ErrorLevels.ERROR:
-                return f"broken XML, line {error.line}: {error.message.strip()[:200]}"
-        return self._limit
-
-    @property
-    def over(self) -> bool:
-        """Whether there is no point in reading on."""
-        if self.root is not None and self.kind is None:
-            return True
-        return self._limit is not None or len(self._parser.feed_error_log) > _MAX_ERRORS
+        self._wrong = ""  # what is wrong with it
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
-        if not self._begun:
-            self._begun = True
-            data = data.lstrip()  # an XML declaration must come first
-            if b"\0" not in data[:4] and data[:2] not in (b"\xfe\xff", b"\xff\xfe"):
-                self._ampersands = Ampersands()
-        if self.root is None:
-            # Declarations can only be here. (UTF-16 has zeros between the letters.)
-            prolog = self._prolog + data.replace(b"\0", b"")
-            self._limit = next((why for mark, why in _BOMBS.items() if mark in prolog), None)
-            self._prolog = prolog[-8:]
-            if self._limit is not None:
-                return []
-        if self._ampersands is not None:
-            data = self._ampersands.feed(data, last=last)
-        before = self._events
-        if data:
-            self._parser.feed(data)
-        if last:
-            with suppress(etree.XMLSyntaxError):  # `problem` tells
-                self._parser.close()
-        else:
-            self._check(data, silent=before == self._events)
+        if data or last:
+            self._markup.feed(data, last=last)
+        if last and not self.over and not self._closed:
+            self.damaged("the file ends too early")
         entries, self._entries = self._entries, []
         return entries
 
-    def _check(self, data: bytes, *, silent: bool) -> None:
-        """Limit what libxml2 buffers, and how much work it gets."""
-        if not silent:
-            self._silent = self._attributes = 0
-        else:
-            self._silent += len(data)
-            # A tag has one "<", at its beginning, and a "=" for each attribute.
-            start = data.rfind(b"<")
-            attributes = data.count(b"=", start + 1)
-            self._attributes = attributes if start >= 0 else self._attributes + attributes
-        if self._silent > _MAX_SILENT:
-            self._limit = f"a tag or a comment is longer than {_MAX_SILENT} bytes"
-        elif self._attributes > _MAX_ATTRIBUTES:
-            self._limit = f"a tag has more than {_MAX_ATTRIBUTES} attributes"
-        elif self._ampersands is not None and self._ampersands.count > MAX_MENDED:
-            self._limit = f"it has more than {MAX_MENDED} unescaped ampersands"
+    # Markup calls these.
 
-    # lxml calls these.
+    def damaged(self, why: str) -> None:
+        """Note an error: it costs the text that is read."""
+        if self.listening:
+            self._wrong = self._wrong or why
+        if self.problem is None and not self.over:
+            self.problem = f"broken XML, line {self._markup.line}: {why}"
 
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        self._events += 1
-        self._depth += 1
-        namespace, _, name = tag.rpartition("}")
-        if self._depth == 1:
-            self.root, self._namespace = name, namespace
-            self.kind = _ROOTS.get(name)
-        elif name == _ITEMS.get(self.kind) and namespace == self._namespace:
-            # In a broken file entries may be nested.
-            self._finish()
-            self._entry, self._name = {}, None
-            self._at = self._depth + 1
-            self._errors = len(self._parser.feed_error_log)
-        elif self._entry is not None and self._depth == self._at:
-            self._child(namespace, name, attributes)
+    def declared(self, name: str) -> None:
+        """Refuse files that declare entities: these would be missing in URLs."""
+        if name == "!ENTITY" and self.root is None:
+            self.over = True
+            self.problem = "it declares XML entities, which are not resolved"
 
-    def _child(self, namespace: str, name: str, attributes: Mapping[str, str]) -> None:
+    def leaf(self, name: str, content: str) -> None:
+        """Read an element with nothing but text in it."""
+        entry = self._entry
+        if entry is None:
+            if self.over or (self.root is not None and name != _ITEMS[self.kind]):
+                return
+        elif self.listening or self.kind in _RENAMED:
+            pass
+        elif self._open:
+            if self._group is None and ":" in name:
+                return
+        elif name in _USUAL and name not in entry and not self._prefix and len(content) < _LONG:
+            with suppress(Damage):
+                entry[name] = self._markup.resolved(content).strip()
+                return
+        self.start(name, "", empty=False)
+        if content and self.listening:
+            self.text(content, plain=False)
+        self.end(name)
+
+    def start(self, name: str, attributes: str, *, empty: bool) -> None:
+        """Read a start tag."""
+        if self.over:
+            return
+        if attributes and "xmlns" in attributes:
+            self._declare(attributes)
+        prefix, _, local = name.rpartition(":") if ":" in name else ("", "", name)
+        if self._entry is not None and name != self._item:
+            self._child(name, prefix, local, attributes, empty=empty)
+        elif self.root is None:
+            self.root, self._prefix = local, prefix
+            self.kind = _ROOTS.get(local)
+            self.over, self._closed = self.kind is None, empty
+        elif local == _ITEMS[self.kind]:
+            self._finish()  # its end tag is missing
+            if not empty:
+                self._entry, self._item, self._prefix, self._size = {}, name, prefix, 0
+
+    def _declare(self, attributes: str) -> None:
+        for name, one, other in _ATTRIBUTE.findall(attributes):
+            mark, _, prefix = name.partition(":")
+            if mark == "xmlns" and len(self._namespaces) < _MAX_PREFIXES:
+                self._namespaces[prefix] = (one or other)[:_MAX_NAME]
+
+    def _child(self, name: str, prefix: str, local: str, attributes: str, *, empty: bool) -> None:
+        """Read the start tag of an element in an entry."""
+        if self.listening:
+            if self._name == "loc":
+                self.damaged("an element in a URL")
+            self._end_text(lost=True)
+        if self._open and self._group is None and local not in ("loc", "link"):
+            pass  # most of hostile files
+        elif not (local == "link" and attributes and self._link(prefix, attributes)):
+            target = self._target(prefix, local, attributes)
+            if target is not None:
+                self._name, self._into = target
+                self._element, self._texts, self._length = name, [], 0
+                self._wrong, self.listening = "", True
+        if empty:
+            if self.listening:
+                self._end_text()
+        elif len(self._open) < _MAX_DEPTH:
+            if not self._open:
+                group = _GROUPS.get(local)
+                self._group = group if group == "news" or self._media else None
+            self._open.append(name)
+
+    def _target(self, prefix: str, local: str, attributes: str) -> tuple[str, Any] | None:
+        """Return the name of the text that begins, and what it goes to; None: nobody wants it."""
+        entry, kind = self._entry, self.kind
+        assert entry is not None
+        core = prefix == self._prefix or self._is_core(prefix)
+        if core or (kind in (Kind.URLSET, Kind.INDEX) and local != "loc"):
+            name = _RENAMED[kind].get(local, local) if kind in _RENAMED else local
+            if kind is Kind.RSS and local == "guid" and _FALSE.search(attributes):
+                return None
+            if not self._open:
+                new = not entry.get(name) and len(entry) < _MAX_CHILDREN
+                fits = name not in _RESERVED and len(name) <= _MAX_NAME
+                return (name, entry) if new and fits else None
+            if core and name == "loc" and name not in self._deep:
+                return name, self._deep
+        return self._of_extension(local) if self._open and self._group else None
+
+    def _of_extension(self, local: str) -> tuple[str, Any] | None:
+        """The same of an element within an extension's, such as ``image:loc``."""
         assert self._entry is not None
-        self._name = None
-        kind = self.kind
-        if name == "link" and kind is not Kind.RSS:
-            href, rel = attributes.get("href"), attributes.get("rel", "alternate")
-            if href and rel == "alternate":
-                # libxml2 gives us unresolved ampersands like this.
-                href = href.strip().replace("&#38;", "&")
-                if kind is Kind.ATOM:
-                    self._entry.setdefault("loc", href)
-                elif len(alternates := self._entry.setdefault("alternate", [])) < _MAX_CHILDREN:
-                    alternates.append(href)
-        elif namespace == self._namespace or kind in (Kind.URLSET, Kind.INDEX):
-            # Skipped in feeds: <atom:link>, <media:title> ...
-            name = _RENAMED.get(kind, {}).get(name, name)
-            # <image:loc> is deeper. Of equal names the first counts.
-            new = name not in self._entry and len(self._entry) < _MAX_CHILDREN
-            if new and (name != "loc" or namespace == self._namespace):
-                self._name, self._texts, self._length = name, [], 0
+        assert self._group is not None
+        if self._group == "news":
+            news = self._entry.setdefault("news", {})
+            new = local not in news and len(news) < _MAX_CHILDREN and len(local) <= _MAX_NAME
+            return (local, news) if new else None
+        if local not in _MEDIA[self._group]:
+            return None
+        urls = self._entry.setdefault(self._group, [])
+        return (local, urls) if len(urls) < _MAX_CHILDREN else None
 
-    def data(self, text: str) -> None:
-        self._events += 1
-        if self._name is not None and self._depth == self._at:
-            self._length += len(text)
-            if self._length <= _MAX_TEXT:
-                self._texts.append(text)
+    def _is_core(self, prefix: str) -> bool:
+        """Whether elements with this *prefix* may be the sitemap's own. A namespace that is missing,
+        wrong or mixed loses nothing."""
+        found, own = self._namespaces.get(prefix), self._namespaces.get(self._prefix)
+        if self.kind in _RENAMED:  # feeds have elements of others, with the same names
+            return found is not None and found == own
+        if found is None:
+            return prefix.lower() not in _EXTENSIONS
+        return found == own or _SITEMAPS.search(found) is not None
 
-    def end(self, tag: str) -> None:
-        self._events += 1
-        if self._entry is not None:
-            if self._depth == self._at:
-                if self._name is not None:
-                    self._entry[self._name] = "".join(self._texts).strip()
-                    if self._length > _MAX_TEXT:
-                        self._entry["broken"] = True
-                    self._name = None
-            elif self._depth == self._at - 1:
-                self._finish()
-        self._depth -= 1
+    def _link(self, prefix: str, attributes: str) -> bool:
+        """Read a link element, if it is one with attributes. Return that."""
+        values = _values(attributes)
+        href, kind, language = values.get("href"), self.kind, values.get("hreflang", "")
+        assert self._entry is not None
+        if not href or kind is Kind.RSS or (kind is Kind.ATOM and prefix != self._prefix):
+            return False
+        if values.get("rel", "alternate") != "alternate" or (self._open and kind is Kind.ATOM):
+            return True
+        try:
+            href = self._markup.resolved(href).strip()
+            language = language and self._markup.resolved(language).strip()
+        except Damage as error:
+            self.damaged(str(error))
+            if kind is Kind.ATOM:
+                self._entry.setdefault("broken", True)
+            return True
+        if kind is Kind.ATOM:
+            self._entry.setdefault("loc", href)
+            return True
+        alternates = self._entry.setdefault("alternate", [])
+        if len(alternates) < _MAX_CHILDREN and self._size + len(href) <= _MAX_CHARACTERS:
+            self._size += len(href)
+            alternates.append(href)
+            if language and len(language) <= _MAX_NAME:
+                self._entry.setdefault("hreflang", {}).setdefault(language, href)
+        return True
+
+    def text(self, text: str, *, plain: bool) -> None:
+        """Read a text that belongs to the element that is read."""
+        if self._wrong:
+            return
+        try:
+            text = self._markup.resolved(text, plain=plain)
+        except Damage as error:
+            self.damaged(str(error))
+            return
+        self._length += len(text)
+        if self._length > MAX_TEXT:
+            self.damaged(f"a text is longer than {MAX_TEXT} characters")
+        else:
+            self._texts.append(text)
+
+    def end(self, name: str) -> None:
+        """Read an end tag. Those that are missing are made up for."""
+        if self._entry is None or self.over:
+            if name.rpartition(":")[2] == self.root and not self.over:
+                if self._closed:
+                    self._lost(name)
+                self._closed = True
+        elif name in self._open:
+            while (last := self._open.pop()) != name:
+                self._lost(last)
+            if self.listening:
+                self._end_text(lost=name != self._element)
+            if not self._open:
+                self._deep.clear()
+        elif name.rpartition(":")[2] == _ITEMS[self.kind]:
+            self._finish()
+        elif name.rpartition(":")[2] == self.root:
+            self._finish()
+            self._closed = True
+        else:
+            self._lost(name)
+
+    def _lost(self, name: str) -> None:
+        self.damaged(f"the tags of <{name[:_MAX_NAME]}> don't match")
+
+    def _end_text(self, *, lost: bool = False) -> None:
+        """Put the text that was read to its place, unless something is wrong with it."""
+        into, name, self.listening = self._into, self._name, False
+        text = "".join(self._texts).strip()
+        self._size += len(text)
+        if self._wrong or lost or (self._size > _MAX_CHARACTERS and name != "loc"):
+            if self._entry is not None and name == "loc" and into is self._entry and self._wrong:
+                self._entry["broken"] = True
+        elif isinstance(into, list):
+            into.append(text)
+        else:
+            into[name] = text
 
     def _finish(self) -> None:
         """Complete the current entry."""
-        entry, self._entry = self._entry, None
+        entry = self._entry
+        if entry is None:
+            return
+        if self._open:
+            self._lost(self._open[-1])
+            if self.listening:
+                self._end_text(lost=True)
+            if not entry.get("loc"):  # in an element whose end tag is missing
+                entry.update(self._deep)
+            self._open, self._deep = [], {}
+        self._entry = None
+        if self.kind is Kind.RSS and not entry.get("loc") and "guid" in entry:
+            entry["loc"] = entry["guid"]
         if entry:
-            if len(self._parser.feed_error_log) > self._errors:
-                entry["broken"] = True
             self._entries.append(entry)
 
-    def close(self) -> None:
-        pass
+
+def _values(attributes: str) -> dict[str, str]:
+    """Return attributes by their names. Of equal names the first counts."""
+    found = _ATTRIBUTE.findall(attributes)
+    return {name: one or other for name, one, other in reversed(found)}

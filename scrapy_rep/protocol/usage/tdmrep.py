@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.matching import ALLOW, SHORTEST, Rules
+from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.protocol.page.html import metas_of
 from scrapy_rep.protocol.usage.statements import MAX_TEXT, MINING, NO, Statement
 
@@ -25,7 +26,6 @@ RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 # More of them can only be an attack.
 _MAX_LOCATIONS = 1_000
 _MAX_METAS = 100
-_MAX_URL = 8_192
 
 # Bytes of memory for a location, beside its rules and texts.
 _LOCATION = 500
@@ -46,7 +46,7 @@ def _reservation(
     if value not in ("0", "1"):
         return None
     statement = Statement(source, line, text[:MAX_TEXT], {MINING: NO} if value == "1" else {})
-    url = policy.strip()[:_MAX_URL] if isinstance(policy, str) and value == "1" else None
+    url = policy.strip()[:MAX_URL] if isinstance(policy, str) and value == "1" else None
     return Reservation(statement, url or None)
 
 
@@ -57,7 +57,7 @@ def _strictest(found: Iterable[Reservation | None]) -> Reservation | None:
 
 def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservation | None:
     """Return what the headers ``tdm-reservation`` and ``tdm-policy`` say; None for nothing."""
-    policy = policies[-1][:_MAX_URL].decode("latin-1") if policies else None
+    policy = policies[-1][:MAX_URL].decode("latin-1") if policies else None
     texts = [value[:MAX_TEXT].decode("latin-1") for value in values[:_MAX_METAS]]
     return _strictest(
         _reservation(f"header {RESERVATION}", None, text, text, policy) for text in texts

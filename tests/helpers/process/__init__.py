@@ -37,7 +37,12 @@ REACTORS: dict[str, dict[str, Any]] = {
 }
 
 # What Scrapy downloads through when there is no reactor; it asks for aiohttp itself.
-_LIBRARY = "aiohttp" if find_spec("scrapy.core.downloader.handlers._aiohttp") else "httpx"
+REACTORLESS_LIBRARY = (
+    "aiohttp" if find_spec("scrapy.core.downloader.handlers._aiohttp") else "httpx"
+)
+NO_REACTORLESS = (
+    f"without a reactor this Scrapy downloads through {REACTORLESS_LIBRARY}, which is not installed"
+)
 
 on_every_reactor = pytest.mark.parametrize(
     "reactor",
@@ -47,9 +52,8 @@ on_every_reactor = pytest.mark.parametrize(
         pytest.param(
             "none",
             marks=pytest.mark.skipif(
-                find_spec(_LIBRARY) is None,
-                reason=f"without a reactor this Scrapy downloads through {_LIBRARY}, "
-                "which is not installed",
+                find_spec(REACTORLESS_LIBRARY) is None,
+                reason=NO_REACTORLESS,
             ),
         ),
     ],

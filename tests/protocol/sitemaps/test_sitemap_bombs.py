@@ -67,6 +67,24 @@ def pieces():
 """
 
 
+# Issue: 51 KB of gzip took 681 MB.
+NESTED = """
+def pieces():
+    yield b"<urlset><url><loc>http://a.test/</loc></url><url>"
+    piece = b"<a>" * 100_000
+    for _ in range(40):
+        yield piece
+"""
+
+NAMES = """
+def pieces():
+    yield b"<urlset><url><loc>http://a.test/</loc></url><url><loc>http://a.test/</loc>"
+    for number in range(0, 1_000_000, 1_000):
+        yield b"".join(b"<a%d/>" % (number + one) for one in range(1_000))
+    yield b"</url></urlset>"
+"""
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("setup", "limits", "most_bytes", "entries", "problem"),
@@ -74,6 +92,8 @@ def pieces():
         pytest.param(LONG_LINE, f"max_bytes={1 << 40}", 3 * GIBIBYTE, "3", "None", id="long-line"),
         pytest.param(GZIP_BOMB, "", 50 * MEBIBYTE, "1", "longer than 52428800", id="gzip-bomb"),
         pytest.param(ELEMENTS, "", 50 * MEBIBYTE, "1", "longer than 52428800", id="elements"),
+        pytest.param(NESTED, "", 50 * MEBIBYTE, "1", "ends too early", id="nested"),
+        pytest.param(NAMES, "", 50 * MEBIBYTE, "2", "None", id="names"),
         pytest.param(ONE_ENTRY, "", 50 * MEBIBYTE, "0", "", id="one-entry"),
     ],
 )

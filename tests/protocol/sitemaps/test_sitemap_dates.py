@@ -36,6 +36,21 @@ def end(*date: int) -> datetime:
         ("2026-01-31T12:30:15-0530", datetime(2026, 1, 31, 18, 0, 15, tzinfo=UTC)),
         ("Sat, 31 Jan 2026 12:30:15 GMT", datetime(2026, 1, 31, 12, 30, 15, tzinfo=UTC)),
         ("31 Jan 2026 12:30:15 +0100", datetime(2026, 1, 31, 11, 30, 15, tzinfo=UTC)),
+        # What people write.
+        *[
+            (text, end(2024, 5, 8))
+            for text in ("2024/05/08", "20240508", "May 8, 2024", "8 May 2024", "08.05.2024")
+        ],
+        *[
+            (text, datetime(2024, 5, 8, 8, 53, 11, tzinfo=UTC))
+            for text in (
+                "May 8, 2024 08:53:11 AM",
+                "2024-05-08T08:53:11+00",
+                "2024-05-08 08:53:11 UTC",
+                "2024/05/08 08:53:11",
+                "Wed May  8 08:53:11 UTC 2024",
+            )
+        ],
         *[
             (text, None)
             for text in (

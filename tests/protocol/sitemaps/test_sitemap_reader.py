@@ -67,8 +67,8 @@ def test_entries_have_the_fields_of_their_elements() -> None:
             "lastmod": "2026-01-31",
             "changefreq": "daily",
             "priority": "0.5",
-            "image": "",
             "alternate": ["http://a.test/de?a&b", "http://a.test/fr"],
+            "hreflang": {"de": "http://a.test/de?a&b", "fr": "http://a.test/fr"},
         }
     ]
     assert reader.problem is None
@@ -258,13 +258,13 @@ def test_reading_stops_at_the_limits() -> None:
 
 
 @pytest.mark.process
-def test_nothing_but_lxml_is_needed() -> None:
-    """The reader is of use without a crawl, and without Scrapy."""
+def test_nothing_else_is_needed() -> None:
+    """The reader is of use without a crawl, and without Scrapy or lxml."""
     code = "import sys; from scrapy_rep.protocol.sitemaps import SitemapReader; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "lxml.etree" in loaded
-    assert not {"twisted.internet", "scrapy.crawler", "sqlite3"} & loaded
+    assert "scrapy_rep.protocol.sitemaps.xml" in loaded
+    assert not {"lxml", "scrapy", "twisted.internet", "scrapy.crawler", "sqlite3"} & loaded
 
 
 def test_no_bytes_at_all_make_it_raise() -> None:

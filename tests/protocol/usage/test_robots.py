@@ -150,10 +150,17 @@ def test_lines_beyond_the_limit_are_not_looked_at() -> None:
     lines = "\n".join(f"Content-Usage: /{number} search=n" for number in range(MAX_LINES + 1))
     assert said(USAGE.format(lines), f"/{MAX_LINES - 1}") == [{"search": "n"}]
     assert read_robots(USAGE.format(lines).encode(), "*").about(f"/{MAX_LINES}x", allowed=True) == [
-        one for one in ask(USAGE.format(lines), "/50x")
+        one for one in ask(USAGE.format(lines), "/25x")
     ]
     signals = read_robots(b"Content-Signal: search=no\n" * 2_000, None).signals
     assert len(signals) == MAX_LINES
+
+
+def test_long_preferences_are_read_up_to_a_limit() -> None:
+    """Fifty lines of a thousand bytes."""
+    line = "Content-Usage: search=n" + ", a=(b c);d" * 90
+    found = read_robots(USAGE.format("\n".join([line] * 60)).encode(), "*").rules
+    assert [one.says for _, one in found] == [{"search": "n"}] * 50 + [{}] * 10
 
 
 def test_of_many_lines_what_is_new_is_kept() -> None:

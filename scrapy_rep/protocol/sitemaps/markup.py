@@ -1,0 +1,263 @@
+"""Finds the tags and texts of an XML file, piece by piece, whatever is wrong with it.
+
+No library does what REP.md section 9 asks for. libxml2 reports 100 errors and is silent after that, so
+damaged URLs would pass as good ones; it keeps every element's name, and a stack as deep as the file
+nests; expat ends at the first error. Here a tag ends at the next "<" at the latest, so an error costs
+what it is in. Nothing outside the file is loaded, and no entity is expanded.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Protocol
+
+MAX_TEXT = 65536
+"""Characters of one text, and of one tag. No URL is as long."""
+
+_TOO_LONG = f"a text is longer than {MAX_TEXT} characters"
+
+_NAME = "[^\\s<>\"'/!?=&;#\\0-\\x20\ud800-\udfff][^\\s<>\"'/=&;\\0-\\x20\ud800-\udfff]*"
+_QUOTED = "(?:\"[^\"<]*\"|'[^'<]*')"
+# None looks beyond the next "<", so that the time is linear.
+_ATTRIBUTES = rf"([^<>\"']*(?:{_QUOTED}[^<>\"']*)*)"
+# Most of a sitemap: text, then an element with nothing but text in it, or another tag.
+_USUAL = re.compile(rf"([^<]*)<(?:({_NAME})>([^<]*)</\2>|(/?{_NAME}){_ATTRIBUTES}>)")
+_OTHER = re.compile(
+    rf"<(?:(!--|!\[CDATA\[|\?)|(![A-Za-z]+)[^<>\[\"']*(?:{_QUOTED}[^<>\[\"']*)*[\[>])"
+)
+# A tag whose quotes don't match.
+_DAMAGED_TAG = re.compile(rf"<(/?{_NAME})([^<>]*)>")
+_BEGINNING = re.compile(f"<(/?{_NAME})")
+_CDATA = "![CDATA["
+_ENDS = {"!--": "-->", _CDATA: "]]>", "?": "?>"}
+
+_REFERENCE = re.compile(
+    r"&(?:#([0-9]{1,8});|#x([0-9a-fA-F]{1,8});|([A-Za-z_][\w.-]{0,30});)", re.ASCII
+)
+_PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_NO_CHARACTERS = "\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffe\uffff"
+_WRONG = re.compile(f"[{_NO_CHARACTERS}]|\\]\\]>")
+_WRONG_OR_REPLACED = re.compile(f"[{_NO_CHARACTERS}\ufffd]|\\]\\]>")
+
+_DECLARATION = re.compile(
+    rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
+)
+# Python's codecs that are no encodings of files.
+_NO_ENCODINGS = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
+
+
+class Damage(ValueError):
+    """What is wrong with a text."""
+
+
+class Listener(Protocol):
+    """What :class:`Markup` tells of a file."""
+
+    listening: bool
+    """Whether it wants texts now."""
+
+    def start(self, name: str, attributes: str, *, empty: bool) -> None:
+        """An element begins; *empty*: and ends."""
+
+    def end(self, name: str) -> None:
+        """An element ends, if there is one of that name."""
+
+    def leaf(self, name: str, content: str) -> None:
+        """An element without attributes begins and ends, with nothing but this text in it."""
+
+    def text(self, text: str, *, plain: bool) -> None:
+        """There is text, all that is between two tags; *plain*: without references (CDATA)."""
+
+    def declared(self, name: str) -> None:
+        """There is a declaration, as in a DTD (in upper case, with its "!")."""
+
+    def damaged(self, why: str) -> None:
+        """There is something that isn't XML."""
+
+
+class Markup:
+    """Reads a file."""
+
+    def __init__(self, listener: Listener, start: bytes) -> None:
+        """:param start: of the file, which tells its encoding"""
+        encoding, self._unknown = _encoding_of(start.lstrip())
+        utf8 = encoding == "utf-8"
+        # Bytes that are no UTF-8 can be told from a U+FFFD that is meant.
+        errors = "surrogateescape" if utf8 else "replace"
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig" if utf8 else encoding)(errors)
+        self._wrong = _WRONG if utf8 else _WRONG_OR_REPLACED
+        self._listener = listener
+        self._rest = ""
+        self._begun = False
+        self._inside: str | None = None  # a comment, a CDATA section or an instruction
+        self._lines = 1
+        self._text, self._at = "", 0  # what is read now, and up to where
+        self._length = 0  # of a CDATA section so far
+
+    @property
+    def line(self) -> int:
+        """The number of the line that is being read."""
+        return self._lines + self._text.count("\n", 0, self._at)
+
+    def feed(self, data: bytes, *, last: bool) -> None:
+        """Tell the listener what is in *data*."""
+        if not self._begun:
+            self._begun, data = True, data.lstrip()  # blanks before a byte order mark
+        text = self._text = self._rest + self._decoder.decode(data, last)
+        self._at = 0
+        if self._unknown:
+            self._listener.damaged(f"unknown encoding {self._unknown}, read as UTF-8")
+            self._unknown = ""
+        at: int | None = 0
+        while at is not None:
+            if self._inside:
+                at = self._section(text, at)
+            else:
+                at = self._other(text, self._tags(text, at), last=last)
+        self._rest = text[self._at :]
+        self._lines += text.count("\n", 0, self._at)
+        self._text, self._at = "", 0
+        if last and self._inside:
+            self._listener.damaged("the end of a comment or a section is missing")
+
+    def _tags(self, text: str, at: int) -> int:
+        """Read tags and the texts before them. Return where something else begins."""
+        listener, usual = self._listener, _USUAL.match
+        while found := usual(text, at):
+            self._at, at = at, found.end()
+            before, leaf, content, name, attributes = found.groups()
+            if before and listener.listening:
+                listener.text(before, plain=False)
+            if leaf:
+                listener.leaf(leaf, content)
+            elif name[0] == "/":
+                listener.end(name[1:])
+            else:
+                listener.start(name, attributes, empty=attributes[-1:] == "/")
+        self._at = at
+        return at
+
+    def _other(self, text: str, at: int, *, last: bool) -> int | None:
+        """Read what isn't a tag, and the text before it. Return where it ends; None: go on when there
+        is more, at the place that was noted."""
+        start = text.find("<", at)
+        if start < 0:
+            self._last_text(text, at, last=last)
+            return None
+        if start != at and self._listener.listening:
+            self._listener.text(text[at:start], plain=False)
+        self._at = start
+        found = _OTHER.match(text, start)
+        if found is None:
+            return self._damaged(text, start, last=last)
+        self._inside, declaration = found.groups()
+        self._length = 0
+        if declaration is not None:
+            self._listener.declared(declaration.upper())
+        return found.end()
+
+    def _tag(self, name: str, attributes: str) -> None:
+        if name[0] == "/":
+            self._listener.end(name[1:])
+        else:
+            self._listener.start(name, attributes, empty=attributes[-1:] == "/")
+
+    def _last_text(self, text: str, at: int, *, last: bool) -> None:
+        """Keep text whose end is to come, unless nobody wants it, or so much of it."""
+        if self._listener.listening:
+            if last:
+                self._listener.text(text[at:], plain=False)
+            elif len(text) - at <= MAX_TEXT:
+                return
+            else:
+                self._listener.damaged(_TOO_LONG)
+        self._at = len(text)
+
+    def _damaged(self, text: str, start: int, *, last: bool) -> int | None:
+        """Read a "<" that begins no tag, as far as is known."""
+        cut = text.find("<", start + 1) >= 0
+        if not (cut or last or len(text) - start > MAX_TEXT):
+            return None  # the tag goes on
+        found = _DAMAGED_TAG.match(text, start)
+        if found is not None:
+            self._tag(*found.groups())
+            self._listener.damaged("a tag is damaged")
+            return found.end()
+        begun = _BEGINNING.match(text, start)
+        if begun is None or cut or last:
+            self._listener.damaged("'<' without a tag")
+            return start + 1
+        self._tag(begun[1], "")
+        self._listener.damaged(f"a tag is longer than {MAX_TEXT} characters")
+        return len(text)
+
+    def _section(self, text: str, at: int) -> int | None:
+        """Read on in a section, as :meth:`_token` does."""
+        assert self._inside is not None
+        mark = _ENDS[self._inside]
+        end = text.find(mark, at)
+        stop = end if end >= 0 else max(at, len(text) - len(mark) + 1)
+        if self._inside == _CDATA and self._listener.listening and stop > at:
+            self._length += stop - at
+            if self._length > MAX_TEXT:
+                self._listener.damaged(_TOO_LONG)
+            else:
+                self._listener.text(text[at:stop], plain=True)
+        if end < 0:
+            self._at = stop
+            return None
+        self._inside = None
+        return end + len(mark)
+
+    def resolved(self, text: str, *, plain: bool = False) -> str:
+        """Return *text* with its references resolved, unless it is *plain*. An "&" that begins none
+        stands for itself: the most common error in sitemaps.
+
+        :raises Damage: if something in it isn't XML
+        """
+        wrong = self._wrong.search(text)
+        if wrong is not None and not (plain and wrong[0] == "]]>"):
+            raise Damage(_named(wrong[0]))
+        return text if plain or "&" not in text else _REFERENCE.sub(_character, text)
+
+
+def _named(wrong: str) -> str:
+    if wrong == "]]>":
+        return "']]>' in a text"
+    if wrong == "\ufffd" or "\udc80" <= wrong <= "\udcff":
+        return "bytes that are no text in its encoding"
+    return f"a character that XML doesn't allow (U+{ord(wrong):04X})"
+
+
+def _character(match: re.Match[str]) -> str:
+    decimal, hexadecimal, name = match.groups()
+    if name:
+        if name not in _PREDEFINED:
+            raise Damage(f"Entity '{name}' not defined")
+        return _PREDEFINED[name]
+    code = int(decimal) if decimal else int(hexadecimal, 16)
+    if code > 0x10FFFF or _WRONG.match(character := chr(code)):
+        raise Damage(f"{match[0]} is no character")
+    return character
+
+
+def _encoding_of(start: bytes) -> tuple[str, str]:
+    """Return the encoding of a file, and the one that it declares if that is unknown."""
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16", ""
+    if start[:1] == b"\0" or start[1:2] == b"\0":
+        return "utf-16-be" if start[:1] == b"\0" else "utf-16-le", ""
+    declared = _DECLARATION.match(start.removeprefix(codecs.BOM_UTF8))
+    if declared is None or start.startswith(codecs.BOM_UTF8):
+        return "utf-8", ""
+    name = declared[1].decode()
+    try:
+        found = codecs.lookup(name).name
+        if found in _NO_ENCODINGS:
+            return "utf-8", name
+        # All of these contain ASCII, and the declaration was read as that.
+        ascii_too = found != "ascii" and b"<".decode(found, "replace") == "<"
+        return (found if ascii_too else "utf-8"), ""
+    except (LookupError, ValueError):
+        return "utf-8", name

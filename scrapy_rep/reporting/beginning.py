@@ -1,0 +1,61 @@
+"""The log lines at a crawl's beginning that say whether robots.txt is obeyed, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.words import counted, duration
+from scrapy_rep.settings import SPIDER_SITEMAPS, changed
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.origins.context import CrawlContext
+
+logger = get_logger(__name__)
+
+_SHORT = {"MemoryStorage": "memory", "SqliteStorage": "SQLite", "RedisStorage": "Redis"}
+
+
+def log_beginning(context: CrawlContext, agents: Agents) -> None:
+    """Log that robots.txt is obeyed."""
+    settings = context.settings
+    unreachable = {
+        "defer": f"held for up to {duration(settings.defer_max_wait)}",
+        "drop": "dropped",
+        "allow": "let through",
+    }
+    storage = settings.cache_storage
+    name = storage if isinstance(storage, str) else f"{storage.__module__}.{storage.__qualname__}"
+    module, _, short = name.rpartition(".")
+    values: dict[str, Any] = {
+        "agent": " or ".join(agents.default) or "any crawler (*)",
+        "unreachable": unreachable[settings.unreachable],
+        "storage": _SHORT.get(short, name) if module.startswith("scrapy_rep.") else name,
+    }
+    logger.info(
+        "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
+        "Cache: %(storage)s",
+        values,
+        extra=context.extra,
+    )
+
+
+def log_switched_off(crawler: Crawler) -> None:
+    """Log that ``ROBOTSTXT_OBEY`` is off, and what is set for nothing."""
+    extra = {"spider": crawler.spider}
+    logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
+    names = changed(crawler.settings)
+    if getattr(crawler.spider, SPIDER_SITEMAPS, None):
+        names.append(f"the spider's {SPIDER_SITEMAPS}")
+    if names:
+        logger.warning(
+            "Without ROBOTSTXT_OBEY, %(what)s no effect: %(names)s",
+            {
+                "what": f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}",
+                "names": ", ".join(names),
+            },
+            extra=extra,
+        )

@@ -1,0 +1,215 @@
+"""What README.md promises, as its readers get it: a project made by `scrapy startproject`, the two
+settings that README.md names, real processes, and Scrapy's defaults for everything else. All other
+tests switch something off or make something quick, which may hide a fault.
+
+A process takes a second before it does anything, so each test starts all of its own at once.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.behaviours import RULES, answer, in_turn, silence
+from tests.helpers.held import origin_of
+from tests.helpers.process import environment
+from tests.helpers.process.forked import PATIENCE
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.scrapy_api]
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+SPIDER = """
+import scrapy
+
+class ShopSpider(scrapy.Spider):
+    name = "shop"
+
+    def __init__(self, start, **kwargs):
+        super().__init__(**kwargs)
+        self.start_urls = start.split()
+
+    def parse(self, response):
+        self.logger.info("Fetched %s", response.url)
+"""
+
+
+class Process:
+    """`python -m scrapy …` in the project."""
+
+    def __init__(self, project: Path, *arguments: str) -> None:
+        self._output = project.parent / f"{len(list(project.parent.iterdir()))}.log"
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "scrapy", *arguments],
+                cwd=project if project.exists() else project.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Where Scrapy's remote control writes a file.
+                env=environment(XDG_STATE_HOME=str(project.parent / "state")),
+            )
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text("utf-8", errors="replace")
+
+    def wait_for(self, happened: Callable[[], object]) -> None:
+        until = time.monotonic() + PATIENCE
+        while not happened():
+            assert time.monotonic() < until and self._process.poll() is None, self.output
+            time.sleep(0.02)
+
+    def interrupt(self) -> None:
+        """Ctrl-C, once."""
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self, status: int = 0) -> str:
+        """Wait for the end with this exit status. Returns the output."""
+        try:
+            found = self._process.wait(PATIENCE)
+        finally:
+            self._process.kill()
+        assert found == status, self.output
+        assert "Traceback" not in self.output, self.output
+        return self.output
+
+
+def as_readme_says(settings: str) -> str:
+    """A project's settings.py with what README.md wants to be added."""
+    readme = README.read_text("utf-8")
+    addon = re.search(r'`("scrapy_rep\.Addon": 300)` to `ADDONS`', readme)
+    name = re.search(r"^USER_AGENT = .*$", readme, re.MULTILINE)
+    assert addon and name
+    if re.search("^ADDONS = {}$", settings, re.MULTILINE):  # since Scrapy 2.19
+        settings = settings.replace("ADDONS = {}", f"ADDONS = {{{addon[1]}}}")
+    else:
+        settings += f"\nADDONS = {{{addon[1]}}}\n"
+    return f"{settings}\n{name[0]}\n"
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("defaults") / "shop"
+    Process(folder, "startproject", "shop").end()
+    settings = folder / "shop" / "settings.py"
+    settings.write_text(as_readme_says(settings.read_text("utf-8")), "utf-8")
+    (folder / "shop" / "spiders" / "goods.py").write_text(SPIDER, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def scrapy(project: Path) -> Iterator[Callable[..., Process]]:
+    """`scrapy("crawl", "shop", …)` starts a process, which does not outlive the test."""
+    started: list[Process] = []
+
+    def start(*arguments: str) -> Process:
+        started.append(Process(project, *arguments))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process._process.kill()
+
+
+def crawl_of(*urls: str, **settings: str) -> list[str]:
+    line = ["crawl", "shop", "-a", f"start={' '.join(urls)}"]
+    return line + [part for item in settings.items() for part in ("-s", "=".join(item))]
+
+
+def fetched(output: str) -> list[str]:
+    return sorted(re.findall(r"INFO: Fetched (\S+)", output))
+
+
+def test_a_crawl_and_everything_that_looks_at_a_site(
+    sites: Sites, project: Path, scrapy: Callable[..., Process]
+) -> None:
+    site, away = sites.add(robots=RULES), sites.add(robots=in_turn(503, RULES))
+    listing, gone = sites.add(), sites.refused()
+    listing.set("/robots.txt", f"{RULES}Sitemap: {listing.url('/sitemap.xml')}\n")
+    listing.set("/sitemap.txt", listing.url("/listed"))
+    listing.set(
+        "/sitemap.xml",
+        answer(f"<urlset><url><loc>{listing.url('/listed')}</loc></url></urlset>", type="text/xml"),
+    )
+    wanted = [site.url("/page"), away.url("/page")]
+    refused = [site.url("/private"), away.url("/private")]
+    plain = scrapy(*crawl_of(*wanted, *refused, REP_REPORT="robots.html"))
+    seeded = scrapy(*crawl_of(listing.url("/"), REP_SITEMAPS="True"))
+    asked = scrapy("robots", site.url("/private"))
+    allowed = scrapy("robots", site.url("/page"))
+    down = scrapy("robots", f"{gone}/")
+    shell = scrapy("shell", "-c", "print('got', response)", site.url("/private"))
+    fetch = scrapy("fetch", "--nolog", site.url("/shown"))
+
+    log = plain.end()
+    assert fetched(log) == sorted(wanted)
+    assert "Obeying robots.txt as FooBot. While it is unreachable, requests are held" in log
+    assert log.count("/private (line 2: Disallow: /private, group *)") == 2
+    assert f"Holding requests to {origin_of(away)} until its robots.txt can be fetched" in log
+    # On a slow machine, the other site's wait for a first answer, too.
+    assert re.search(r"^Requests: 2 allowed, 2 forbidden, [2-4] held", log, re.MULTILINE)
+    page = (project / "robots.html").read_text("utf-8")
+    assert "robots.txt in the crawl of <bdi>shop</bdi>" in page
+    assert fetched(seeded.end()) == [listing.url("/"), listing.url("/listed")]
+    assert "line 2: Disallow: /private" in asked.end(1)
+    assert "allowed" in allowed.end(0)
+    assert "refused" in down.end(3)
+    assert "got None" in shell.end()
+    assert "a page" in fetch.end()
+    assert site.count("/private") == away.count("/private") == 0
+    assert {hit.header("User-Agent") for hit in site.requests} == {
+        "FooBot/1.0 (+https://foo.example/bot)"
+    }
+
+
+def test_a_wrong_setting_ends_with_status_1(
+    sites: Sites, project: Path, scrapy: Callable[..., Process]
+) -> None:
+    site = sites.add()
+    wrong = ("-s", "REP_RETRY_DELAY=often")
+    spider = Path("shop", "spiders", "goods.py")
+    jobdir = project / "wrong"
+    crawled = scrapy(*crawl_of(site.url("/"), JOBDIR=str(jobdir)), *wrong)
+    run = scrapy("runspider", str(spider), "-a", f"start={site.url('/')}", *wrong)
+    for process in (crawled, run):
+        log = process.end(1)
+        assert "REP_RETRY_DELAY is 'often', but must be a number of seconds" in log
+        assert "Spider closed (rep_settings_error)" in log
+        assert log.count(" ERROR: ") == 1
+    # The remote control has ended too.
+    assert list((project.parent / "state").rglob("*.json")) == []
+    assert site.requests == []
+    # Nothing is lost.
+    assert fetched(scrapy(*crawl_of(JOBDIR=str(jobdir))).end()) == [site.url("/")]
+
+
+def test_ctrl_c_keeps_what_is_held(
+    sites: Sites, tmp_path: Path, scrapy: Callable[..., Process]
+) -> None:
+    """On disk with a JOBDIR, for the next run; without one, the crawl ends as soon."""
+    down, silent = sites.add(robots=503), sites.add(robots=silence())
+    held = {site: [site.url(f"/page{number}") for number in range(2)] for site in (down, silent)}
+    jobs = {site: str(tmp_path / str(site.port)) for site in held}
+    running = [scrapy(*crawl_of(*held[site], JOBDIR=job)) for site, job in jobs.items()]
+    running.append(scrapy(*crawl_of(*held[down])))
+    for process in running:
+        process.wait_for(lambda process=process: "Holding requests to" in process.output)
+        process.interrupt()
+    for process in running:
+        log = process.end()
+        assert "Spider closed (shutdown)" in log
+        assert " ERROR: " not in log
+    for site in held:
+        site.set("/robots.txt", RULES)
+    # Without start requests: what there is was kept.
+    again = {site: scrapy(*crawl_of(JOBDIR=job)) for site, job in jobs.items()}
+    assert {site: fetched(process.end()) for site, process in again.items()} == held

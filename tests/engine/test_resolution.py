@@ -1,0 +1,121 @@
+"""Guards: whatever resolves names in a crawl asks `scrapy_rep.engine.resolution`. When a test here fails
+with a new Scrapy or a new library, a site may be able to lead crawlers inside (SECURITY.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from scrapy.exceptions import CannotResolveHostError
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
+
+from scrapy_rep.engine.resolution import look_up, unwatch, watch
+from tests.helpers.crawling import crawl
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.download]
+
+HANDLERS = "scrapy.core.downloader.handlers."
+
+# What they need; None for what Scrapy uses by default.
+NEEDS = {
+    None: None,
+    f"{HANDLERS}_httpx.HttpxDownloadHandler": "httpx",
+    f"{HANDLERS}_aiohttp.AiohttpDownloadHandler": "aiohttp",
+}
+
+
+class Watcher:
+    def __init__(self, lets: bool) -> None:
+        self.lets = lets
+        self.asked: set[tuple[str, str]] = set()
+
+    def may_connect(self, host: str, address: str) -> bool:
+        self.asked.add((host, address))
+        return self.lets
+
+
+def resolvers() -> list[Any]:
+    """What is in our place if nothing watches."""
+    found: list[Any] = []
+    if is_reactor_installed():
+        from twisted.internet import reactor
+
+        found.append(reactor.nameResolver)
+    if not is_reactor_installed() or is_asyncio_reactor_installed():
+        found.append(asyncio.get_running_loop().getaddrinfo)
+    return found
+
+
+def handler_settings(handler: str | None) -> dict[str, Any]:
+    """Skips where it can't be used."""
+    if handler is None:
+        return {}
+    if find_spec(handler.rpartition(".")[0]) is None:
+        pytest.skip("this Scrapy doesn't have that handler")
+    library = NEEDS[handler]
+    assert library is not None
+    pytest.importorskip(library)
+    if is_reactor_installed() and not is_asyncio_reactor_installed():
+        pytest.skip("needs asyncio")
+    return {"DOWNLOAD_HANDLERS": {"http": handler}}
+
+
+@pytest.mark.parametrize("handler", NEEDS)
+async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: str | None) -> None:
+    settings = handler_settings(handler)
+    site = sites.add(name="shop.test")
+    before = resolvers()
+    lenient, strict = Watcher(lets=True), Watcher(lets=False)
+    watch(lenient)
+    result = await crawl([site.url("/page")], {**settings, "REP_PRIVATE_HOSTS": True})
+    assert result.status(site.url("/page")) == 200
+    watch(strict)
+    site.requests.clear()
+    result = await crawl([site.url("/page")], {**settings, "ROBOTSTXT_OBEY": False})
+    assert isinstance(result.failure(site.url("/page")), CannotResolveHostError)
+    assert site.requests == []
+    assert lenient.asked == strict.asked == {("shop.test", site.host)}
+    unwatch(lenient)
+    unwatch(strict)
+    assert resolvers() == before
+
+
+async def test_look_ups_ask_as_well(sites: Sites) -> None:
+    site = sites.add(name="shop.test")
+    watcher = Watcher(lets=True)
+    watch(watcher)
+    assert await look_up("SHOP.test") == await look_up("shop.test") == [site.host]
+    assert await look_up("unknown.test") == []
+    assert await look_up("a" * 70 + ".test") == []
+    watcher.lets = False
+    assert await look_up("shop.test") == []
+    unwatch(watcher)
+    assert await look_up("shop.test") == [site.host]
+
+
+async def test_who_takes_our_place_does_not_turn_us_off(sites: Sites) -> None:
+    if not is_reactor_installed():
+        pytest.skip("needs Twisted's reactor")
+    from twisted.internet import reactor
+
+    site = sites.add(name="shop.test")
+    watcher = Watcher(lets=False)
+    before = reactor.nameResolver
+    watch(watcher)
+    reactor.installNameResolver(before)
+    assert await look_up("shop.test") == [site.host]
+    watch(watcher)
+    assert await look_up("shop.test") == []
+    unwatch(watcher)
+    assert reactor.nameResolver is before
+
+
+async def test_a_crawl_that_is_gone_is_not_asked(sites: Sites) -> None:
+    sites.add(name="shop.test")
+    watcher = Watcher(lets=False)
+    watch(watcher)
+    del watcher
+    assert len(await look_up("shop.test")) == 1

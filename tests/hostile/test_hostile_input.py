@@ -1,0 +1,81 @@
+"""What `scrapy robots` reads has limits, and its errors go nowhere but to standard error."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scrapy_rep.commands.inputs import _MAX_LINE
+from tests.helpers.process import command, environment
+from tests.helpers.robots_command import robots_here
+
+pytestmark = pytest.mark.process
+
+ZERO = Path("/dev/zero")
+BOUND = 200 * 1024
+"""Kilobytes of memory. Scrapy alone takes 80,000."""
+
+
+def run(
+    folder: Path, *arguments: str, streams: str = "", given: bytes = b""
+) -> tuple[int, str, str]:
+    """Run it with an address space that has no room for what is unlimited."""
+    line = ["bash", "-c", f'exec "$@" {streams}', "bash", *command("robots", *arguments)]
+    done = subprocess.run(
+        line,
+        cwd=folder,
+        env=environment(),
+        input=given,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (BOUND * 1024,) * 2),
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--lint", str(ZERO)], 1, "all bytes from this line on are ignored"),
+        (["--lint", "-"], 1, "all bytes from this line on are ignored"),
+        (["--file", str(ZERO), "http://a.example/"], 0, "allowed"),
+        (["--page", "--file", str(ZERO)], 0, "no restrictions"),
+    ],
+)  # fmt: skip
+def test_files_without_end(tmp_path: Path, arguments: list[str], status: int, said: str) -> None:
+    streams = "< /dev/zero" if "-" in arguments else ""
+    code, out, err = run(tmp_path, *arguments, streams=streams)
+    assert (code, err) == (status, "")
+    assert said in out
+
+
+def test_a_line_without_end(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, streams="< /dev/zero")
+    assert (code, out) == (2, "")
+    assert err.endswith("standard input, line 1: no end in sight\n")
+
+
+def test_a_line_that_is_too_long_costs_the_line(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("User-agent: *\nDisallow: /x\n")
+    lines = [b"http://a.example/x", b"http://a.example/" + b"y" * 10_000_000, b"/x"]
+    done = robots_here(tmp_path, "--file", "r.txt", "--json", stdin=b"\n".join(lines))
+    assert [json.loads(line)["url"] for line in done.out.splitlines()] == [
+        "http://a.example/x",
+        "/x",
+    ]
+    assert f"standard input, line 2: longer than {_MAX_LINE:,} characters" in done.err
+    assert len(done.err) < 500
+    assert done.status == 2
+    alone = robots_here(tmp_path, "--file", "r.txt", stdin=lines[1])
+    assert (alone.status, alone.out) == (2, "")
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
+def test_errors_never_go_to_standard_output(tmp_path: Path, streams: str) -> None:
+    code, out, err = run(tmp_path, "--json", "nonsense", "ftp:x", streams=streams)
+    assert (code, out, err) == (2, "", "")

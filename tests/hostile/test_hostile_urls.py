@@ -1,0 +1,217 @@
+"""URLs made to keep the event loop: links whose hosts, bases or paths take long to encode. Whatever has a
+URL from a site goes through one function with limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy.http import HtmlResponse
+from w3lib.url import safe_url_string
+
+from scrapy_rep.engine import encoding
+from scrapy_rep.engine.encoding import MAX_IDN, Encoder, encoded, resolve_sitemap
+from scrapy_rep.pages import following
+from scrapy_rep.pages.following import _marked_links, _Resolver
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
+from tests.helpers.behaviours import RULES, answer
+from tests.helpers.process import HERE, Crawl
+from tests.helpers.servers import Sites
+from tests.helpers.slices import in_a_slice, in_slices
+
+LABELS = ".".join(["é"] * 80)
+"""Each takes 30 microseconds."""
+LONG = "é" * 250
+
+# -- one URL -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://{LONG}/",
+        f"http://{LABELS}/",
+        f"http://{'é' * 64}.example/",
+        f"http://u:p@{LABELS}:80/",
+        f"//{LONG}/x",
+        f"http:/\\{LONG}/x",
+        f" \thttp://é{LONG * 1000}/",
+        "http://a.example/" + "x" * MAX_URL,
+        b"http://" + LONG.encode() + b"/",
+        "http://a..é/",
+    ],
+)  # fmt: skip
+def test_what_is_beyond_the_limits_is_no_url(
+    url: str | bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And w3lib never sees it."""
+    monkeypatch.setattr(encoding, "safe_url_string", None)
+    with pytest.raises(ValueError, match="valid host|longer than|no valid"):
+        encoded(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://bücher.example/é?é#é",
+        "HTTP://BÜCHER.Example:8080/",
+        "http://u:p@bücher.example/",
+        "http://bücher.example。com/",
+        "http://faß.example",
+        "http://℀.example/",
+        "http://ex％41.example/",
+        "http://é.example\\x",
+        "/" + "é" * 300,
+        "é" * 300 + "/x",
+        b"http://b\xc3\xbccher.example/\xe9",
+        "http://bü\tcher.example/",
+    ],
+)
+def test_all_others_are_as_in_a_request(url: str | bytes) -> None:
+    def result(function: object) -> str:
+        try:
+            return function(url)  # type: ignore[operator,no-any-return]
+        except ValueError:
+            return "invalid"
+
+    found = result(encoded)
+    assert found in (result(safe_url_string), "invalid")
+    assert (found == "invalid") == (url in ("http://℀.example/",))
+
+
+def test_hosts_are_encoded_once_and_have_a_limit_in_all() -> None:
+    encode = Encoder()
+    hosts = [f"bücher{number:04}.example" for number in range(MAX_IDN)]
+    for _ in range(1000):
+        assert encode(f"http://{hosts[0]}/x") == "http://xn--bcher0000-q9a.example/x"
+    few = MAX_IDN // len(hosts[0])
+    for host in hosts[:few]:
+        encode(f"http://{host}/")
+    with pytest.raises(ValueError, match="too many hosts"):
+        encode(f"http://{hosts[few]}/")
+    assert encode("http://plain.example/é") == "http://plain.example/%C3%A9"
+
+
+@pytest.mark.parametrize("take", [Origin.from_url, resolve_sitemap])
+@pytest.mark.parametrize("host", [".".join(["é" * 30] * 5), LABELS[:60], "\u1e9b\u0323." * 30])
+def test_the_dearest_host_takes_no_slice(take: Callable[[str], object], host: str) -> None:
+    assert len(host) <= MAX_HOST
+    with suppress(ValueError):
+        in_a_slice(lambda: take(f"http://{host}/"))
+
+
+# -- the links of a page -----------------------------------------------------------------------
+
+
+def links(before: str, href: str, count: int = 4_000) -> str:
+    kinds = ("<a rel=nofollow href='{}'>", "<a href='{}'>")
+    return before + "".join(kinds[at % 2].format(href.format(at)) for at in range(count))
+
+
+PAGES = {
+    "a base of 250": links(f"<base href='http://{LONG}/'>", "p{}", 20_000),
+    "a base of 80 labels": links(f"<base href='//{LABELS}/'>", "p{}"),
+    "hosts of 80 labels": links("", f"http://{LABELS}.{{}}/"),
+    "hosts of 30 labels": links("", f"http://{LABELS[:60]}{{}}/"),
+    "hosts": links("", "http://bücher{}.example/"),
+    "a base of 1 MB": links("<base href='/" + "a/" * 500_000 + "'>", "p{}", 10_000),
+    "a base of 8 KB": links("<base href='/" + "a/" * 4_000 + "'>", "./p{}", 10_000),
+    "long paths": links("", "/" + "é" * 300 + "{}"),
+    "paths of dots": links("", "/" + "a/../" * 100 + "{}"),
+    "queries": links("", "?é{}"),
+    "plain": links("", "/p/{}", 60_000),
+    "absolute": links("", "http://a.example/p/{}", 40_000),
+}  # fmt: skip
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
+def test_the_links_of_a_page_take_no_slice(body: str) -> None:
+    data = body.encode()
+
+    def read() -> int:
+        response = HtmlResponse("http://a.example/x/y", body=data, encoding="utf-8")
+        return len(_marked_links(response))
+
+    # Those of the page's own that need no work are resolved, however many others there are.
+    assert in_a_slice(read) <= following._MAX_LINKS
+
+
+def test_what_a_page_links_is_known_beside_hostile_links() -> None:
+    body = "<a rel=nofollow href=/marked>" + PAGES["hosts of 80 labels"]
+    response = HtmlResponse("http://a.example/", body=body.encode(), encoding="utf-8")
+    assert _marked_links(response) == {"http://a.example/marked"}
+
+
+REFERENCES = st.lists(
+    st.sampled_from(
+        ["a", "B", "/", "//", ".", "..", "/../", "?", "#", ":", ";", "x=1", "%41", "%zz", "é", "~", "&", "'", " ",
+         "http://", "https://", "HTTP://", "b.example", "ü.example", ":8080", ":080", "@", "mailto:", "[", "|"]
+    ), max_size=7,
+).map("".join)  # fmt: skip
+BASES = [
+    "",
+    "/q/",
+    "d/e",
+    "//b.example",
+    "http://c.example//x//y?z/",
+    "..",
+    "?q",
+    "é/ü",
+    "mailto:x",
+]
+
+
+@given(REFERENCES, st.sampled_from(BASES))
+def test_the_short_way_leads_to_the_same_url(reference: str, base: str) -> None:
+    url = "http://a.example/x/../y//z"
+    try:
+        resolved = urljoin(urljoin(url, base), reference)
+        wanted = safe_url_string(resolved).partition("#")[0]
+    except ValueError:
+        wanted = ""
+    found = _Resolver(url, base, "utf-8")(reference)
+    assert found in (wanted, "")
+    if not found and wanted:  # a host that isn't valid
+        with pytest.raises(ValueError, match="host"):
+            encoded(resolved)
+
+
+@pytest.mark.process
+@pytest.mark.alone
+def test_a_crawl_of_such_pages(sites: Sites, tmp_path: Path) -> None:
+    """A watch names the frame that holds the event loop."""
+    site = sites.add(robots=RULES)
+    for number, body in enumerate(PAGES.values()):
+        html = body + "<a rel=nofollow href=/next>"
+        site.set(f"/{number}", answer(html, 200, [("Content-Type", "text/html; charset=utf-8")]))
+    crawl = Crawl(
+        tmp_path,
+        [site.url(f"/{number}") for number in range(len(PAGES))],
+        {
+            "EXTENSIONS": {
+                "tests.helpers.process.recorder.Recorder": 0,
+                "tests.helpers.process.loopwatch.LoopWatch": 0,
+            },
+            "REP_NOFOLLOW": "count",
+        },
+        spider=HERE / "links_spider.py",
+    )
+    crawl.join(60)
+    assert crawl.reason == "finished"
+    assert len(crawl.urls("page")) == 2 * len(PAGES)
+    assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
+    [memory] = crawl.of("memory")
+    assert int(memory.detail) < 100
+
+
+def test_hosts_of_many_pages_are_read_in_slices() -> None:
+    """As a list of sitemaps, of which each is resolved by itself."""
+    values = [f"http://{LABELS[:60]}{number}/" for number in range(300)]
+    assert len(in_slices(lambda: (len(resolve_sitemap(value).url) for value in values))) == 300

@@ -1,0 +1,139 @@
+"""Values in a shared cache that are far too long: whoever shares it may have written them. They aren't
+read, and the others are."""
+
+from __future__ import annotations
+
+import sqlite3
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.storages import SqliteStorage, UnreadableEntry
+from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.storing import A, B, rules
+
+HUGE = 40_000_000
+BOUND = 3_000_000
+"""Bytes of memory. One huge value takes more than ten times that."""
+C = "http://c.example:80"
+
+
+def write_to_file(storage: Any, name: str, value: bytes) -> None:
+    query = {
+        True: "UPDATE entries SET header = ? WHERE origin = ?",
+        False: "UPDATE bodies SET packed = ? WHERE sha256 = ?",
+    }[name == A]
+    with closing(sqlite3.connect(storage._path)) as db, db:
+        assert db.execute(query, (value, name)).rowcount
+
+
+def write_to_server(storage: Any, name: str, value: bytes) -> None:
+    storage._client.set(storage._key("entry" if name == A else "body", name), value)
+
+
+@pytest.fixture(params=["file", pytest.param("server", marks=needs_server)])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    """A storage, and how somebody else writes into it."""
+    if request.param == "file":
+        storage: Any = SqliteStorage(tmp_path / "robots.sqlite")
+        yield storage, write_to_file
+        storage.close()
+        return
+    from scrapy_rep.storages.redis import RedisStorage
+
+    with RedisServer(tmp_path) as server:
+        storage = RedisStorage(server.url, "huge", 3600)
+        yield storage, write_to_server
+        storage.close()
+
+
+def test_huge_headers_and_bodies(shared: tuple[Any, Any]) -> None:
+    storage, write = shared
+    good, other = rules(B, b"User-agent: b"), rules(C, b"User-agent: c")
+    storage.save_many([rules(A), good, other])
+    write(storage, A, b"x" * HUGE)
+    write(storage, other.sha256, b"x" * HUGE)
+    tracemalloc.start()
+    try:
+        found = storage.load_many([A, B, C])
+        listed = list(storage.entries())
+        with suppress(UnreadableEntry):
+            assert storage.body(other.sha256) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < BOUND
+    assert found[B] == good
+    assert isinstance(found[A], UnreadableEntry)
+    assert "too large" in str(found[A])
+    # As if the body had been evicted: the file is fetched again.
+    assert C not in found or not found[C].packed
+    assert good in listed
+    assert any(isinstance(one, UnreadableEntry) for one in listed)
+    storage.save_many([rules(A), other])
+    assert storage.load_many([A, C]) == {A: rules(A), C: other}
+
+
+def test_what_is_as_long_as_it_may_be(shared: tuple[Any, Any]) -> None:
+    storage, write = shared
+    entry = rules(C)
+    storage.save_many([entry])
+    write(storage, entry.sha256, b"x" * MAX_PACKED)
+    assert len(storage.load_many([C])[C].packed) == MAX_PACKED
+    storage.save_many([rules(A)])
+    write(storage, A, b" " * (MAX_HEADER - 2) + b"{}")
+    assert "too large" not in str(storage.load_many([A])[A])
+
+
+def test_a_batch_has_a_limit(shared: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beyond counts as missing, and is fetched."""
+    storage, _ = shared
+    module = type(storage).__module__
+    monkeypatch.setattr(f"{module}.MAX_BATCH", 2_000)
+    noise = [bytes(range(at, at + 200)) * 4 for at in range(20)]
+    entries = [rules(f"http://{at}.example:80", body) for at, body in enumerate(noise)]
+    storage.save_many(entries)
+    found = storage.load_many([entry.origin for entry in entries])
+    assert 1 < len(found) < len(entries)
+    assert all(found[entry.origin] == entry for entry in entries if entry.origin in found)
+    assert MAX_BATCH > 50 * MAX_PACKED
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "DROP TABLE bodies",
+        "DROP TABLE entries; DROP TABLE leases; DROP TABLE bodies",
+        "DROP TABLE leases; CREATE TABLE leases (a, b)",
+        "ALTER TABLE entries ADD COLUMN more",
+        "ALTER TABLE entries RENAME TO old; CREATE VIEW entries AS SELECT * FROM old",
+        "CREATE TRIGGER no BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'no'); END",
+    ],
+)
+def test_a_cache_with_our_mark_and_other_tables_is_set_aside(tmp_path: Path, script: str) -> None:
+    path = tmp_path / "robots.sqlite"
+    storage = SqliteStorage(path)
+    storage.save(rules(A))
+    storage.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(script)
+    storage.save(rules(B))
+    assert storage.load(B) == rules(B)
+    storage.close()
+    assert [name for name in tmp_path.iterdir() if "unreadable" in name.name]
+
+
+def test_a_table_that_a_newer_version_added_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "robots.sqlite"
+    storage = SqliteStorage(path)
+    storage.save(rules(A))
+    storage.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("CREATE TABLE more (a)")
+    assert storage.load(A) == rules(A)
+    storage.close()

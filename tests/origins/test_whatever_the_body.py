@@ -1,0 +1,217 @@
+"""REP.md sections 2 and 3: the status and the headers of an answer count whatever its body is; and
+whose name robots.txt is asked for under."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import re
+import zlib
+from typing import Any
+
+import pytest
+from scrapy import Request
+
+from scrapy_rep import may_fetch
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.body import Transfer, decode
+from scrapy_rep.protocol.availability import Outcome
+from tests.helpers.behaviours import RULES, RULES_BYTES, Behaviour, answer, head, raw
+from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Connection, Hit, Site, Sites
+from tests.helpers.signals import Resolved
+
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+
+Pairs = list[tuple[str, str]]
+
+GZIP = gzip.compress(RULES_BYTES)
+
+
+def sent_as(encoding: str, body: bytes) -> tuple[Pairs, bytes]:
+    return [("Content-Encoding", encoding), ("Content-Length", str(len(body)))], body
+
+
+# Headers and bodies of answers whose body nobody can read to its end.
+BODIES: dict[str, tuple[Pairs, bytes]] = {
+    "no gzip": sent_as("gzip", RULES_BYTES),
+    "half of gzip": sent_as("gzip", GZIP[:-20]),
+    "no deflate": sent_as("deflate", RULES_BYTES),
+    "half of deflate": sent_as("deflate", zlib.compress(RULES_BYTES)[:-9]),
+    "no Brotli": sent_as("br", RULES_BYTES),
+    "no Zstandard": sent_as("zstd", RULES_BYTES),
+    "a chain": sent_as("br, gzip", GZIP),
+    "too long a chain": sent_as(", ".join(["gzip"] * 9), GZIP),
+    "nobody's encoding": sent_as("compress", RULES_BYTES),
+    "a cut body": ([("Content-Length", "999")], RULES_BYTES),
+    "no last chunk": ([("Transfer-Encoding", "chunked")], b"2\r\nUs\r\n"),
+}
+MOVED, BUSY = [("Location", "/rules")], [("Retry-After", "300")]
+# Status, headers, and what they mean.
+ANSWERS: list[tuple[int, Pairs, str]] = [
+    (404, [], "missing"),
+    (403, [("Cache-Control", "max-age=3600")], "missing"),
+    (410, [], "missing"),
+    (301, MOVED, "rules"),
+    (308, MOVED, "rules"),
+    (302, [], "missing"),
+    (429, BUSY, "busy"),
+    (503, BUSY, "busy"),
+    (200, [], "broken"),
+    (203, [], "broken"),
+]
+
+
+async def test_status_and_headers_count_whatever_the_body_is(sites: Sites) -> None:
+    table: dict[str, tuple[Site, str, int]] = {}
+    for (name, (about, body)), (status, said, means) in itertools.product(BODIES.items(), ANSWERS):
+        site = sites.add(robots=raw(head(status, [*said, *about]) + body), pages={"/rules": RULES})
+        table[f"{status}, {name}"] = site, means, status
+    resolved = Resolved()
+    result = await crawl(
+        [site.url("/private") for site, _, _ in table.values()],
+        ONE_ATTEMPT,
+        signal_handlers=resolved.handlers,
+    )
+    with every_row() as row:
+        for name, (site, means, status) in table.items():
+            with row(name):
+                error = result.failure(site.url("/private"))
+                [one] = resolved.of(site.url())
+                if means == "missing":
+                    assert error is None
+                    assert (one["outcome"], one["status"]) == (Outcome.MISSING, status)
+                elif means == "rules":
+                    assert isinstance(error, RobotsDisallowed)
+                    assert (one["hops"], one["status"]) == (1, 200)
+                else:
+                    assert isinstance(error, RobotsUnreachable)
+                    told = f"HTTP {status}" if means == "busy" else "ResponseDataLossError: "
+                    assert error.reason.startswith(told)
+    waits = re.findall(r"next attempt in (?:300|29\d)\.\d s", result.log)
+    assert len(waits) == 2 * len(BODIES)  # by Retry-After
+    result.assert_clean()
+
+
+async def test_a_broken_error_page_may_say_that_the_file_is_missing(sites: Sites) -> None:
+    """Of a 5xx, what can be read of the page is read; not if it is to be asked again."""
+    page = b"<title>Page not found</title>" + b"." * 1000
+    length = [("Content-Length", "9999")]
+    table: dict[str, tuple[Behaviour, bool]] = {
+        "cut": (raw(head(503, length) + page), True),
+        "half of gzip": (
+            answer(gzip.compress(page)[:-10], 503, [("Content-Encoding", "gzip")]),
+            True,
+        ),
+        "Retry-After": (answer(page, 503, [("Retry-After", "60")]), False),
+        "an unreadable Retry-After": (answer(page, 503, [("Retry-After", "soon")]), False),
+        "no page": (answer(page, 503, [("Content-Encoding", "gzip")]), False),
+    }
+    added = {name: sites.add(robots=robots) for name, (robots, _) in table.items()}
+    result = await crawl([site.url("/page") for site in added.values()], ONE_ATTEMPT)
+    passed = {name: result.status(site.url("/page")) == 200 for name, site in added.items()}
+    assert passed == {name: passes for name, (_, passes) in table.items()}
+    result.assert_clean()
+
+
+async def test_encodings_that_nobody_asked_for(sites: Sites) -> None:
+    brotli = pytest.importorskip("brotli")
+    zstd = pytest.importorskip("backports.zstd")
+    packed = {"br": brotli.compress(RULES_BYTES), "zstd": zstd.compress(RULES_BYTES)}
+    whole = {
+        **packed,
+        "gzip, br": brotli.compress(GZIP),
+        "zstd, gzip": gzip.compress(packed["zstd"]),
+    }
+    cut = {name: body[:-6] for name, body in packed.items()}
+    added = {
+        (name, rows is whole): sites.add(robots=answer(body, headers=[("Content-Encoding", name)]))
+        for rows in (whole, cut)
+        for name, body in rows.items()
+    }
+    result = await crawl([site.url("/private") for site in added.values()], ONE_ATTEMPT)
+    with every_row() as row:
+        for (name, is_whole), site in added.items():
+            with row(f"{name}, {'whole' if is_whole else 'cut'}"):
+                error = result.failure(site.url("/private"))
+                assert isinstance(error, RobotsDisallowed if is_whole else RobotsUnreachable)
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("module", "encoding"), [("brotli", "br"), ("backports.zstd", "zstd"), ("gzip", "gzip")]
+)
+def test_bombs_in_any_encoding_are_cut(module: str, encoding: str) -> None:
+    """100 MiB each."""
+    library = pytest.importorskip(module)
+    data = library.compress(RULES_BYTES + bytes(100 << 20))
+    text, complete = decode(data, encoding)
+    assert (len(text), complete) == (512_001, False)
+    assert text.startswith(RULES_BYTES)
+
+
+def test_a_transfer_of_a_cached_response_leaves_it_as_it_is() -> None:
+    from scrapy.http import Response
+
+    response = Response("http://a.test/", headers={"Content-Encoding": "gzip"}, body=GZIP)
+    assert Transfer.of(response).read(response).data == RULES_BYTES
+    assert response.headers["Content-Encoding"] == b"gzip"
+
+
+# The name
+
+OTHER = "OtherBot/2.0 (+https://example.com/other)"
+
+
+def only_for_others() -> Behaviour:
+    """A site that forbids another name everything, and refuses all others its robots.txt."""
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        named = hit.header("User-Agent") == OTHER
+        robots = answer("User-agent: OtherBot\nDisallow: /private") if named else answer("", 403)
+        await robots(hit, connection)
+
+    return behave
+
+
+class Direct(ListSpider):
+    """Asks for its sites past the scheduler, and what it may fetch."""
+
+    direct: str
+    asked: str
+
+    async def parse(self, response: Any, **kwargs: Any) -> None:
+        assert self.crawler.engine is not None
+        self.may = await may_fetch(self.crawler, self.asked)
+        request = Request(self.direct, headers={"User-Agent": OTHER})
+        with pytest.raises(RobotsDisallowed):
+            await self.crawler.engine.download_async(request)
+
+
+@pytest.mark.loop
+async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(sites: Sites) -> None:
+    named, direct, moved, asked, plain = (sites.add(robots=only_for_others()) for _ in range(5))
+    moved.set("/rules", only_for_others())
+    moved.set("/robots.txt", answer("", 301, [("Location", "/rules")]))
+    agent = {"User-Agent": OTHER}
+    result = await crawl(
+        Direct,
+        requests=[
+            Request(named.url("/private"), headers=agent),
+            Request(moved.url("/private"), headers=agent),
+            Request(plain.url("/private"), headers={"User-Agent": ""}),
+            "data:,start",
+        ],
+        direct=direct.url("/private"),
+        asked=asked.url("/private"),
+    )
+    for site in (named, moved):
+        assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    names = {site: {hit.header("User-Agent") for hit in site.requests} for site in (named, direct)}
+    assert names == {named: {OTHER}, direct: {OTHER}}
+    assert {hit.header("User-Agent") for hit in moved.requests} == {OTHER}
+    own = {hit.header("User-Agent") for site in (asked, plain) for hit in site.hits("/robots.txt")}
+    assert own == {result.spider.settings["USER_AGENT"]}
+    assert result.spider.may is True  # type: ignore[attr-defined]
+    result.assert_clean()
