@@ -150,7 +150,7 @@ class Deferral(ResolutionListener):
             self._retry_later(state)
         held_origin.tell_unreachable()
 
-    def joins(self, name: str, request: Request) -> bool:
+    def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays all the same, behind others of its origin that
         are about to leave. The order of the many would let it wait long: it goes on then."""
         held_origin = self.held.get(name)
@@ -158,7 +158,7 @@ class Deferral(ResolutionListener):
             return False
         if held_origin.waiting >= self._most_joined or held_origin.count:
             return False
-        self.held.wait(held_origin.origin, request)
+        self.held.wait(held_origin.origin, request, since)
         self.releases.join(held_origin)
         return True
 
