@@ -371,12 +371,13 @@ class Deferral(ResolutionListener):
         await self._shutdown.explain()
         self._flights.end()
         await self._upkeep.now()
-        if self.held.hold.durable:
-            slices = Slices()
-            for held_origin in self.held.all():
+        slices = Slices()
+        for held_origin in self.held.all():
+            self.releases.recall(held_origin)
+            if self.held.hold.durable:
                 self._settle(held_origin, everything=True)
-                if slices.over:
-                    await pause()
+            if slices.over:
+                await pause()
         await self._shutdown.empty()
 
     async def _spider_closed(self) -> None:
