@@ -138,13 +138,16 @@ class Deferral(ResolutionListener):
         """Hold *request* until its origin, which is unreachable, answers again."""
         held_origin = self.held.get(state.name)
         if held_origin is not None and held_origin.waiting:
-            # The answer is there, but the others that wait for it haven't heard so far.
+            # The answer is there, but the others that wait for it haven't heard so far. They come
+            # first, and there may be no room for this one then.
+            self.held.wait(state.origin, request, since)
             self._settle(held_origin)
             self._drop_waiting(held_origin, state)
-        held_origin = self.held.keep(state.origin, request, since)
+        else:
+            held_origin = self.held.keep(state.origin, request, since)
+            self._announce(held_origin, request, self.held.now() if since is None else since)
         held_origin.answered = True
         self.held.weigh(held_origin)
-        self._announce(held_origin, request, self.held.now() if since is None else since)
         self._is_unreachable(held_origin)
         if state.name not in self._retries:
             self._retry_later(state)
