@@ -145,13 +145,16 @@ class Deferral(ResolutionListener):
         since = self.held.now() if since is None else since
         held_origin = self.held.get(state.name)
         if held_origin is not None and held_origin.waiting:
-            # The answer is there, but the others that wait for it haven't heard so far.
+            # The answer is there, but the others that wait for it haven't heard so far. They come
+            # first, and there may be no room for this one then.
+            self.held.wait(state.origin, request, since)
             self._settle(held_origin)
             self._drop_waiting(held_origin, state)
-        held_origin = self.held.keep(state.origin, request, since)
+        else:
+            held_origin = self.held.keep(state.origin, request, since)
+            self._announce(held_origin, request, since)
         held_origin.answered = True
         self.held.weigh(held_origin)
-        self._announce(held_origin, request, since)
         self._is_unreachable(held_origin)
         if state.name not in self._retries:
             self._retry_later(state)
@@ -161,7 +164,7 @@ class Deferral(ResolutionListener):
         ):
             self._give_up_hopeless(held_origin, state)
 
-    def joins(self, name: str, request: Request) -> bool:
+    def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays all the same, behind others of its origin that
         are about to leave. The order of the many would let it wait long: it goes on then."""
         held_origin = self.held.get(name)
@@ -169,7 +172,7 @@ class Deferral(ResolutionListener):
             return False
         if held_origin.waiting >= self._most_joined or held_origin.count:
             return False
-        self.held.wait(held_origin.origin, request)
+        self.held.wait(held_origin.origin, request, since)
         self.releases.join(held_origin)
         return True
 
@@ -426,12 +429,13 @@ class Deferral(ResolutionListener):
         await self._shutdown.explain()
         self._flights.end()
         await self._upkeep.now()
-        if self.held.hold.durable:
-            slices = Slices()
-            for held_origin in self.held.all():
+        slices = Slices()
+        for held_origin in self.held.all():
+            self.releases.recall(held_origin)
+            if self.held.hold.durable:
                 self._settle(held_origin, everything=True)
-                if slices.over:
-                    await pause()
+            if slices.over:
+                await pause()
         await self._shutdown.empty()
 
     async def _spider_closed(self) -> None:

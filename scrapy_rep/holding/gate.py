@@ -170,7 +170,7 @@ class Gate:
             return self._is_kept_for(found, None, request, since)
         if found.unreachable and not self._context.settings.dry_run:
             return self._is_kept_for(found.origin, found, request, since)
-        return bool(self._releases) and self._deferral.joins(found.name, request)
+        return bool(self._releases) and self._deferral.joins(found.name, request, since)
 
     def _is_kept_for(
         self, origin: Origin, state: OriginState | None, request: Request, since: float | None

@@ -63,7 +63,6 @@ class Shutdown:
             settled.append(self._settle(request, self._held.now()))
             await self._finish(settled, slices)
         for held_origin in self._held.all():
-            self._releases.recall(held_origin)
             for held in self._held.hold.take_mortal(str(held_origin.origin)):
                 settled.append(self._end(held_origin, held))
                 if len(settled) >= _SLICE:

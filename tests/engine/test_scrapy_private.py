@@ -19,6 +19,7 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
 from scrapy.http import Response, XmlResponse
+from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
@@ -117,6 +118,7 @@ def test_a_downloader_without_a_total_concurrency_is_left_alone() -> None:
 
     class Crawler:
         engine = Engine()
+        settings = Settings()
 
     with EngineAccess(Crawler()).extra_slot():  # type: ignore[arg-type]
         pass
@@ -408,6 +410,8 @@ def test_without_slots_none_is_full() -> None:
     """A project's own downloader may have none."""
 
     class Crawler:
+        settings = Settings()
+
         class engine:
             downloader = object()
 

@@ -13,7 +13,7 @@ from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 
 from tests.helpers import crawling
-from tests.helpers.behaviours import RULES, silence
+from tests.helpers.behaviours import RULES, after, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -25,6 +25,7 @@ from tests.helpers.held import (
     assert_nothing_dropped,
     later,
     urls,
+    when_open,
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
@@ -67,6 +68,35 @@ async def test_on_disk_from_the_moment_they_are_held(
     assert all(count >= number for number, count in enumerate(counts, 1)) and counts[-1] == 20
     assert len(result.responses) == 20
     assert rows(tmp_path) == 0
+    assert_clean(result)
+
+
+async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
+    """Also the one that is next, and has no download slot so far."""
+    busy = Gate("x", "x")
+    busy.before = when_open(busy, "x")
+    pages = {f"/page{number}": busy for number in range(10)}
+    site = sites.add(robots=after(0.1, RULES), pages=pages)
+    record = Record()
+
+    def stop(request: Request) -> None:
+        if "page" in request.url:
+            later(0.1, record.close)
+            later(0.2, busy.open)
+
+    record.handlers[scrapy_signals.request_reached_downloader] = stop
+    settings = {
+        **DEFER,
+        "JOBDIR": str(tmp_path),
+        "REP_DEFER_GRACE": NEVER,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+    }
+    result = await crawl(urls(site, 10), settings, signal_handlers=record.handlers)
+    assert len(result.responses) == 1
+    assert "rep/handed_back" not in result.stats
+    assert rows(tmp_path) == 9
+    result = await crawl([], settings)
+    assert len(result.responses) == 9
     assert_clean(result)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import time
+from types import SimpleNamespace
 
 import pytest
 from scrapy import Request, Spider
@@ -15,7 +17,7 @@ from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, silence
 from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import Gate, Record, assert_clean, assert_no_errors, urls
+from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
@@ -106,7 +108,12 @@ async def test_a_shared_queue_gets_held_requests_back_at_the_end(
     """Also what waits for a first answer. The next crawl goes on with it, as the user made it."""
     busy, silent = sites.add(robots=503), sites.add(robots=silence())
     wanted = [*urls(busy, 20), *urls(silent, 20)]
-    record = Record(on_deferred=lambda _, count: record.close() if count == 20 else None)
+
+    def close(_: Spider, count: int) -> None:
+        if count == 20:
+            as_soon_as(lambda: len(scheduler.seen) == 40 and not scheduler.queue, record.close)
+
+    record = Record(on_deferred=close)
     result = await crawl(
         Once,
         {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_GRACE": 30},
@@ -136,6 +143,41 @@ async def test_a_shared_queue_gets_held_requests_back_at_the_end(
         assert response.request.dont_filter is False
         assert "_rep_held" not in response.meta
     assert_clean(result)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_those_handed_back_wait_on(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """REP_DEFER_MAX_WAIT counts from when they were first held, whether they are held at once or wait
+    for a first answer before."""
+    passed = 0.0
+    clock = SimpleNamespace(time=lambda: time.time() + passed)
+    monkeypatch.setattr("scrapy_rep.holding.handing_back.time", clock)
+    site = sites.add(robots=503 if answers else silence())
+    wanted = urls(site, 5)
+    settings = {
+        **SLOW,
+        "SCHEDULER": Persistent,
+        "REP_DEFER_GRACE": 0.1,
+        "REP_DEFER_MAX_WAIT": 90,
+    }
+    for reason in ("enough", "enough", "finished"):
+        record = Record()
+        close = record.close
+        record.on_deferred = lambda _, count, close=close: later(0.3, close) if count == 5 else None
+        result = await crawl(
+            Once,
+            settings,
+            requests=[] if passed else wanted,
+            # The last run ends by itself: at once.
+            signal_handlers=(Record() if reason == "finished" else record).handlers,
+        )
+        assert result.reason == reason
+        assert result.stat("rep/deferred") == 5
+        assert set(result.failures) == (set() if reason == "enough" else set(wanted))
+        assert_no_errors(result)
+        passed += 60
 
 
 async def test_given_up_where_it_does_not_outlive(sites: Sites) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scrapy_rep import signals
 from tests.helpers.behaviours import RULES, after
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import DEFER, Gate, Record, a_while, assert_clean, urls
+from tests.helpers.held import DEFER, NEVER, Gate, Record, a_while, assert_clean, urls
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
@@ -43,6 +43,30 @@ async def test_a_request_that_comes_while_a_failure_is_announced(
     assert sorted(record.deferred) == sorted(record.released) == sorted([*wanted, *more])
     assert result.stat("rep/deferred") == result.stat("rep/released") == 8
     assert (result.stats["rep/held"], result.stats["rep/held/max"]) == (0, 8)
+    assert_clean(result)
+
+
+async def test_those_that_wait_have_the_room(sites: Sites) -> None:
+    """Not a request that comes while the failure is announced: no more are held than may be."""
+    gate = Gate(after(0.2, 503), RULES)
+    site, record = sites.add(robots=gate), Record()
+    wanted, more = urls(site, 5), urls(site, 3, "/more")
+
+    async def resolved(**told: Any) -> None:
+        record.resolved.append(told)
+        if len(record.resolved) == 1:
+            for url in more:
+                record.engine.crawl(record.spider.recorded(url))  # type: ignore[union-attr]
+            await a_while(0.1)
+            gate.open()
+
+    record.handlers[signals.robots_resolved] = resolved
+    settings = {**DEFER, "REP_DEFER_GRACE": NEVER, "REP_DEFER_MAX_REQUESTS": 5}
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    assert set(result.responses) == set(wanted)
+    assert set(result.failures) == set(more)
+    assert result.stat("rep/deferred") == result.stat("rep/held/max") == 5
+    assert result.stat("rep/unreachable/dropped") == 3
     assert_clean(result)
 
 
