@@ -54,7 +54,7 @@ class Recorder(ResolutionListener):
         self._trail = AuditTrail(context, uri, agents) if uri else None
         self.everything = self._trail is not None and settings.decisions_all
         """Whether plain allows are recorded too."""
-        self._report = Report(context, settings.report) if settings.report else None
+        self._report = Report.of(context)
         self._log = DecisionLog(context)
         self._isolated = Isolation(context.crawler)
         self._ledger = Ledger()

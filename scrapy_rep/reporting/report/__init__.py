@@ -16,7 +16,6 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import clean, counted, date, text_of
-from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.reporting.output import Feed
 from scrapy_rep.reporting.report.data import ReportData, Timeline
 from scrapy_rep.reporting.summary import OUTCOMES
@@ -37,16 +36,32 @@ class Report:
     """Writes the page when the crawl has ended."""
 
     def __init__(self, context: CrawlContext, uri: str) -> None:
-        """:raises SettingsError: if *uri* can't be written to, or a library is missing"""
+        """:raises SettingsError: if *uri* can't be written to"""
         self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
-        missing = [name for name in LIBRARIES if find_spec(name) is None]
-        if missing:
-            raise SettingsError(
-                f"REP_REPORT needs {' and '.join(missing)}: pip install 'scrapy-rep[report]'."
-            )
         self._context = context
         self._timeline = Timeline()
         self._held: int | None = None
+
+    @classmethod
+    def of(cls, context: CrawlContext) -> Report | None:
+        """Return the report that the user wants, None if that is none, or if a library is missing, which
+        is no reason not to crawl.
+
+        :raises SettingsError: if it can't be written to
+        """
+        uri = context.settings.report
+        if not uri:
+            return None
+        report = cls(context, uri)
+        missing = [name for name in LIBRARIES if find_spec(name) is None]
+        if missing:
+            logger.warning(
+                "REP_REPORT needs %(missing)s, so there will be no report: pip install "
+                '"scrapy-rep[report]"',
+                {"missing": " and ".join(missing)},
+                extra=context.extra,
+            )
+        return None if missing else report
 
     def count_held(self, change: int) -> None:
         """*change* requests more are held. The stat does not go down with each."""

@@ -13,7 +13,7 @@ from lxml import etree, html
 import scrapy_rep.reporting.report
 from scrapy_rep.reporting.report import duration, render
 from scrapy_rep.reporting.report.data import ReportData
-from tests.helpers.crawling import assert_ended_at_start, crawl
+from tests.helpers.crawling import crawl
 from tests.helpers.held import Record, assert_clean, origin_of
 from tests.helpers.log import lines
 from tests.helpers.pagesite import NOFOLLOW, LinkSpider, page
@@ -199,10 +199,10 @@ def test_no_more_than_a_browser_can_bear(monkeypatch: pytest.MonkeyPatch) -> Non
     assert data.origins[0].forbidden == max(one.forbidden for one in data.origins)
 
 
-async def test_a_missing_library_ends_the_crawl_at_its_start(
+async def test_a_missing_library_costs_the_report_alone(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Known at the start, not after days."""
+    """The log says so at the start."""
     monkeypatch.setattr(
         scrapy_rep.reporting.report,
         "find_spec",
@@ -210,7 +210,13 @@ async def test_a_missing_library_ends_the_crawl_at_its_start(
     )
     site = sites.add()
     result = await crawl(site.url("/"), {"REP_REPORT": str(tmp_path / "robots.html")})
-    assert_ended_at_start(result, site, "REP_REPORT needs pygal: pip install 'scrapy-rep[report]'.")
+    assert set(result.responses) == {site.url("/")}
+    [warning] = [one.getMessage() for one in result.records if one.levelname == "WARNING"]
+    assert warning == (
+        'REP_REPORT needs pygal, so there will be no report: pip install "scrapy-rep[report]"'
+    )
+    assert not (tmp_path / "robots.html").exists()
+    result.assert_clean()
 
 
 async def test_without_a_report_its_libraries_are_not_needed(
