@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import CannotResolveHostError, IgnoreRequest
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
@@ -84,15 +84,9 @@ class Intake:
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     async def _is_private(self, request: Request, by: Origin) -> bool:
-        """Whether *by* may not name the host of *request*.
-
-        :raises CannotResolveHostError: if it can't be known, as the name can't be resolved now
-        """
-        origin = origin_of(request)
-        why = await self.targets.refusal(origin, by)
-        if why is Refusal.UNRESOLVED:
-            raise CannotResolveHostError(f"{origin.host} can't be resolved")
-        return why is Refusal.PRIVATE
+        """Whether *by* may not name the host of *request*. If its name can't be resolved now, its
+        robots.txt will say so: it can't be fetched from a private address, either."""
+        return await self.targets.refusal(origin_of(request), by) is Refusal.PRIVATE
 
     def _of(self, request: Request) -> SitemapRow | None:
         """Return the sitemap of *request*; None if it is done. Raises ``sqlite3.Error``."""
