@@ -33,6 +33,9 @@ from tests.helpers.servers import Sites
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 
+@pytest.mark.needs_reactor(
+    reason="one robots.txt is fetched at a time, and those of new origins go first"
+)
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("jobdir", [False, True])
 async def test_a_released_request_is_next(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
@@ -120,7 +123,9 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
             record.close()
             busy.open()
 
-    record.on_deferred = lambda _, count: as_soon_as(all_are_there, open_all) if count == 5 else None
+    record.on_deferred = lambda _, count: (
+        as_soon_as(all_are_there, open_all) if count == 5 else None
+    )
     record.on_resolved = stop
     settings: dict[str, Any] = {
         **DEFER,
