@@ -33,6 +33,9 @@ from tests.helpers.servers import Sites
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 
 
+@pytest.mark.needs_reactor(
+    reason="one robots.txt is fetched at a time, and those of new origins go first"
+)
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("jobdir", [False, True])
 async def test_a_released_request_is_next(sites: Sites, tmp_path: Path, jobdir: bool) -> None:

@@ -117,7 +117,7 @@ class QuotaSpider(WatchedSpider):
 
 
 @pytest.mark.parametrize("robots", ROBOTS)
-async def test_a_quota(sites: Sites, robots: str) -> None:
+async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
     for result in await both(sites.add(robots=ROBOTS[robots]), QuotaSpider):
         assert len(result.responses) == PAGES
 
@@ -153,7 +153,7 @@ class PumpSpider(WatchedSpider):
             raise DontCloseSpider
 
 
-async def test_a_pump(sites: Sites) -> None:
+async def test_a_pump_sees_two_idles(sites: Sites) -> None:
     for result in await both(sites.add(robots=ROBOTS["slow"]), PumpSpider):
         assert result.spider.idles == [10, PAGES]
 
