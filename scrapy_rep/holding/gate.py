@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from scrapy import signals as scrapy_signals
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.engine.log import get_logger
@@ -189,6 +190,7 @@ class Gate:
             self._deferral.hold(state, request, since)
         elif self._deferral.handing_back.one(request, since):
             self._rests_until = time.monotonic() + _REST_SECONDS
+            call_later(_REST_SECONDS, self._context.engine.wake)
         else:
             self._held.warn_full(origin)
             self._releases.condemn(request, advice)

@@ -161,6 +161,7 @@ async def test_those_handed_back_wait_on(
         "SCHEDULER": Persistent,
         "REP_DEFER_GRACE": 0.1,
         "REP_DEFER_MAX_WAIT": 90,
+        "REP_DOWNLOAD_TIMEOUT": 3,  # how long the last attempt may take
     }
 
     def close(spider: Spider, count: int) -> None:
