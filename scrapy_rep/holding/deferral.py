@@ -370,8 +370,9 @@ class Deferral(ResolutionListener):
 
     def _next(self) -> tuple[float, float]:
         """Seconds until the next robots.txt attempt, and until requests are given up."""
-        now, given_up = time.monotonic(), self._deadlines.soonest
-        return min(self._retries.soonest, given_up) - now, given_up - now
+        now, given_up, soonest = time.monotonic(), self._deadlines.soonest, self._retries.soonest
+        # Infinity: all are being asked. A last attempt is made when requests would be given up.
+        return (min(soonest, given_up) if soonest < math.inf else soonest) - now, given_up - now
 
     def _finished(self, held_origin: HeldOrigin) -> None:
         """All have left that may: set the next deadline, or forget the origin."""
