@@ -72,6 +72,7 @@ class Feeder:
         patience = self._spool.patience
         try:
             self._forget()
+            patience.look(last=True)
         except sqlite3.Error as error:
             if self._spool.durable and not patience.over:
                 patience.trouble.begins(error, "the next run will request some pages again")

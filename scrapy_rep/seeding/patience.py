@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 # Until the next attempt.
 RETRY_SECONDS = 1.0
+# Since the last failure, until the log says that all works again: where a disk is full, what is deleted
+# makes room for a moment, over and over.
+_CALM_SECONDS = 10.0
 # A disk is slow if this many writes in a row each take longer than these seconds.
 _SLOW_TIMES, _SLOW_SECONDS = 3, 0.05
 
@@ -42,6 +45,7 @@ class Patience:
             self._path, f"seeding waits up to {seconds:g} seconds for it", spider
         )
         self._since: dict[str, float] = {}
+        self._failed_at = 0.0  # the last time
         self._slow = 0
         self._told_slow = False
         self.over = False  # whether seeding has ended for this run
@@ -75,7 +79,7 @@ class Patience:
             self._end(error, "is damaged", "sets it aside and reads the sitemaps again")
             return None
         self.trouble.begins(error)
-        now = time.monotonic()
+        now = self._failed_at = time.monotonic()
         if now - self._since.setdefault(user, now) >= self._seconds:
             self._end(error, f"has failed for {self._seconds:g} seconds", "goes on with it")
             return None
@@ -83,7 +87,12 @@ class Patience:
 
     def worked(self, user: str) -> None:
         """*user* has succeeded."""
-        if self._since.pop(user, None) is not None and not self._since and not self.over:
+        self._since.pop(user, None)
+
+    def look(self, *, last: bool = False) -> None:
+        """Log that all works again, if it has for a while; *last*: or if it does now."""
+        calm = last or time.monotonic() - self._failed_at >= _CALM_SECONDS
+        if calm and not self._since and not self.over:
             self.trouble.ends()
 
     def took(self, seconds: float) -> None:

@@ -94,6 +94,7 @@ class Spool:
                 self.patience.trouble.begins(FileNotFoundError("it was deleted"))
                 await self._restore(self._file)
                 self.patience.trouble.ends()
+            self.patience.look()
         except (sqlite3.Error, OSError) as error:
             if self._file is None:
                 self.patience.failed("file", error)

@@ -178,12 +178,12 @@ async def test_what_is_read_at_once_is_written_in_slices(
     monkeypatch.setattr(intake, "pause", paused)
     site = sites.add(robots="Sitemap: /map.txt\n")
     # So short that only a few are pages.
-    text = "".join(f"{site.url(f'/{number}')}\n" for number in range(50)) + "x\n" * 4000
+    text = "".join(f"{site.url(f'/{number}')}\n" for number in range(50)) + "http://\n" * 800
     site.set("/map.txt", text)
     assert len(text) < STEP
     result = await seeded(site)
     assert len(pages(result)) == 50
-    assert result.stat("rep/sitemaps/rejected/invalid") == 4000
+    assert result.stat("rep/sitemaps/rejected/invalid") == 800
     assert len(pauses) > 20
 
 

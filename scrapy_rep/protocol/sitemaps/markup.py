@@ -17,14 +17,15 @@ MAX_TEXT = 65536
 
 _TOO_LONG = f"a text is longer than {MAX_TEXT} characters"
 
-_NAME = "[^\\s<>\"'/!?=&;#\\0-\\x20\ud800-\udfff][^\\s<>\"'/=&;\\0-\\x20\ud800-\udfff]*"
+_IN_NAME = "[^\\s<>\"'/=&;\\0-\\x20\ud800-\udfff]"
+# None looks beyond the next "<", and no name ends before its last letter, so that the time is linear.
+_NAME = f"(?![!?#]){_IN_NAME}+(?!{_IN_NAME})"
 _QUOTED = "(?:\"[^\"<]*\"|'[^'<]*')"
-# None looks beyond the next "<", so that the time is linear.
 _ATTRIBUTES = rf"([^<>\"']*(?:{_QUOTED}[^<>\"']*)*)"
 # Most of a sitemap: text, then an element with nothing but text in it, or another tag.
 _USUAL = re.compile(rf"([^<]*)<(?:({_NAME})>([^<]*)</\2>|(/?{_NAME}){_ATTRIBUTES}>)")
 _OTHER = re.compile(
-    rf"<(?:(!--|!\[CDATA\[|\?)|(![A-Za-z]+)[^<>\[\"']*(?:{_QUOTED}[^<>\[\"']*)*[\[>])"
+    rf"<(?:(!--|!\[CDATA\[|\?)|(![A-Za-z]+)(?![A-Za-z])[^<>\[\"']*(?:{_QUOTED}[^<>\[\"']*)*[\[>])"
 )
 # A tag whose quotes don't match.
 _DAMAGED_TAG = re.compile(rf"<(/?{_NAME})([^<>]*)>")
