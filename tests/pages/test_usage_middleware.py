@@ -81,8 +81,9 @@ async def test_what_is_dropped_because_of_a_no(
     every = ["no/1", "noai", "plain", "yes/1"]
     assert kept(result) == (every if dry_run else items)
     assert len(site.pages_asked) == (4 if dry_run else pages)
-    told = [(one["verdict"], one["url"]) for one in recorded(path)]
-    looked_at = urls if dry_run or action != "drop-requests" else urls[1:]
+    # In no promised order: those that waited for robots.txt may come after others.
+    told = sorted((one["verdict"], one["url"]) for one in recorded(path))
+    looked_at = sorted(urls if dry_run or action != "drop-requests" else urls[1:])
     assert [url for verdict, url in told if verdict == "usage"] == (looked_at if action else [])
     requests = [url for verdict, url in told if verdict == "usage_request"]
     assert requests == (urls[:1] if action == "drop-requests" else [])
@@ -134,9 +135,10 @@ async def test_the_first_of_a_site_is_told(site: Site) -> None:
     urls = [site.url(f"/no/{number}") for number in range(3)]
     result = await crawl(ItemSpider, settings, requests=urls)
     why = "the site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
-    assert lines(result, "Dropping item from") == [
-        f"Dropping item from {urls[0]}: {why}; more for this site at DEBUG level"
-    ]
+    [line] = lines(result, "Dropping item from")
+    assert line in {
+        f"Dropping item from {url}: {why}; more for this site at DEBUG level" for url in urls
+    }
 
 
 class Declared(scrapy.Item):

@@ -368,7 +368,7 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b"<svg><FONT x=y Face='z'><style>" + META, "utf-8", ""),
         (b"<math><font size><style>" + META, "utf-8", ""),
         (b"<svg></font color=red><style>" + META, "utf-8", "noindex"),
-        (b"<svg><title><font color=red></title><style>" + META, "utf-8", "noindex"),
+        (b"<svg><title><font color=red></font></title><style>" + META, "utf-8", "noindex"),
     ],
     "no-break spaces, BOMs: all of them separate, also where they are references": [
         (b'<meta name="robots" content="&nbsp;noindex">', "utf-8", "noindex"),

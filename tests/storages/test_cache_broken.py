@@ -175,4 +175,5 @@ async def test_a_table_that_somebody_dropped(
 ) -> None:
     await visit(some(sites, 1), in_file)
     change(path, "DROP TABLE entries")
-    assert "no such table" in warning(await visit(some(sites), in_file))
+    said = warning(await visit(some(sites), in_file))
+    assert "its tables are not those of a robots.txt cache" in said
