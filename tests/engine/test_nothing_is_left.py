@@ -11,7 +11,6 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +109,7 @@ class Crawled(NamedTuple):
     spider: weakref.ref[Any] | None
     stats: dict[str, Any]
     pages: set[str]
-    items: int
+    items: set[str]
     failures: dict[str, type[BaseException]]
     error: str
 
@@ -120,7 +119,7 @@ async def crawled(town: Town, number: int) -> Crawled:
     crawler = runner.create_crawler(ItemSpider)
     gate = town.held[number].pages["/robots.txt"]
     assert isinstance(gate, Gate)
-    items: list[Any] = []
+    items: set[str] = set()
     spiders: list[Any] = []
 
     def deferred() -> None:
@@ -130,7 +129,7 @@ async def crawled(town: Town, number: int) -> Crawled:
             gate.open()
 
     def scraped(item: Any) -> None:
-        items.append(item)
+        items.add(item["url"])
 
     def opened(spider: Any) -> None:
         spiders.append(spider)
@@ -151,7 +150,7 @@ async def crawled(town: Town, number: int) -> Crawled:
         None if spider is None else weakref.ref(spider),
         crawler.stats.get_stats() if crawler.stats else {},
         {response.url for response in spider.responses} if spider else set(),
-        len(items),
+        items,
         {request.url: type(raised) for request, raised in spider.errors} if spider else {},
         error,
     )
@@ -160,15 +159,16 @@ async def crawled(town: Town, number: int) -> Crawled:
 def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
     stats = found.stats
     assert stats["finish_reason"] == "finished"
-    held = {town.held[number].url("/held")}
-    if number == STOPPED + 1:
-        held.add(town.held[STOPPED].url("/held"))
-    fetched = {town.site.url(path) for path in ("/page", "/no/1", "/listed")}
-    assert found.pages == fetched | held
+    pages = {town.site.url("/page"), town.site.url("/no/1"), town.held[number].url("/held")}
+    if number == STOPPED + 1:  # the listed one may have been fetched before the stop
+        pages.add(town.held[STOPPED].url("/held"))
+    else:
+        assert stats["rep/sitemaps/emitted"] == 1
+        pages.add(town.site.url("/listed"))
+    assert found.pages >= pages
     assert found.failures == {town.site.url("/private"): RobotsDisallowed}
-    assert found.items == len(found.pages) - 1 == len(found.pages) - stats["rep/usage/items"]
-    assert stats["rep/released"] == len(held) >= stats["rep/deferred"] == 1
-    assert stats["rep/sitemaps/emitted"] == stats["rep/crawl_delay/origins"] == 1
+    assert found.items == found.pages - {town.site.url("/no/1")}
+    assert stats["rep/deferred"] == stats["rep/crawl_delay/origins"] == 1
     # From the second crawl on, those that share a storage have the robots.txt from there.
     assert ("rep/cache/recalled" in stats) == (number % 3 > 0 and number >= 3)
     decisions = (town.folder / f"{number}.jsonl").read_text().splitlines()
@@ -179,14 +179,24 @@ def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
     assert "</html>" in report and town.held[number].name in report
 
 
+# Scrapy leaves the handlers of a crawl open whose middlewares can't be made.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function ClientSession:pytest.PytestUnraisableExceptionWarning"
+)
 @needs_server
-@pytest.mark.usefixtures("_no_frozen_garbage")
-async def test_twenty_crawls_leave_nothing_behind(town: Town) -> None:
+async def test_twenty_crawls_leave_nothing_behind(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pytest keeps records, which have spiders; and what is frozen is not collected.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
+    gc.unfreeze()
     before = Busy.now()
     crawls = [await crawled(town, 0)]
     await before.returns()
     after_first = hooks()
     crawls += [await crawled(town, number) for number in range(1, CRAWLS)]
+    assert hooks() == after_first
+    monkeypatch.undo()
     for number, one in enumerate(crawls):
         if number not in (STOPPED, WRONG, REFUSED):
             assert_all_features_worked(town, number, one)
@@ -195,20 +205,12 @@ async def test_twenty_crawls_leave_nothing_behind(town: Town) -> None:
     assert crawls[WRONG].stats["finish_reason"] == "rep_settings_error"
     assert crawls[REFUSED].error == "no"
     await before.returns()
-    assert hooks() == after_first
     gc.collect()
     assert [number for number, one in enumerate(crawls) if one.crawler()] == []
     assert [number for number, one in enumerate(crawls) if one.spider and one.spider()] == []
 
 
 # -- what may be left ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def _no_frozen_garbage() -> Iterator[None]:
-    """What tests.helpers.crawling freezes would never be collected."""
-    gc.unfreeze()
-    yield
 
 
 def hooks() -> dict[str, tuple[int, int]]:
@@ -265,6 +267,7 @@ class Busy(NamedTuple):
     async def returns(self) -> None:
         """Wait until nothing else is under way: servers close their side of a connection in a moment."""
         until = time.monotonic() + 5
+        await a_while(0.01)  # without asyncio, a crawl may end in the middle of what ends it
         while (more := self.more()) and time.monotonic() < until:
             await a_while(0.01)
         assert more == []
