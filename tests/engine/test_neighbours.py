@@ -210,3 +210,23 @@ async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sit
     result.assert_clean()
     result = await crawl(some[0].url("/private"))
     assert isinstance(result.failure(some[0].url("/private")), RobotsUnreachable)
+
+
+async def test_robots_txt_is_asked_for_with_the_headers_of_pages(sites: Sites) -> None:
+    """Download handlers may take others for the project's: scrapy-zyte-api warns of each."""
+    site = sites.add(robots=RULES)
+    result = await crawl([site.url("/x")])
+    robots, page = site.requests
+    assert robots.path == "/robots.txt"
+    assert robots.headers == page.headers
+    result.assert_clean()
+
+
+async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Scrapy can, by another library."""
+    monkeypatch.setattr("scrapy_rep.origins.body.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"])
+    site = sites.add(robots=RULES)
+    await crawl([site.url("/x")])
+    assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"
