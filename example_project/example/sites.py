@@ -305,15 +305,30 @@ def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[d
             server.server_close()
 
 
+def directory(places: dict[str, str]) -> str:
+    """What the sites are and where, and what to type if that is not where the manual has them."""
+    lines = [f"{place:24} {name:10} {SITES[name].about}" for name, place in places.items()]
+    if moved := {name for name, place in places.items() if place != address(name)}:
+        lines += [
+            "",
+            f"{len(moved)} of these addresses are not those of the manual: this machine has only 127.0.0.1",
+            "(macOS), or another program listens there. In the manual's commands, replace",
+            "",
+            *(f"    {address(name)} by {places[name]}" for name in places if name in moved),
+            "",
+            "and before you crawl:",
+            "",
+            f"    export EXAMPLE_SITES='{json.dumps(places)}'",
+        ]
+        if os.name == "posix" and sys.platform == "darwin":
+            lines += ["", "or give this machine these addresses, and start again:", "", ALIASES]
+    return "\n".join(lines)
+
+
 def serve() -> None:
     """Run all sites until Ctrl-C."""
     with serving() as places:
-        for name, place in places.items():
-            print(f"{place:24} {name:10} {SITES[name].about}")
-        if places["plain"] != address("plain") or places["down"] != address("down"):
-            print(
-                f"These are not the addresses in the manual. Before you crawl: export EXAMPLE_SITES='{json.dumps(places)}'"
-            )
+        print(directory(places), flush=True)
         print("Ctrl-C stops them.", flush=True)
         try:
             time.sleep(1e9)
