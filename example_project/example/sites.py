@@ -308,20 +308,23 @@ def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[d
 def directory(places: dict[str, str]) -> str:
     """What the sites are and where, and what to type if that is not where the manual has them."""
     lines = [f"{place:24} {name:10} {SITES[name].about}" for name, place in places.items()]
-    if moved := {name for name, place in places.items() if place != address(name)}:
+    moved = [name for name, place in places.items() if place != address(name)]
+    if moved:
         lines += [
             "",
-            f"{len(moved)} of these addresses are not those of the manual: this machine has only 127.0.0.1",
-            "(macOS), or another program listens there. In the manual's commands, replace",
+            "The manual has other addresses: something else listens there, or this machine has no more",
+            "than 127.0.0.1. What to type instead:",
             "",
-            *(f"    {address(name)} by {places[name]}" for name in places if name in moved),
+            *(f"    {address(name):24} is {places[name]}" for name in moved),
             "",
-            "and before you crawl:",
+            "and before `scrapy crawl`:",
             "",
             f"    export EXAMPLE_SITES='{json.dumps(places)}'",
+            "",
+            "On macOS, this makes the manual's addresses work until the next start of the machine:",
+            "",
+            f"    for n in $(seq 2 {len(SITES)}); do sudo ifconfig lo0 alias 127.0.0.$n; done",
         ]
-        if os.name == "posix" and sys.platform == "darwin":
-            lines += ["", "or give this machine these addresses, and start again:", "", ALIASES]
     return "\n".join(lines)
 
 
