@@ -124,7 +124,9 @@ async def crawled(town: Town, number: int) -> Crawled:
 
     def deferred() -> None:
         if number == STOPPED:
-            later(0, lambda: deferred_from_coro(crawler.engine.close_spider_async(reason="shutdown")))
+            later(
+                0, lambda: deferred_from_coro(crawler.engine.close_spider_async(reason="shutdown"))
+            )
         else:
             gate.open()
 

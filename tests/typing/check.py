@@ -67,7 +67,9 @@ def main() -> int:
                 found, said = complaints(checker, path)
                 if missed := expected - found:
                     status = 1
-                    print(f"{checker} lets misspelt names pass, in lines {sorted(missed)} of:\n{content}")
+                    print(
+                        f"{checker} lets misspelt names pass, in lines {sorted(missed)} of:\n{content}"
+                    )
                 if not expected and found:
                     status = 1
                     print(f"{checker} refuses what is right:\n{said}")
