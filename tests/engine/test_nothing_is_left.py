@@ -26,6 +26,7 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import AGENT, ListSpider, new_runner
 from tests.helpers.held import DEFER, Gate, a_while, later
+from tests.helpers.names import resolvers
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
@@ -192,7 +193,7 @@ async def test_twenty_crawls_leave_nothing_behind(
     # pytest keeps records, which have spiders; and what is frozen is not collected.
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
     gc.unfreeze()
-    before = Busy.now()
+    before, resolving = Busy.now(), resolvers()
     crawls = [await crawled(town, 0)]
     await before.returns()
     after_first = hooks()
@@ -200,6 +201,7 @@ async def test_twenty_crawls_leave_nothing_behind(
         crawls.append(await crawled(town, number))
         gc.collect()  # else it may warn, in a later crawl, of what Scrapy leaves open, and pytest keep that
     assert hooks() == after_first
+    assert resolvers() == resolving
     monkeypatch.undo()
     for number, one in enumerate(crawls):
         if number not in (STOPPED, WRONG, REFUSED):
