@@ -11,10 +11,13 @@ import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import scrapy_rep
+import scrapy_rep.signals
+import scrapy_rep.storages
 
 pytestmark = pytest.mark.scrapy_api
 
@@ -33,6 +36,34 @@ def setup_cfg() -> configparser.ConfigParser:
     return config
 
 
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)]+)\)|(?:href|src)=\"?([^\"> ]+)")
+
+
+def test_the_long_description_leads_nowhere_but_to_addresses(
+    setup_cfg: configparser.ConfigParser,
+) -> None:
+    """An index page has neither our files nor our pictures."""
+    about = setup_cfg["metadata"]
+    assert about["long_description_content_type"] == "text/markdown"
+    text = (ROOT / about["long_description"].removeprefix("file: ")).read_text("utf-8")
+    assert "scrapy_rep.Addon" in text
+    found = LINK.findall("[a](b/c.md) ![d](e.png)")
+    assert found == [("b/c.md", ""), ("e.png", "")]
+    for link in LINK.findall(text):
+        assert "".join(link).startswith("https://")
+
+
+def test_the_long_description_agrees_with_the_readme(setup_cfg: configparser.ConfigParser) -> None:
+    """About what it is, how it is switched on, and what it runs on."""
+    text = (ROOT / "PACKAGE.md").read_text("utf-8")
+    readme = re.sub(r"\s+|\*\*", " ", (ROOT / "README.md").read_text("utf-8"))
+    first = text.split("\n\n")[1]
+    assert re.sub(r"\s+", "", first) in readme.replace(" ", "")
+    rows = [line for line in text.splitlines() if line.startswith(("USER_AGENT", "ADDONS", "| "))]
+    assert len(rows) > 6
+    assert [row for row in rows if re.sub(r"\s+", " ", row) not in readme] == []
+
+
 def stripped_lines(value: str) -> list[str]:
     return [line.strip() for line in value.strip().splitlines()]
 
@@ -41,7 +72,7 @@ def test_setup_cfg_names_what_is_required(setup_cfg: configparser.ConfigParser) 
     about, options = setup_cfg["metadata"], setup_cfg["options"]
     assert about["name"] == "scrapy-rep"
     assert about["version"] == "attr: scrapy_rep.__version__"
-    assert about["license"] == "BSD-3-Clause"
+    assert about["license_expression"] == "BSD-3-Clause"
     assert options["python_requires"] == ">=3.10"
     assert stripped_lines(options["install_requires"]) == ["scrapy>=2.15"]
     assert {*setup_cfg["options.extras_require"]} >= {"redis", "test"}
@@ -158,9 +189,13 @@ def test_what_is_built_has_all_that_it_should(tmp_path: Path) -> None:
         for path in PACKAGE.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    meta = {name for name in wheel if name.startswith("scrapy_rep-")}
+    info = f"scrapy_rep-{scrapy_rep.__version__}.dist-info/"
+    meta = {name for name in wheel if name.startswith(info)}
     assert wheel - meta == package
     about = {name.partition(".dist-info/")[2] for name in meta}
+    written = metadata.PathDistribution(zipfile.Path(next(tmp_path.glob("*.whl")), info)).metadata
+    assert written["License-Expression"] == "BSD-3-Clause"
+    assert written.get_payload() == (ROOT / "PACKAGE.md").read_text("utf-8")
     assert {"METADATA", "RECORD", "entry_points.txt", "licenses/LICENSE"} <= about
     assert source >= package
     clone = tmp_path / "clone"
@@ -229,6 +264,23 @@ def test_every_public_name_can_be_imported() -> None:
     assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {*scrapy_rep.__all__}
     with pytest.raises(AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"):
         scrapy_rep.Nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("package", [scrapy_rep, scrapy_rep.storages])
+def test_dir_lists_every_public_name(package: Any) -> None:
+    assert {*package.__all__, "__doc__", "__name__"} <= {*dir(package)}
+
+
+def test_type_checkers_read_every_public_name() -> None:
+    """`tests/typing/user.py` uses all that the manual's API names."""
+    manual = (ROOT / "docs" / "api.md").read_text("utf-8")
+    names = set(re.findall(r"auto(?:class|function):: scrapy_rep[\w.]*\.(\w+)", manual))
+    names |= {*re.findall(r":members: (Robots.+)", manual)[0].split(", ")}
+    names |= {name for name in vars(scrapy_rep.signals) if not name.startswith("_")}
+    names |= {*scrapy_rep.__all__, *scrapy_rep.storages.__all__}
+    assert len(names) > 40
+    used = (ROOT / "tests" / "typing" / "user.py").read_text("utf-8")
+    assert {name for name in names if len(re.findall(rf"\b{name}\b", used)) < 2} == set()
 
 
 def test_sections_that_the_code_names_are_in_the_specification() -> None:

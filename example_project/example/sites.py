@@ -305,15 +305,33 @@ def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[d
             server.server_close()
 
 
+def directory(places: dict[str, str]) -> str:
+    """What the sites are and where, and what to type if that is not where the manual has them."""
+    lines = [f"{place:24} {name:10} {SITES[name].about}" for name, place in places.items()]
+    moved = [name for name, place in places.items() if place != address(name)]
+    if moved:
+        lines += [
+            "",
+            "The manual has other addresses: something else listens there, or this machine has no more",
+            "than 127.0.0.1. What to type instead:",
+            "",
+            *(f"    {address(name):24} is {places[name]}" for name in moved),
+            "",
+            "and before `scrapy crawl`:",
+            "",
+            f"    export EXAMPLE_SITES='{json.dumps(places)}'",
+            "",
+            "On macOS, this makes the manual's addresses work until the next start of the machine:",
+            "",
+            f"    for n in $(seq 2 {len(SITES)}); do sudo ifconfig lo0 alias 127.0.0.$n; done",
+        ]
+    return "\n".join(lines)
+
+
 def serve() -> None:
     """Run all sites until Ctrl-C."""
     with serving() as places:
-        for name, place in places.items():
-            print(f"{place:24} {name:10} {SITES[name].about}")
-        if places["plain"] != address("plain") or places["down"] != address("down"):
-            print(
-                f"These are not the addresses in the manual. Before you crawl: export EXAMPLE_SITES='{json.dumps(places)}'"
-            )
+        print(directory(places), flush=True)
         print("Ctrl-C stops them.", flush=True)
         try:
             time.sleep(1e9)

@@ -3,6 +3,7 @@ is set."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -24,6 +25,9 @@ _IN_ASCII = str.maketrans("├└│─…", "|`|-~")
 
 # Between columns; and before a last cell that stands on a line of its own.
 _GAP, _BELOW = "  ", "    "
+
+# Errors of a pipe that nobody reads any more. Windows has none of its own for that.
+_READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
 
 # Columns: no cell is cut down to fewer.
 _NARROWEST = 8
@@ -160,7 +164,7 @@ class Output:
     def _close(self, error: OSError) -> NoReturn:
         # What is still in the buffer would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader has seen enough, like `head`
+        if error.errno in _READER_GONE:  # it has seen enough, like `head`
             raise CommandError("", Status.GOOD) from None
         raise CommandError(f"standard output: {error.strerror}") from None
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import signals
+from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
 from scrapy.exceptions import ResponseDataLossError, StopDownload
 
 from scrapy_rep.engine import headers
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 META_KEY = "_rep_transfer"
 
-ACCEPT_ENCODING = "gzip, deflate"
-"""What is asked for. :func:`decode` supports more if a library is installed."""
-
 # One byte more than counts: it tells the parser whether the limit cuts a line in two.
 READ_BYTES = MAX_BYTES + 1
 
@@ -37,7 +35,7 @@ OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
 
 _GZIP = ("gzip", "x-gzip")
 
-# Not asked for, but sent. Newer Scrapy requires the first or the second of each.
+# Newer Scrapy requires the first or the second of each.
 _LIBRARIES = {
     "br": ("brotli", "brotlicffi"),
     "zstd": ("compression.zstd", "backports.zstd"),
@@ -165,6 +163,15 @@ class TransferWatch:
             transfer.on_left()
 
 
+def accept_encoding() -> dict[str, str]:
+    """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that
+    HttpCompressionMiddleware asks for, since download handlers may take a header that isn't Scrapy's for
+    the project's. Older Scrapy can ask for zstd because of a library that we don't use."""
+    ours = {*_GZIP, "deflate"} | {name for name in _LIBRARIES if _library(name) is not None}
+    known = ours.issuperset(one.decode() for one in ACCEPTED_ENCODINGS)
+    return {} if known else {"Accept-Encoding": "gzip, deflate"}
+
+
 def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all that
     counts.
@@ -220,13 +227,18 @@ def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Excep
         if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
             wbits = -15
         return partial(zlib.decompressobj, wbits), zlib.error
-    library = next(filter(None, map(_imported, _LIBRARIES.get(encoding, ()))), None)
+    library = _library(encoding)
     if library is None:
         raise ResponseDataLossError(f"nothing here decodes {encoding}")
     if encoding == "br":
         return partial(_Brotli, library.Decompressor), library.error
     limit = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
     return partial(library.ZstdDecompressor, options=limit), library.ZstdError
+
+
+def _library(encoding: str) -> Any:
+    """Return the module that decodes *encoding*; None if none is installed."""
+    return next(filter(None, map(_imported, _LIBRARIES.get(encoding, ()))), None)
 
 
 @cache

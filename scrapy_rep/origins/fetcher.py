@@ -34,7 +34,7 @@ from scrapy_rep.origins.answer import (
     refused_by_project,
     stopped,
 )
-from scrapy_rep.origins.body import ACCEPT_ENCODING, META_KEY, Transfer, TransferWatch
+from scrapy_rep.origins.body import META_KEY, Transfer, TransferWatch, accept_encoding
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
@@ -144,8 +144,7 @@ class Fetcher:
             callback=NO_CALLBACK,
             priority=PRIORITY,
             dont_filter=True,
-            # body.py decodes these.
-            headers={"Accept-Encoding": ACCEPT_ENCODING, **_headers(like)},
+            headers={**accept_encoding(), **_headers(like)},
             meta={
                 **_way(like),
                 **self._context.engine.slots.beside(url, "robots.txt", if_slowed=True),

@@ -5,11 +5,13 @@ Scrapy's HttpCompressionMiddleware other encodings in one go, up to a limit."""
 from __future__ import annotations
 
 from collections import Counter
+from inspect import isabstract
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
+from scrapy.utils.misc import load_object
 
 from scrapy_rep.engine import headers
 from scrapy_rep.engine.listener import Listener
@@ -89,6 +91,7 @@ class SitemapRequester:
         self._engine = context.crawl.engine
         self._spool = context.spool
         self._wake = wake
+        self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._transfers = Transfers(context.crawl)
         self._waiting = False
         self._host = ""  # had the last turn
@@ -156,12 +159,21 @@ class SitemapRequester:
             sitemap.url,
             priority=self._settings.sitemap_priority,
             dont_filter=dont_filter,
-            headers={"Accept-Encoding": "gzip"},  # what gunzip.py unpacks
+            headers=self._headers(sitemap.url),
             # A sitemap may be on any host: allowed_domains is about pages.
             meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
         )
         self._transfers.watch(True)
         self._engine.crawl(request)
+
+    def _headers(self, url: str) -> dict[str, str]:
+        """Ask for what gunzip.py unpacks, if bodies come as servers encode them. That is so with Scrapy's
+        download handlers and what is made of them. Others may take a header that isn't Scrapy's for the
+        project's."""
+        path = self._handlers.get(url.partition(":")[0])
+        kinds = getattr(load_object(path), "__mro__", ()) if path else ()
+        found = any(one.__module__.startswith("scrapy.") and not isabstract(one) for one in kinds)
+        return {"Accept-Encoding": "gzip"} if found else {}
 
     @property
     def outstanding(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
@@ -21,9 +21,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "RedisStorage":  # its client is an extra
-        from scrapy_rep.storages.redis import RedisStorage
+if not TYPE_CHECKING:  # to type checkers, all names would be right
 
-        return RedisStorage
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        if name == "RedisStorage":  # its client is an extra
+            from scrapy_rep.storages.redis import RedisStorage
+
+            return RedisStorage
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

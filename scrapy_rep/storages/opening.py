@@ -57,12 +57,26 @@ def open_storage(
     storage = make_storage(crawler, settings)
     if type(storage) is MemoryStorage:  # not a user's subclass
         return None
-    access = StorageAccess(crawler, storage, settings.download_timeout)
+    return _Opened(crawler, storage, settings, clock)
 
-    def spider_opened() -> None:
-        access.purge(clock() - settings.cache_expiry)
 
-    # A weak reference, Scrapy's default, would die at once.
-    crawler.signals.connect(spider_opened, signals.spider_opened, weak=False)
-    crawler.signals.connect(access.close, signals.spider_closed)
-    return access
+class _Opened(StorageAccess):
+    """Purges the storage when the spider opens, and closes it with the spider."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        storage: Storage,
+        settings: RepSettings,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(crawler, storage, settings.download_timeout)
+        self._clock = clock
+        self._expiry = settings.cache_expiry
+        # Methods, which signals refer to weakly: a closure would have to be held by the table of
+        # handlers, which belongs to the process, and would keep the crawl in memory.
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+        crawler.signals.connect(self.close, signals.spider_closed)
+
+    def _spider_opened(self) -> None:
+        self.purge(self._clock() - self._expiry)

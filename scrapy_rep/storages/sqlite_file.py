@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -176,6 +176,9 @@ def open_or_set_aside(path: Path, opened: Callable[[Path], T], spider: Spider | 
 def set_aside(path: Path) -> Path:
     """Rename the SQLite file at *path*, or what is left of it. Return the new path.
 
+    Windows renames nothing that a process has open. Then all stays as it is, to be tried again:
+    whoever has it open will find out that it is broken, and close it.
+
     :raises OSError: if it can't be renamed
     """
     stamp, number = f"{path.name}.unreadable-{int(time.time())}", 0
@@ -185,8 +188,11 @@ def set_aside(path: Path) -> Path:
         aside = path.with_name(f"{stamp}-{number}")
     # SQLite would take these for part of the next file of that name. The file itself goes last: once
     # its name is free, another process may create the next one.
-    for suffix in ("-wal", "-shm", "-journal", ""):
-        beside = path.with_name(path.name + suffix)
-        if beside.exists():
-            beside.rename(aside.with_name(aside.name + suffix))
+    with ExitStack() as undo:
+        for suffix in ("-wal", "-shm", "-journal", ""):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                renamed = beside.rename(aside.with_name(aside.name + suffix))
+                undo.callback(renamed.rename, beside)  # what belongs together stays together
+        undo.pop_all()
     return aside

@@ -3,13 +3,16 @@ characters. Elsewhere a line is as long as it is."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
 from scrapy_rep.commands import tree, verdicts
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.commands.sitemaps import Sitemap
 from scrapy_rep.commands.terminal import Output, Progress, fitted, shortened, width, wrapped
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
@@ -181,3 +184,32 @@ def test_progress_takes_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TERM", "xterm")
     Progress(terminal).tell("漢" * 100)
     assert terminal.getvalue() == "\r\x1b[K" + "漢" * 39
+
+
+@pytest.mark.parametrize(
+    ("error", "windows", "message", "status"),
+    [
+        (errno.EPIPE, False, "", Status.GOOD),
+        (errno.EINVAL, True, "", Status.GOOD),
+        (errno.EINVAL, False, "standard output: Invalid argument", Status.USAGE),
+        (errno.ENOSPC, True, "standard output: No space left on device", Status.USAGE),
+    ],
+)
+def test_a_reader_that_has_seen_enough_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, error: int, windows: bool, message: str, status: Status
+) -> None:
+    """On Windows, writing to its pipe is an invalid argument."""
+    if windows:
+        gone = {errno.EPIPE, errno.EINVAL}
+        monkeypatch.setattr("scrapy_rep.commands.terminal._READER_GONE", gone)
+    with TemporaryFile("w") as file:
+
+        class Pipe(io.StringIO):
+            fileno = file.fileno
+
+            def flush(self) -> None:
+                raise OSError(error, os.strerror(error))
+
+        with pytest.raises(CommandError, match=f"^{message}$") as raised:
+            Output(Pipe()).flush()
+    assert raised.value.status is status

@@ -59,6 +59,32 @@ def test_sites_stay_up_until_ctrl_c(
     ]
 
 
+def test_other_addresses_than_the_manuals_are_told(
+    sites: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS, which has 127.0.0.1 alone."""
+    usual = {name: sites.address(name) for name in sites.SITES}
+    assert "manual" not in sites.directory(usual)
+    server = sites.Server
+
+    def only_one(where: tuple[str, int], *args: Any) -> Any:
+        if where[0] != "127.0.0.1":
+            raise OSError("Can't assign requested address")
+        return server(where, *args)
+
+    monkeypatch.setattr(sites, "Server", only_one)
+    with sites.serving(port=0) as places:
+        said = sites.directory(places)
+        assert len({*places.values()}) == len(sites.SITES)
+        for name, place in places.items():
+            assert f"{usual[name]:24} is {place}\n" in said
+            with open_url(f"{place}/robots.txt?") as answer:
+                assert answer.status == 200
+    found = re.findall(r"EXAMPLE_SITES='(.+)'", said)
+    monkeypatch.setenv("EXAMPLE_SITES", found[0])
+    assert {name: sites.address(name) for name in sites.SITES} == places
+
+
 def test_a_site_forgets_that_it_was_asked(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that each crawl of it sees the same."""
     now = 1000.0

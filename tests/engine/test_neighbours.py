@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.settings import default_settings
+from scrapy.utils.defer import ensure_awaitable
+from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import (
@@ -23,6 +28,7 @@ from tests.helpers.behaviours import (
 )
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
@@ -210,3 +216,66 @@ async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sit
     result.assert_clean()
     result = await crawl(some[0].url("/private"))
     assert isinstance(result.failure(some[0].url("/private")), RobotsUnreachable)
+
+
+async def test_robots_txt_is_asked_for_with_the_headers_of_pages(sites: Sites) -> None:
+    """Download handlers may take others for the project's: scrapy-zyte-api warns of each."""
+    site = sites.add(robots=RULES)
+    result = await crawl([site.url("/x")])
+    robots, page = site.requests
+    assert robots.path == "/robots.txt"
+    assert robots.headers == page.headers
+    result.assert_clean()
+
+
+class ForeignHandler:
+    """One that asks for pages in its own way, as scrapy-zyte-api does. (Here it is Scrapy's.)"""
+
+    lazy = False
+
+    def __init__(self, crawler: Crawler) -> None:
+        default = crawler.settings["DOWNLOAD_HANDLERS_BASE"]["http"]
+        self._inner: Any = build_from_crawler(load_object(default), crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> ForeignHandler:
+        return cls(crawler)
+
+    async def download_request(self, request: Request) -> Any:
+        return await ensure_awaitable(self._inner.download_request(request))
+
+    async def close(self) -> None:
+        await ensure_awaitable(self._inner.close())
+
+
+class OwnHandler(load_object(default_settings.DOWNLOAD_HANDLERS_BASE["http"])):  # type: ignore[misc]
+    """As scrapy-playwright's, made of Scrapy's."""
+
+
+@pytest.mark.needs_reactor
+@pytest.mark.parametrize(
+    ("handler", "asked_for"), [(None, "gzip"), (OwnHandler, "gzip"), (ForeignHandler, None)]
+)
+async def test_sitemaps_are_asked_for_as_the_handler_needs_it(
+    sites: Sites, handler: Any, asked_for: str | None
+) -> None:
+    site = sites.add()
+    site.set("/sitemap.xml", urlset([site.url("/listed")]))
+    site.set("/robots.txt", f"Sitemap: {site.url('/sitemap.xml')}\n")
+    settings = {"DOWNLOAD_HANDLERS": {"http": handler}} if handler else {}
+    result = await crawl([site.url("/x")], {**settings, "REP_SITEMAPS": True})
+    assert result.status(site.url("/listed")) == 200
+    [sitemap], [page] = site.hits("/sitemap.xml"), site.hits("/listed")
+    assert sitemap.header("Accept-Encoding") == (asked_for or page.header("Accept-Encoding"))
+    assert (sitemap.headers == page.headers) == (asked_for is None)
+    result.assert_clean()
+
+
+async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Scrapy can, by another library."""
+    monkeypatch.setattr("scrapy_rep.origins.body.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"])
+    site = sites.add(robots=RULES)
+    await crawl([site.url("/x")])
+    assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"

@@ -3,7 +3,6 @@ with a new Scrapy or a new library, a site may be able to lead crawlers inside (
 
 from __future__ import annotations
 
-import asyncio
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,6 +12,7 @@ from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_instal
 
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
 from tests.helpers.crawling import crawl
+from tests.helpers.names import resolvers
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.download]
@@ -35,18 +35,6 @@ class Watcher:
     def may_connect(self, host: str, address: str) -> bool:
         self.asked.add((host, address))
         return self.lets
-
-
-def resolvers() -> list[Any]:
-    """What is in our place if nothing watches."""
-    found: list[Any] = []
-    if is_reactor_installed():
-        from twisted.internet import reactor
-
-        found.append(reactor.nameResolver)
-    if not is_reactor_installed() or is_asyncio_reactor_installed():
-        found.append(asyncio.get_running_loop().getaddrinfo)
-    return found
 
 
 def handler_settings(handler: str | None) -> dict[str, Any]:

@@ -6,9 +6,12 @@ cause no traffic outside loopback.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from typing import Any
+
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 ADDRESSES: dict[str, str] = {}
 """Host names of the running test, in lower case, and their IP addresses."""
@@ -34,6 +37,18 @@ def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
     if name is not None and address is None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known (by the tests)")
     return _getaddrinfo(address, port, *args, **kwargs)
+
+
+def resolvers() -> list[Any]:
+    """What resolves names in this process: without `scrapy_rep.engine.resolution`, if nothing watches."""
+    found: list[Any] = []
+    if is_reactor_installed():
+        from twisted.internet import reactor
+
+        found.append(reactor.nameResolver)
+    if not is_reactor_installed() or is_asyncio_reactor_installed():
+        found.append(asyncio.get_running_loop().getaddrinfo)
+    return found
 
 
 def install_reactor_resolver() -> None:

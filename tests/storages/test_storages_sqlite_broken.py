@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import SqliteStorage, sqlite
+from scrapy_rep.storages.sqlite_file import set_aside
 from tests.helpers.brokenfiles import BROKEN, aside, ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.log import warnings
@@ -69,6 +71,56 @@ def test_an_empty_file_is_as_none(storage: SqliteStorage, path: Path) -> None:
         storage.save(rules())
     assert storage.load(A) == rules()
     assert aside(path) == warnings(records) == []
+
+
+@pytest.fixture
+def open_elsewhere(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """Files that another process has open: Windows renames none."""
+    files = {path}
+    rename = Path.rename
+
+    def as_on_windows(self: Path, target: Path) -> Path:
+        if self in files:
+            raise PermissionError(errno.EACCES, "The process cannot access the file", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", as_on_windows)
+    return files
+
+
+def test_a_broken_file_that_another_process_has_open_is_set_aside_later(
+    path: Path, open_elsewhere: set[Path]
+) -> None:
+    """The access, which is told, keeps what there is to save, and tries again."""
+    path.write_bytes(b"no database" * 100)
+    storage = SqliteStorage(path)
+    for _ in range(2):
+        with pytest.raises(PermissionError):
+            storage.save(rules())
+        assert path.read_bytes().startswith(b"no database")
+        assert aside(path) == []
+    open_elsewhere.clear()
+    storage.save(rules())
+    assert storage.load(A) == rules()
+    [kept] = aside(path)
+    assert kept.read_bytes().startswith(b"no database")
+    storage.close()
+
+
+def test_a_file_stays_with_its_log_until_both_can_be_renamed(
+    path: Path, open_elsewhere: set[Path]
+) -> None:
+    log = path.with_name(path.name + "-wal")
+    path.write_bytes(b"file")
+    log.write_bytes(b"log")
+    with pytest.raises(PermissionError):
+        set_aside(path)
+    assert (path.read_bytes(), log.read_bytes()) == (b"file", b"log")
+    open_elsewhere.clear()
+    kept = set_aside(path)
+    kept_log = kept.with_name(kept.name + "-wal")
+    assert (kept.read_bytes(), kept_log.read_bytes()) == (b"file", b"log")
+    assert not (path.exists() or log.exists())
 
 
 def test_set_aside_again_and_again(path: Path) -> None:

@@ -1,0 +1,289 @@
+"""Many crawls in one process, as in a service that runs for weeks, with everything switched on: each
+feature does its work, and nothing of a crawl outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from scrapy import signals
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
+from twisted.internet.defer import Deferred
+
+from scrapy_rep import signals as rep_signals
+from scrapy_rep.exceptions import RobotsDisallowed
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import AGENT, ListSpider, new_runner
+from tests.helpers.held import DEFER, Gate, a_while, later
+from tests.helpers.names import resolvers
+from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import urlset
+
+pytestmark = [pytest.mark.loop, pytest.mark.slow]
+
+CRAWLS = 20
+STOPPED, WRONG, REFUSED = 7, 10, 13
+"""The crawls that don't end by themselves: one is stopped while it holds requests, one has a wrong
+setting, and in one a middleware of the project's own, made after ours, raises."""
+STORAGES = ("Memory", "Sqlite", "Redis")
+
+ROBOTS = f"""User-agent: {AGENT}
+Disallow: /private
+Crawl-delay: 0.01
+Content-Usage: /no/ train-ai=n
+"""
+
+
+class ItemSpider(ListSpider):
+    """Yields an item for each page."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        super().parse(response)
+        yield {"url": response.url}
+
+
+class Refuses:
+    """A middleware that can't be made."""
+
+    def __init__(self) -> None:
+        raise ValueError("no")
+
+
+class Town(NamedTuple):
+    """What is crawled, and where the crawls keep what they keep."""
+
+    site: Site
+    held: list[Site]
+    """One for each crawl: its robots.txt fails until a request is held."""
+    folder: Path
+    redis: str
+
+    def settings(self, number: int) -> dict[str, Any]:
+        crawl = self.folder / str(number)
+        # The next one goes on with what a stopped one has left.
+        job = STOPPED if number == STOPPED + 1 else number
+        return {
+            **DEFER,
+            "REP_CRAWL_DELAY": True,
+            "REP_SITEMAPS": "start",
+            "REP_USAGE": {"train-ai": "drop-items"},
+            "REP_CACHE_STORAGE": f"scrapy_rep.storages.{STORAGES[number % 3]}Storage",
+            "REP_CACHE_PATH": str(self.folder / "cache.sqlite"),
+            "REP_CACHE_REDIS_URL": self.redis,
+            "REP_DECISIONS": f"{crawl}.jsonl",
+            "REP_REPORT": f"{crawl}.html",
+            "JOBDIR": str(self.folder / f"job-{job}") if number % 2 or job != number else None,
+            **({"REP_CRAWL_DELAY": "slowly"} if number == WRONG else {}),
+            **({"DOWNLOADER_MIDDLEWARES": {Refuses: 990}} if number == REFUSED else {}),
+        }
+
+    def urls(self, number: int) -> list[str]:
+        paths = ("/page", "/private", "/no/1")
+        return [*map(self.site.url, paths), self.held[number].url("/held")]
+
+
+@pytest.fixture
+def town(sites: Sites, tmp_path: Path, redis_server: RedisServer) -> Town:
+    site = sites.add()
+    site.set("/sitemap.xml", urlset([site.url("/listed")]))
+    site.set("/robots.txt", f"{ROBOTS}\nSitemap: {site.url('/sitemap.xml')}\n")
+    held = [sites.add(robots=Gate(503, RULES)) for _ in range(CRAWLS)]
+    return Town(site, held, tmp_path, redis_server.url)
+
+
+class Crawled(NamedTuple):
+    """What is known of a crawl that is over."""
+
+    crawler: weakref.ref[Any]
+    spider: weakref.ref[Any] | None
+    stats: dict[str, Any]
+    pages: set[str]
+    items: set[str]
+    failures: dict[str, type[BaseException]]
+    error: str
+
+
+async def crawled(town: Town, number: int) -> Crawled:
+    runner = new_runner(town.settings(number))
+    crawler = runner.create_crawler(ItemSpider)
+    gate = town.held[number].pages["/robots.txt"]
+    assert isinstance(gate, Gate)
+    items: set[str] = set()
+    spiders: list[Any] = []
+
+    def deferred() -> None:
+        if number == STOPPED:
+            later(
+                0, lambda: deferred_from_coro(crawler.engine.close_spider_async(reason="shutdown"))
+            )
+        else:
+            gate.open()
+
+    def scraped(item: Any) -> None:
+        items.add(item["url"])
+
+    def opened(spider: Any) -> None:
+        spiders.append(spider)
+
+    crawler.signals.connect(opened, signals.spider_opened)
+    crawler.signals.connect(deferred, rep_signals.request_deferred)
+    crawler.signals.connect(scraped, signals.item_scraped)
+    error = ""
+    try:
+        done = runner.crawl(crawler, requests=town.urls(number))
+        await (maybe_deferred_to_future(done) if isinstance(done, Deferred) else done)
+    except ValueError as raised:
+        error = str(raised)
+    gate.open()
+    [spider] = spiders or [None]
+    return Crawled(
+        weakref.ref(crawler),
+        None if spider is None else weakref.ref(spider),
+        crawler.stats.get_stats() if crawler.stats else {},
+        {response.url for response in spider.responses} if spider else set(),
+        items,
+        {request.url: type(raised) for request, raised in spider.errors} if spider else {},
+        error,
+    )
+
+
+def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
+    stats = found.stats
+    assert stats["finish_reason"] == "finished"
+    pages = {town.site.url("/page"), town.site.url("/no/1"), town.held[number].url("/held")}
+    if number == STOPPED + 1:  # the listed one may have been fetched before the stop
+        pages.add(town.held[STOPPED].url("/held"))
+    else:
+        assert stats["rep/sitemaps/emitted"] == 1
+        pages.add(town.site.url("/listed"))
+    assert found.pages >= pages
+    assert found.failures == {town.site.url("/private"): RobotsDisallowed}
+    assert found.items == found.pages - {town.site.url("/no/1")}
+    assert stats["rep/deferred"] == stats["rep/crawl_delay/origins"] == 1
+    # From the second crawl on, those that share a storage have the robots.txt from there.
+    assert ("rep/cache/recalled" in stats) == (number % 3 > 0 and number >= 3)
+    decisions = (town.folder / f"{number}.jsonl").read_text().splitlines()
+    told = {(one["verdict"], one["url"]) for one in map(json.loads, decisions)}
+    assert ("disallowed", town.site.url("/private")) in told
+    assert ("usage_item", town.site.url("/no/1")) in told
+    report = (town.folder / f"{number}.html").read_text()
+    assert "</html>" in report and town.held[number].name in report
+
+
+# Scrapy leaves the handlers of a crawl open whose middlewares can't be made.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function ClientSession:pytest.PytestUnraisableExceptionWarning"
+)
+@needs_server
+async def test_twenty_crawls_leave_nothing_behind(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pytest keeps records, which have spiders; and what is frozen is not collected.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
+    gc.unfreeze()
+    before, resolving = Busy.now(), resolvers()
+    crawls = [await crawled(town, 0)]
+    await before.returns()
+    after_first = hooks()
+    for number in range(1, CRAWLS):
+        crawls.append(await crawled(town, number))
+        gc.collect()  # else it may warn, in a later crawl, of what Scrapy leaves open, and pytest keep that
+    assert hooks() == after_first
+    assert resolvers() == resolving
+    monkeypatch.undo()
+    for number, one in enumerate(crawls):
+        if number not in (STOPPED, WRONG, REFUSED):
+            assert_all_features_worked(town, number, one)
+    assert crawls[STOPPED].stats["finish_reason"] == "shutdown"
+    assert town.held[STOPPED].count("/held") == 1  # by the next crawl
+    assert crawls[WRONG].stats["finish_reason"] == "rep_settings_error"
+    assert crawls[REFUSED].error == "no"
+    await before.returns()
+    gc.collect()
+    assert [number for number, one in enumerate(crawls) if one.crawler()] == []
+    assert [number for number, one in enumerate(crawls) if one.spider and one.spider()] == []
+
+
+# -- what may be left ------------------------------------------------------------------------
+
+
+def hooks() -> dict[str, tuple[int, int]]:
+    """How many handlers and filters each logger has."""
+    loggers = {"": logging.getLogger(), **logging.root.manager.loggerDict}
+    return {
+        name: (len(one.handlers), len(one.filters))
+        for name, one in loggers.items()
+        if isinstance(one, logging.Logger) and (one.handlers or one.filters)
+    }
+
+
+def descriptors() -> list[str]:
+    """Open files and sockets; none on systems that don't tell."""
+    folder = Path("/proc/self/fd")
+    return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+def timers() -> list[Any]:
+    """What waits for its time."""
+    if is_reactor_installed():
+        from twisted.internet import reactor
+
+        return list(reactor.getDelayedCalls())
+    loop: Any = asyncio.get_running_loop()
+    return [one for one in loop._scheduled if not one.cancelled()]
+
+
+def tasks() -> list[Any]:
+    """Tasks of asyncio."""
+    if is_reactor_installed() and not is_asyncio_reactor_installed():
+        return []
+    return list(asyncio.all_tasks())
+
+
+def threads() -> list[Any]:
+    """Threads but those of the pool that run_in_thread() and Scrapy's look-ups use."""
+    pools = ("PoolThread-twisted", "asyncio_")
+    return [one for one in threading.enumerate() if not one.name.startswith(pools)]
+
+
+class Busy(NamedTuple):
+    """What this process has under way."""
+
+    timers: list[Any]
+    tasks: list[Any]
+    threads: list[Any]
+    descriptors: int
+
+    @classmethod
+    def now(cls) -> Busy:
+        return cls(timers(), tasks(), threads(), len(descriptors()))
+
+    async def returns(self) -> None:
+        """Wait until nothing else is under way: servers close their side of a connection in a moment."""
+        until = time.monotonic() + 5
+        await a_while(0.01)  # without asyncio, a crawl may end in the middle of what ends it
+        while (more := self.more()) and time.monotonic() < until:
+            await a_while(0.01)
+        assert more == []
+
+    def more(self) -> list[Any]:
+        now = Busy.now()
+        new = [
+            one
+            for before, after in zip(self[:3], now[:3], strict=True)
+            for one in after
+            if one not in before
+        ]
+        return [*new, *descriptors()[self.descriptors :]]

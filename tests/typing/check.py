@@ -1,0 +1,80 @@
+"""What type checkers say to users: all of `user.py` is right, and no misspelt name is.
+
+    python tests/typing/check.py        # needs mypy, pyright and scrapy-rep with the extra redis
+
+`python3 tests/run.py -e typing` runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+HERE = Path(__file__).resolve().parent
+CHECKERS = {
+    "mypy": ["-m", "mypy", "--strict", "--config-file=", "--no-incremental"],
+    "pyright": ["-m", "pyright", "--pythonpath", sys.executable],
+}
+
+
+def misspelt(text: str) -> tuple[str, set[int]]:
+    """A user's file with all of our names misspelt, and the lines that are wrong therefore."""
+    wrong: set[int] = set()
+    ours = False
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        names = line
+        if line.startswith("from "):
+            begin, names = line.split(" import ")
+            ours = begin.startswith("from scrapy_rep")
+        elif line[:1] not in ("", " ", ")"):
+            break  # after the imports
+        if ours and (changed := re.sub(r"\b(\w+)\b", r"\1y as \1", names)) != names:
+            lines[number - 1] = line.removesuffix(names) + changed
+            wrong.add(number)
+    return "\n".join(lines) + "\n", wrong
+
+
+def complaints(checker: str, path: Path) -> tuple[set[int], str]:
+    """The lines of a file that a checker refuses, and all that it says."""
+    done = subprocess.run(
+        [sys.executable, *CHECKERS[checker], str(path)],
+        cwd=path.parent,
+        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    if (done.returncode == 0) == bool(found := re.findall(r"\.py:(\d+):.*\berror", said)):
+        sys.exit(f"{checker} failed:\n{said}")
+    return {int(line) for line in found}, said
+
+
+def main() -> int:
+    text = (HERE / "user.py").read_text("utf-8")
+    bad, wrong = misspelt(text)
+    status = 0
+    with TemporaryDirectory() as folder:
+        for name, content, expected in (("user", text, set[int]()), ("misspelt", bad, wrong)):
+            path = Path(folder, f"{name}.py")
+            path.write_text(f"{content}\n# pyright: strict\n", "utf-8")
+            for checker in CHECKERS:
+                found, said = complaints(checker, path)
+                if missed := expected - found:
+                    status = 1
+                    print(
+                        f"{checker} lets misspelt names pass, in lines {sorted(missed)} of:\n{content}"
+                    )
+                if not expected and found:
+                    status = 1
+                    print(f"{checker} refuses what is right:\n{said}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
