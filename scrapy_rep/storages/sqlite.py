@@ -119,7 +119,8 @@ class SqliteStorage(BatchStorage):
             room = MAX_BATCH
             selected = []
             for row in db.execute(query, origins):
-                room -= len(row[2] or b"")
+                packed = row[2]  # of any type, in a damaged file
+                room -= len(packed) if isinstance(packed, bytes | str) else 0
                 if room < 0:
                     break
                 selected.append(row)

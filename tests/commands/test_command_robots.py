@@ -303,7 +303,7 @@ def test_a_redirect_that_is_refused_is_named(sites: Sites, project: Path) -> Non
     assert done.status == 3
     assert (
         "RedirectRefused: not following the redirect to http://10.0.0.1/robots.php?x=1 (the address "
-        "is private, see REP_PRIVATE_HOSTS)"
+        "is private; see REP_PRIVATE_HOSTS)"
     ) in done.out
     assert "leads nowhere" not in done.out
 

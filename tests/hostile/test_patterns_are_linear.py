@@ -31,7 +31,12 @@ AGAIN = 1
 NOISE = 0.0002
 """Seconds. A larger text that takes less is not suspicious: it has eight million pairs of characters."""
 
-METHODS = ("match", "search", "fullmatch", "findall", "finditer", "sub", "split")
+LONG = 0.05
+"""Seconds. What takes longer needs no more rounds: other processes don't explain it."""
+
+METHODS = ("match", "search", "fullmatch", "finditer")
+SAME = {"findall": "finditer", "sub": "finditer", "split": "finditer"}
+"""What does the same work as another method."""
 
 
 def modules() -> Iterator[ModuleType]:
@@ -70,22 +75,30 @@ def collected() -> dict[str, re.Pattern[Any]]:
 
 
 PATTERNS = collected()
-SOURCE = "\n".join(
-    path.read_text(encoding="utf-8") for path in Path(scrapy_rep.__path__[0]).rglob("*.py")
-)
+PACKAGE = Path(scrapy_rep.__path__[0])
+SOURCES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): (
+        path.read_text(encoding="utf-8")
+    )
+    for path in PACKAGE.rglob("*.py")
+}
+SOURCE = "\n".join(SOURCES.values())
 
 
 def methods_of(name: str) -> list[str]:
     """How the package uses an expression: one that is only matched at a text's beginning need not
     be quick to search for."""
-    used = set(re.findall(rf"\b{re.escape(name.rpartition('.')[2])}\.(\w+)\b", SOURCE))
+    where, _, short = name.rpartition(".")
+    # Private ones are used in their own modules.
+    source = SOURCES.get(where, SOURCE) if short.startswith("_") else SOURCE
+    names = {short, *re.findall(rf"^ *(\w+) = .*\b{short}\b(?![.(\[])", source, re.MULTILINE)}
+    used = set(re.findall(rf"\b(?:{'|'.join(names)})(?:\[\w+\])?\.(\w+)\b", source))
+    used = {SAME.get(method, method) for method in used}
     return [method for method in METHODS if method in used] or list(METHODS)
 
 
 def work_of(pattern: re.Pattern[Any], method: str, text: str) -> Callable[[], object]:
     subject = text.encode("utf-8") if isinstance(pattern.pattern, bytes) else text
-    if method == "sub":
-        return lambda: pattern.sub(subject[:0], subject)
     if method == "finditer":
         return lambda: list(pattern.finditer(subject))
     return lambda: getattr(pattern, method)(subject)
@@ -136,7 +149,8 @@ def growth(work: Callable[[int], Callable[[], object]]) -> float:
         if least_large < NOISE:
             return 0.0
         least_small = min(least_small, seconds(small))
-        if number >= ROUNDS and least_large < MAX_GROWTH * least_small:
+        bound = MAX_GROWTH if number >= ROUNDS else TIMES + 1.0  # as linear as can be
+        if least_large < bound * least_small or (number >= ROUNDS and least_large > LONG):
             break
     return least_large / least_small
 
