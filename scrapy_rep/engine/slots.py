@@ -86,7 +86,8 @@ class DownloadSlots:
         return key
 
     def is_full(self, request: Request, leaving: list[Request]) -> bool:
-        """Whether *request* would have to queue in its slot.
+        """Whether enough requests are in the slot of *request*. One that is slowed down may have as many as
+        others: some of them may turn out to go elsewhere, by another agent's delay.
 
         :param leaving: others for that slot that the engine took, of which those are removed that have
             got there
@@ -98,7 +99,7 @@ class DownloadSlots:
         slot = slots.get(downloader.get_slot_key(request))
         active = slot.active if slot is not None else ()
         leaving[:] = [one for one in leaving if one in downloader.active and one not in active]
-        most: int = slot.concurrency if slot is not None else self._usual
+        most: int = max(slot.concurrency, self._usual) if slot is not None else self._usual
         return len(active) + len(leaving) >= most
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
