@@ -63,13 +63,6 @@ class EngineAccess:
         if slots:
             self._engine.downloader.total_concurrency -= slots
 
-    def busy(self, beside: int) -> bool:
-        """Whether CONCURRENT_REQUESTS are in progress, not counting those in extra slots, nor
-        *beside* others. ``Downloader.active`` is undocumented, too."""
-        downloader = self._engine.downloader
-        most: int = getattr(downloader, "total_concurrency", 0)
-        return 0 < most <= len(downloader.active) - beside
-
     @property
     def http_cache(self) -> Any:
         """Scrapy's HttpCacheMiddleware, None if it is off. Its attributes ``storage`` and ``policy``

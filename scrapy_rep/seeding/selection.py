@@ -315,7 +315,7 @@ class SitemapLog:
             self._warn(sitemap.origin, message, **values)
 
     def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
-        """The entries of *sitemap* waited for other hosts, in vain."""
+        """No host that the entries of *sitemap* waited for lists it."""
         self._context.stats.inc_value("rep/sitemaps/nothing_taken")
         message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
         self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)

@@ -128,7 +128,7 @@ class RedisStorage(BatchStorage):
 
     def _values(self, keys: Iterable[str], limit: int) -> dict[str, bytes | UnreadableEntry]:
         """Return the values of those of *keys* that have one, within :data:`MAX_BATCH` bytes. Asks for
-        their lengths first: whoever shares the server may have written anything."""
+        their lengths first: others who share the server may have written anything."""
         wanted = list(dict.fromkeys(keys))
         found: dict[str, bytes | UnreadableEntry] = {}
         asked: list[str] = []

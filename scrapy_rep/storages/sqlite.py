@@ -63,7 +63,7 @@ CREATE INDEX IF NOT EXISTS entries_by_age ON entries (updated_at);
 CREATE INDEX IF NOT EXISTS bodies_by_age ON bodies (used_at);
 """
 
-# What is too long is cut, and counts as broken: whoever shares the file may have written anything.
+# What is too long is cut, and counts as broken: others who share the file may have written it.
 _HEADER = (
     f"CASE WHEN length(header) > {MAX_HEADER} THEN substr(header, 1, {MAX_HEADER + 1}) "
     "ELSE header END"

@@ -177,7 +177,7 @@ def set_aside(path: Path) -> Path:
     """Rename the SQLite file at *path*, or what is left of it. Return the new path.
 
     Windows renames nothing that a process has open. Then all stays as it is, to be tried again:
-    whoever has it open will find out that it is broken, and close it.
+    the process that has it open will find it broken, and close it.
 
     :raises OSError: if it can't be renamed
     """

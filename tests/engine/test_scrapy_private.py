@@ -67,27 +67,6 @@ async def test_total_concurrency_is_a_number_on_the_downloader(sites: Sites) -> 
     assert seen == [5, 6, 5]
 
 
-async def test_busy_counts_requests_in_progress(sites: Sites) -> None:
-    """But for those in extra slots, and those that the caller names."""
-    seen: list[bool] = []
-
-    class Looking(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            engine = EngineAccess(self.crawler)
-            downloader: Any = self.crawler.engine.downloader  # type: ignore[union-attr]
-            if len(downloader.active) == 2 and not seen:
-                seen.extend([engine.busy(beside=0), engine.busy(beside=1)])
-                with engine.extra_slot():
-                    seen.append(engine.busy(beside=0))
-
-    site = sites.add(pages={f"/page{number}": after(0.3, "page") for number in range(4)})
-    requests = [*urls(site, 4), site.url("/first")]
-    await crawl(Looking, {"CONCURRENT_REQUESTS": 2}, requests=requests)
-    await crawl(Looking, {"CONCURRENT_REQUESTS": 3}, requests=requests)
-    assert seen == [True, False, False]
-
-
 async def test_total_concurrency_is_what_limits(sites: Sites) -> None:
     """Raised in the middle of a crawl, at once more pages are fetched at a time."""
     site = sites.add(pages={f"/page{number}": after(0.3, "page") for number in range(12)})

@@ -18,14 +18,8 @@ from tests.helpers.servers import Sites
 pytestmark = pytest.mark.loop
 
 
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_a_request_that_comes_while_a_failure_is_announced(
-    sites: Sites, tmp_path: Path, jobdir: bool
-) -> None:
-    """All are held, each counts once, and the log and stats say so."""
-    gate = Gate(503, RULES)
-    site, record = sites.add(robots=gate), Record()
-    wanted, more = urls(site, 5), urls(site, 3, "/more")
+def crawl_more_meanwhile(record: Record, gate: Gate, more: list[str]) -> None:
+    """While the first failure is announced, schedule *more*; then open *gate*."""
 
     async def resolved(**told: Any) -> None:
         record.resolved.append(told)
@@ -36,6 +30,18 @@ async def test_a_request_that_comes_while_a_failure_is_announced(
             gate.open()
 
     record.handlers[signals.robots_resolved] = resolved
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+async def test_a_request_that_comes_while_a_failure_is_announced(
+    sites: Sites, tmp_path: Path, jobdir: bool
+) -> None:
+    """All are held, each counts once, and the log and stats say so."""
+    gate = Gate(503, RULES)
+    site, record = sites.add(robots=gate), Record()
+    wanted, more = urls(site, 5), urls(site, 3, "/more")
+
+    crawl_more_meanwhile(record, gate, more)
     settings = {"JOBDIR": str(tmp_path)} if jobdir else {}
     result = await crawl(wanted, {**DEFER, **settings}, signal_handlers=record.handlers)
     assert result.failures == {}
@@ -52,15 +58,7 @@ async def test_those_that_wait_have_the_room(sites: Sites) -> None:
     site, record = sites.add(robots=gate), Record()
     wanted, more = urls(site, 5), urls(site, 3, "/more")
 
-    async def resolved(**told: Any) -> None:
-        record.resolved.append(told)
-        if len(record.resolved) == 1:
-            for url in more:
-                record.engine.crawl(record.spider.recorded(url))  # type: ignore[union-attr]
-            await a_while(0.1)
-            gate.open()
-
-    record.handlers[signals.robots_resolved] = resolved
+    crawl_more_meanwhile(record, gate, more)
     settings = {**DEFER, "REP_DEFER_GRACE": NEVER, "REP_DEFER_MAX_REQUESTS": 5}
     result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert set(result.responses) == set(wanted)
