@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from scrapy.utils.log import configure_logging
 
@@ -50,8 +51,19 @@ class CommandError(Exception):
 def complain(message: object) -> None:
     """Print one line to standard error, if that can be written to."""
     if sys.stderr is not None:  # print() would write to standard output instead
-        with suppress(OSError):  # its disk is full, or nobody reads it
+        try:
             print(f"scrapy robots: {clean(str(message))}", file=sys.stderr)
+        except OSError:  # its disk is full, or nobody reads it
+            give_up(sys.stderr)
+
+
+def give_up(stream: TextIO) -> None:
+    """Have what *stream* still holds, and gets from now on, go nowhere.
+
+    What is still in its buffer would fail again when Python ends, with an exit status of its own.
+    """
+    with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def status_of(action: Callable[[], Status]) -> Status:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 from unicodedata import category, east_asian_width
 
-from scrapy_rep.commands.ending import CommandError, Status
+from scrapy_rep.commands.ending import CommandError, Status, give_up
 from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
@@ -60,8 +60,12 @@ class Progress:
             self._write("")
 
     def _write(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
+        try:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+        except OSError:  # the terminal was closed
+            self._on = False
+            give_up(self._stream)
 
 
 class Output:
@@ -162,8 +166,7 @@ class Output:
             self._close(error)
 
     def _close(self, error: OSError) -> NoReturn:
-        # What is still in the buffer would fail again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        give_up(self._stream)
         if error.errno in _READER_GONE:  # it has seen enough, like `head`
             raise CommandError("", Status.GOOD) from None
         raise CommandError(f"standard output: {error.strerror}") from None

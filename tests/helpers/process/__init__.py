@@ -92,11 +92,13 @@ def command(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The child imports the same scrapy_rep as this process, and `tests`."""
+    """The child imports the same scrapy_rep as this process, and `tests`. Python's streams are
+    buffered as users have them, whatever this process was told."""
     paths = [str(HERE.parents[2]), str(Path(scrapy_rep.__file__).parent.parent)]
     if inherited := os.environ.get("PYTHONPATH"):
         paths.append(inherited)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
+    ours = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**ours, "PYTHONPATH": os.pathsep.join(paths), **variables}
 
 
 class Crawl:
