@@ -6,7 +6,7 @@ crawls them, and prints a table of what happened.
 
     python3 example_project/run.py SPIDER [OPTION...]
 
-runs another spider of the ladder and shows its log; the options are those of `scrapy crawl`.
+runs one spider of the ladder and shows its log; the options are those of `scrapy crawl`.
 
     python3 example_project/run.py fleet
 
@@ -94,9 +94,6 @@ def pip_install(*what):
 def crawl(spider, options, log):
     """Run a spider, with its log going to `log`. Returns what failed, a line each."""
     command = [str(PYTHON), "-m", "scrapy", "crawl", spider, *options]
-    process = subprocess.Popen(
-        command, cwd=str(HERE), stderr=subprocess.PIPE, text=True, errors="replace"
-    )
     failures = []
 
     def follow():
@@ -107,13 +104,16 @@ def crawl(spider, options, log):
         if process.wait():
             failures.append(f"Scrapy ended with exit status {process.returncode}\n")
 
-    try:
-        follow()
-    except KeyboardInterrupt:
-        # The terminal told Scrapy as well.
-        say("\nStopping after the requests in flight; Ctrl-C again stops at once.")
-        follow()
-        raise
+    with subprocess.Popen(
+        command, cwd=str(HERE), stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        try:
+            follow()
+        except KeyboardInterrupt:
+            # The terminal told Scrapy as well.
+            say("\nStopping after the requests in flight; Ctrl-C again stops at once.")
+            follow()
+            raise
     return failures
 
 
@@ -153,7 +153,7 @@ def main(arguments):
         if spider == "fleet":
             say(f"Three crawlers are at work; their logs are {fleet.log_of('N')}, N from 1 to 3\n")
             found, failures = fleet.crawl(str(PYTHON), options)
-        elif spider == "all_sites":
+        elif not arguments:
             say(f"Crawling {len(addresses)} sites on this machine; the log is {LOG}\n")
             with LOG.open("w", encoding="utf-8") as log:
                 failures = crawl(spider, options, log)

@@ -1,10 +1,15 @@
-"""What README.md and the manual show of crawls: each command is run, and each line of its log (or all
-that it prints) is found."""
+"""What README.md and the manual show of crawls: each command is run as it is typed, and each line that
+they show of it is printed."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
 import shlex
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,7 +17,7 @@ import pytest
 from tests.helpers.docs import PAGES, ROOT, Example, blocks, examples
 from tests.helpers.examplesites import EXAMPLE, example_copy, example_proxy
 from tests.helpers.process import environment
-from tests.helpers.process.forked import Done, run_scrapy
+from tests.helpers.process.forked import run_scrapy
 from tests.helpers.servers import Sites
 
 RUN = "python3 example_project/run.py"
@@ -38,32 +43,48 @@ def counts_apart(line: str) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return example_copy(tmp_path)
+def typed(
+    sites: Sites,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Callable[[str], str]:
+    """Type a command in the example's folder. Returns what it prints."""
+    proxy = example_proxy(sites, monkeypatch)
+    project = example_copy(tmp_path)
+    # However slow this machine is, what recovers does so before it is given up.
+    with (project / "example/settings.py").open("a") as settings:
+        settings.write("REP_RETRY_DELAY = 0.2\n")
+    for name, value in environment(http_proxy=proxy.url("")).items():
+        monkeypatch.setenv(name, value)
 
+    def type_it(command: str) -> str:
+        if not command.startswith(RUN):
+            done = run_scrapy(shlex.split(command)[1:], cwd=project, variables=dict(os.environ))
+            return done.out + done.err
+        program = importlib.import_module("run")
+        monkeypatch.setattr(program, "install", lambda: None)
+        monkeypatch.setattr(program, "PYTHON", Path(sys.executable))
+        monkeypatch.setattr(program, "HERE", project)
+        monkeypatch.setattr(program, "LOG", project / "crawl.log")
+        there = importlib.import_module("example.sites")
+        usual = {name: there.address(name) for name in there.SITES}
+        monkeypatch.setattr(there, "serving", lambda **_: nullcontext(usual))
+        program.main(shlex.split(command)[2:])
+        return "".join(capfd.readouterr())
 
-def run(command: str, project: Path, proxy: str) -> Done:
-    if command.startswith(RUN):
-        words = ["crawl", *(shlex.split(command)[2:] or ["all_sites"])]
-    else:
-        words = shlex.split(command)[1:]
-    if words[0] == "crawl":
-        # However slow this machine is, what recovers does so before it is given up.
-        words += ["-s", "REP_RETRY_DELAY=0.2"]
-    return run_scrapy(words, cwd=project, variables=environment(http_proxy=proxy))
+    return type_it
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_crawl_logs_what_the_manual_shows(
-    command: str, project: Path, sites: Sites, monkeypatch: pytest.MonkeyPatch
+def test_a_command_prints_what_the_manual_shows(
+    command: str, typed: Callable[[str], str], tmp_path: Path
 ) -> None:
-    proxy = example_proxy(sites, monkeypatch)
-    done = run(command, project, proxy.url(""))
-    assert "Traceback" not in done.err
-    table = command == RUN
-    there = {counts_apart(line) for line in lasting(done.out if table else done.out + done.err)}
-    for path in project.glob("decisions.jsonl"):
+    printed = typed(command)
+    assert "Traceback" not in printed
+    there = {counts_apart(line) for line in lasting(printed)}
+    for path in tmp_path.glob("example_project/decisions.jsonl"):
         there |= set(lasting(path.read_text("utf-8")))
     for example in shown_with(command):
         expected = [counts_apart(line) for line in lasting(example.output)]
