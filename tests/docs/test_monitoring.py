@@ -1,0 +1,71 @@
+"""docs/monitoring.md: its exporter runs, its expressions are expressions, its stats are there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+from scrapy.http import Response
+
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.docs import blocks, page
+from tests.helpers.examplesites import EXAMPLE
+from tests.helpers.servers import Sites
+
+open_url = build_opener(ProxyHandler({})).open
+TEXT = page("monitoring.md")
+
+
+class Watched(ListSpider):
+    """Looks at the exporter from within the crawl."""
+
+    seen = ""
+
+    def parse(self, response: Response, **kwargs: Any) -> None:
+        [exporter] = [one for one in self.crawler.extensions.middlewares if hasattr(one, "collect")]
+        port = exporter.server.server_port
+        with open_url(f"http://127.0.0.1:{port}/metrics") as answer:
+            Watched.seen = answer.read().decode()
+
+
+async def test_the_exporter_shows_the_stats_of_a_running_crawl(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    site = sites.add(robots="User-agent: *\nDisallow: /x\n", pages={"/": "page"})
+    settings = {"EXTENSIONS": {"example.prometheus.Exporter": 500}, "PROMETHEUS_PORT": 0}
+    result = await crawl(Watched, settings, requests=[site.url("/x"), site.url("/")])
+    result.assert_clean()
+    assert 'scrapy_stat{stat="rep/outcome/rules"} 1.0' in Watched.seen
+    assert 'scrapy_stat{stat="robotstxt/request_count"} 1.0' in Watched.seen
+
+
+def test_the_page_shows_the_exporter_as_it_is() -> None:
+    source = EXAMPLE.joinpath("example/prometheus.py").read_text("utf-8")
+    shown = [block for block in blocks(TEXT, "python") if "prometheus_client" in block]
+    assert [source.endswith(block) for block in shown] == [True]
+
+
+def test_the_expressions_tell_good_crawls_from_bad_ones() -> None:
+    settings: dict[str, Any] = {}
+    [block] = [block for block in blocks(TEXT, "python") if "SPIDERMON" in block]
+    exec(block, settings)  # noqa: S102 (it is ours)
+    [monitor] = settings["SPIDERMON_SPIDER_CLOSE_EXPRESSION_MONITORS"]
+
+    def outcome(**stats: int) -> list[bool]:
+        named = {name.replace("__", "/"): value for name, value in stats.items()}
+        tests = [test["expression"] for test in monitor["tests"]]
+        return [eval(test, {"stats": named}) for test in tests]  # noqa: S307
+
+    assert outcome(downloader__request_count=20, robotstxt__forbidden=10) == [True, True]
+    assert outcome(downloader__request_count=20, robotstxt__forbidden=11) == [True, False]
+    assert outcome(rep__given_up=1) == [False, True]
+
+
+def test_its_stats_are_documented() -> None:
+    named = set(re.findall(r"^\| `((?:rep|robotstxt)/[^`]+)` \|", TEXT, re.MULTILINE))
+    assert len(named) >= 8
+    missing = [one for one in named if f"`{one}`" not in page("signals-and-stats.md")]
+    assert missing == []
