@@ -20,7 +20,7 @@ from scrapy.utils.misc import load_object
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import without_passwords
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.sitemaps.lastmod import moment
+from scrapy_rep.protocol.dates import moment
 from scrapy_rep.protocol.tokens import is_token, product_token
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from scrapy_rep.engine.log import Few, Sparse, get_logger
 from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.sitemaps.lastmod import latest
+from scrapy_rep.protocol.dates import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind
 
 if TYPE_CHECKING:

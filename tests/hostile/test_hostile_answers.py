@@ -13,7 +13,7 @@ from scrapy_rep.engine import pause
 from scrapy_rep.engine.encoding import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.sitemaps.gunzip import STEP
+from scrapy_rep.protocol.sitemaps.reader import STEP
 from scrapy_rep.seeding import discovery, intake, proof, seeding
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, listed_sitemaps
 from scrapy_rep.seeding.proof import Listing, Listings

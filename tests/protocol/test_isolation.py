@@ -49,7 +49,6 @@ def test_asks_for_nothing_outside(module: Path) -> None:
     outside = {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
     assert not {name for name in imported if name in outside or name.startswith("scrapy.")}
     libraries = {*sys.stdlib_module_names, "scrapy_rep"}
-    libraries |= {"lxml"} if module.parent.name == "sitemaps" else set()
     assert {name.partition(".")[0] for name in imported} <= libraries
     assert all(
         name.startswith("scrapy_rep.protocol") for name in imported if name.startswith("scrapy_rep")
