@@ -128,22 +128,22 @@ class SeedingMiddleware:
     _seeding: Any  # a SitemapSeeding
 
     def process_response(self, request: Request, response: Response) -> Any:
-        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`.
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`.
 
         :raises CannotResolveHostError: if a sitemap, or a page from one, came from a private address
             that its site may not lead to
         """
         if SITEMAP in request.meta or PAGE_KEY in request.meta:
-            self._seeding.intake.targets.check_answer(request, response)
+            self._seeding.loader.targets.check_answer(request, response)
         if SITEMAP in request.meta:
-            return self._seeding.intake.read(request, response)
+            return self._seeding.loader.read(request, response)
         theirs = getattr(super(), "process_response", None)
         return response if theirs is None else theirs(request, response)
 
     def process_exception(self, request: Request, exception: Exception) -> Any:
-        """Note a failure, see :meth:`~scrapy_rep.seeding.intake.Intake.failed`."""
+        """Note a failure, see :meth:`~scrapy_rep.seeding.loader.Loader.failed`."""
         if SITEMAP in request.meta:
-            return self._seeding.intake.failed(request, exception)
+            return self._seeding.loader.failed(request, exception)
         theirs = getattr(super(), "process_exception", None)
         return None if theirs is None else theirs(request, exception)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -15,11 +17,12 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted, text_of
 from scrapy_rep.seeding.discovery import FED, PAGE_KEY
-from scrapy_rep.seeding.outstanding import Outstanding
-from scrapy_rep.seeding.requester import SitemapRequester
+from scrapy_rep.seeding.loader import SitemapRequester
 from scrapy_rep.seeding.selection import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.seeding.spool import Page, SeedingContext
 
@@ -29,6 +32,8 @@ logger = get_logger(__name__)
 _BATCH = 50
 # Limits of the pages in the scheduler: of a lone site, of each site at least, of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
+# Rows of finished pages that are deleted at a time.
+_ROWS = 20
 # Seconds until the next look for room in the scheduler, and the next attempt if it has raised.
 _LOOK, _RETRY_SECONDS = 0.05, 1.0
 
@@ -235,3 +240,85 @@ class Feeder:
         """Update the stat of waiting pages."""
         waiting = self._spool.waiting + self._spool.unproven
         self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
+
+
+class _Sent(ref["Request"]):
+    """Reports when a page's request is freed: after its callback."""
+
+    __slots__ = ("arrived", "row", "site")
+
+    row: int
+    site: int
+    arrived: bool
+
+
+class Outstanding:
+    """Pages on their way."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """:param wake: called when the scheduler has room, or there are rows to delete"""
+        self._wake = wake
+        self.total = 0  # how many pages the scheduler has
+        self.by_site: Counter[int] = Counter()  # how many of them each site has
+        self.gone: list[int] = []  # rows to delete: of pages that the crawl is done with
+        self.stopped = False
+        """Whether the crawl is closing: pages dropped from now on are for the next run."""
+        self._sent: dict[int, _Sent] = {}
+
+    def add(self, request: Request, row: int, site: int) -> None:
+        """*request*, for the page of *row*, is about to go to the scheduler."""
+        request.meta[FED] = row
+        sent = _Sent(request, self._released)
+        sent.row, sent.site, sent.arrived = row, site, False
+        self._sent[row] = sent
+        self.by_site[site] += 1
+        self.total += 1
+
+    def take_back(self, row: int) -> None:
+        """The scheduler raised."""
+        self._leave(self._sent.pop(row, None))
+
+    def arrive(self, request: Request) -> None:
+        """A page has left the gate: from here on its request is like any other."""
+        sent = self._sent.get(request.meta.pop(FED))
+        request.dont_filter = False
+        if sent is not None and sent() is request:
+            self._leave(sent)
+
+    def held(self, request: Request, **_: object) -> None:
+        """The hold has the page now, on disk if there is a JOBDIR."""
+        sent = self._sent.get(request.meta.get(FED, -1))
+        if sent is not None and sent() is request:
+            del self._sent[sent.row]
+            self.gone.append(sent.row)
+            self._leave(sent)
+            if len(self.gone) >= _ROWS:
+                self._wake()
+
+    def dropped(self, request: Request) -> None:
+        """The dupe filter has dropped a page."""
+        self._leave(self._sent.get(request.meta[FED]))
+
+    def close(self) -> None:
+        """End an orderly run: arrived pages are done, the rest is for the next run."""
+        self.gone += [row for row, sent in self._sent.items() if sent.arrived]
+
+    def _released(self, sent: ref[Request]) -> None:
+        assert isinstance(sent, _Sent)
+        if self._sent.get(sent.row) is not sent or (self.stopped and not sent.arrived):
+            return
+        del self._sent[sent.row]
+        self.gone.append(sent.row)
+        self._leave(sent)  # a filter may have dropped it
+
+    def _leave(self, sent: _Sent | None) -> None:
+        """A page has left the scheduler."""
+        if sent is None or sent.arrived:
+            return
+        sent.arrived = True
+        self.total -= 1
+        self.by_site[sent.site] -= 1
+        if self.by_site[sent.site] <= 0:
+            del self.by_site[sent.site]
+        if len(self.gone) >= _ROWS:
+            self._wake()

@@ -1,7 +1,7 @@
 """Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9). Here the parts of
 this folder meet: sitemaps go into the spool (`spool.py`), are requested (`requester.py`) and read
-(`intake.py`); their pages go from the spool to the scheduler (`feeder.py`), those of other hosts once
-these are known to list the sitemap (`proof.py`)."""
+(`loader.py`); their pages go from the spool to the scheduler (`feeder.py`), those of other hosts once
+these are known to list the sitemap (`verifier.py`)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.seeding.discovery import FED, SITEMAP, listed_sitemaps
 from scrapy_rep.seeding.feeder import Feeder
-from scrapy_rep.seeding.intake import Intake
-from scrapy_rep.seeding.proof import Proofs
-from scrapy_rep.seeding.spider_options import SpiderOptions
+from scrapy_rep.seeding.loader import Loader
+from scrapy_rep.seeding.selection import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
+from scrapy_rep.seeding.verifier import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -83,8 +83,8 @@ class SitemapSeeding(ResolutionListener):
         self._adding = 0  # how many robots.txt files have sitemaps on their way into the spool
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
         self._feeder = Feeder(parts, deferral)
-        self._proofs = Proofs(parts, origins, self._feeder)
-        self.intake = Intake(parts, self._feeder, self._proofs, discovery)
+        self._verifier = Verifier(parts, origins, self._feeder)
+        self.loader = Loader(parts, self._feeder, self._verifier, discovery)
         """Reads sitemaps."""
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
@@ -98,7 +98,7 @@ class SitemapSeeding(ResolutionListener):
         """Note a request that leaves the scheduler. Return a check to await before anything is fetched
         for it: whether sitemaps may lead there."""
         self._note(request)
-        return self.intake.check(request) if self._is_to_be_checked(request) else None
+        return self.loader.check(request) if self._is_to_be_checked(request) else None
 
     def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
         """Note a request that is about to be sent. Return that check, if it wasn't made so far."""
@@ -106,7 +106,7 @@ class SitemapSeeding(ResolutionListener):
         to_check = not checked and self._is_to_be_checked(request)
         if FED in request.meta:
             self._feeder.outstanding.arrive(request)
-        return self.intake.check(request) if to_check else None
+        return self.loader.check(request) if to_check else None
 
     def _note(self, request: Request) -> None:
         usual = USUAL.match(request.url)
@@ -181,7 +181,7 @@ class SitemapSeeding(ResolutionListener):
         """Add a sitemap, if *origin* may have one more. Return whether it is new."""
         sitemaps = self._spool.sitemaps
         if sitemaps.counts(origin)[0] >= self._settings.sitemap_max_files:
-            self.intake.log.too_many(url, origin)
+            self.loader.log.too_many(url, origin)
             return False
         if not sitemaps.add(url, host, origin, (), guessed=guessed):
             return False
@@ -193,7 +193,7 @@ class SitemapSeeding(ResolutionListener):
         if FED in request.meta:
             self._feeder.outstanding.dropped(request)
         elif SITEMAP in request.meta and not self._feeder.stopped:
-            self.intake.dropped(request)
+            self.loader.dropped(request)
 
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
@@ -208,7 +208,7 @@ class SitemapSeeding(ResolutionListener):
         if opened is None:
             return
         self._feeder.sitemaps.added()
-        self._proofs.recover(opened.unproven_origins)
+        self._verifier.recover(opened.unproven_origins)
         opened.unproven_origins.clear()
         if left := self._spool.waiting + self._spool.unproven:
             pages = {"pages": counted(left, "page")}
@@ -220,15 +220,15 @@ class SitemapSeeding(ResolutionListener):
             return
         asked = self._feeder.sitemaps.outstanding
         if asked == self._idle_with and not self._deferral.holding:
-            self.intake.lost(asked)
+            self.loader.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
-        if self._feeder or self._proofs or self._adding or not self._spool.opened:
+        if self._feeder or self._verifier or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         spool = self._spool
-        self._proofs.stop()
+        self._verifier.stop()
         spool.patience.ending = True
         while self._adding and not self._feeder.stopped:
             await pause()

@@ -12,8 +12,7 @@ import pytest
 
 from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.encoding import PageURLs
-from scrapy_rep.seeding.selection import packed
-from scrapy_rep.seeding.spider_options import Entries
+from scrapy_rep.seeding.selection import Entries, packed
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row

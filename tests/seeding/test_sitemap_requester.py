@@ -12,10 +12,10 @@ from scrapy import Request
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.seeding import requester as module
+from scrapy_rep.seeding import loader as module
 from scrapy_rep.seeding.discovery import SITEMAP
-from scrapy_rep.seeding.requester import SitemapRequester
-from scrapy_rep.seeding.spider_options import SpiderOptions
+from scrapy_rep.seeding.loader import SitemapRequester
+from scrapy_rep.seeding.selection import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
 from scrapy_rep.seeding.spool_file import ASKED
 from scrapy_rep.settings import RepSettings

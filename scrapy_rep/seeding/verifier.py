@@ -1,5 +1,5 @@
 """Whether a host lists a sitemap itself, so that its URLs in it count (REP.md section 9, "Location
-scope"). Entries of hosts whose robots.txt is unknown wait in the spool until :class:`Proofs` has it."""
+scope"). Entries of hosts whose robots.txt is unknown wait in the spool until :class:`Verifier` has it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Listings:
         return listing
 
 
-class Proofs:
+class Verifier:
     """Knows which origin lists which sitemaps, or finds out."""
 
     def __init__(self, context: SeedingContext, origins: Origins, feeder: Feeder) -> None:
