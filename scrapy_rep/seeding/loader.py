@@ -1,5 +1,9 @@
-"""Reads responses for sitemaps, in the middleware's ``process_response``: so a request is in progress
-until its whole sitemap is in the spool (docs/DESIGN.md)."""
+"""Requests sitemaps, a few at a time since their bodies are in memory, and reads them into the spool.
+
+They are read in the middleware's ``process_response``, so that their request is in progress until all of
+the sitemap is in the spool (docs/DESIGN.md). A transfer is cut at the size limit. The reader unpacks gzip
+piece by piece; Scrapy's HttpCompressionMiddleware unpacks other encodings at once, up to a limit.
+"""
 
 from __future__ import annotations
 
@@ -50,21 +54,22 @@ logger = get_logger(__name__)
 
 
 SITEMAP_KEY = "rep_sitemap_of"
+"""Meta key of requests for sitemaps: the origin whose robots.txt led there."""
 
-# Limits of outstanding sitemaps: of one host, of all.
+# Sitemaps that are requested at a time: of one host, of all.
 _OF_HOST, _ALL = 2, 32
-# Of each host in one step, when the crawl closes and the scheduler gets everything.
+# Of one host in one step, when the crawl closes and the scheduler gets all of them.
 _AT_ONCE = 50
 # While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
 
 MAXSIZE = "download_maxsize"
-"""Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. For one response alone:
-:meth:`~scrapy_rep.seeding.loader.Loader.check` removes it from retries."""
+"""Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. It is for one response:
+:meth:`Loader.check` removes it from retries."""
 
 
 class Transfers:
-    """Watches the transfers of sitemaps, while there are any."""
+    """Limits the transfers of sitemaps, while there are any."""
 
     def __init__(self, context: CrawlContext) -> None:
         crawler = context.crawler
@@ -79,7 +84,7 @@ class Transfers:
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     def watch(self, on: bool) -> None:
-        """Begin or end: a ``bytes_received`` handler is called for every piece of every page."""
+        """Begin or end. A ``bytes_received`` handler is called for every piece of every page."""
         (self._listener.begin if on else self._listener.end)()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
@@ -96,7 +101,7 @@ class Transfers:
         try:
             encodings = headers.encodings(response.headers)
         except headers.NotCredible:
-            encodings = []  # what can't be decoded is no sitemap
+            encodings = []  # it can't be decoded, so it won't pass as a sitemap
         if len(encodings) == 1 and encodings[0] not in ("gzip", "x-gzip"):
             request.meta[MAXSIZE] = self._other_encodings_max
         else:
@@ -107,7 +112,7 @@ class SitemapRequester:
     """Hands requests for sitemaps to the scheduler."""
 
     def __init__(self, context: SeedingContext, wake: Callable[[], None]) -> None:
-        """:param wake: has :meth:`some` called soon"""
+        """:param wake: has :meth:`request_some` called soon"""
         self._settings = context.crawl.settings
         self._engine = context.crawl.engine
         self._spool = context.spool
@@ -120,7 +125,7 @@ class SitemapRequester:
         self._shared = False
 
     def __bool__(self) -> bool:
-        """Whether any sitemaps wait or are outstanding."""
+        """Whether any sitemap waits, or is requested and not read yet."""
         return self._waiting or bool(self._outstanding)
 
     def open(self) -> None:
@@ -133,16 +138,16 @@ class SitemapRequester:
         self._transfers.watch(False)
 
     def added(self) -> None:
-        """There are more sitemaps in the spool."""
+        """Note that there are more sitemaps in the spool."""
         self._waiting = True
         self._wake()
 
-    def some(self, *, everything: bool = False) -> bool:
-        """Request those whose turn it is; with *everything*, ignore the limits. Return whether to go
-        on at once."""
+    def request_some(self, *, everything: bool = False) -> bool:
+        """Request the next sitemaps; with *everything*, regardless of the limits. Return whether to go on at
+        once."""
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
-        # What another process may read is not outstanding here: only time ends the step.
+        # Another process may read it, so this one doesn't wait for it: only time ends the step.
         unlimited = everything or self._shared
         most = _AT_ONCE if everything else _OF_HOST
         requested = Counter(() if everything else self._outstanding.values())
@@ -174,7 +179,7 @@ class SitemapRequester:
             raise
 
     def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
-        """Hand the request for *sitemap* to the scheduler."""
+        """Schedule the request for *sitemap*."""
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         request = Request(
             sitemap.url,
@@ -188,8 +193,8 @@ class SitemapRequester:
         self._engine.crawl(request)
 
     def _headers(self, url: str) -> dict[str, str]:
-        """Ask for what gunzip.py unpacks, if bodies come as servers encode them. That is so with Scrapy's
-        download handlers and what is made of them. Others may take a header that isn't Scrapy's for the
+        """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of one: these
+        return bodies as servers encode them. Other handlers may take a header that isn't Scrapy's for the
         project's."""
         path = self._handlers.get(url.partition(":")[0])
         kinds = getattr(load_object(path), "__mro__", ()) if path else ()
@@ -198,11 +203,11 @@ class SitemapRequester:
 
     @property
     def outstanding(self) -> list[str]:
-        """The sitemaps that were requested and have not arrived."""
+        """The URLs of the sitemaps that are requested and not read yet."""
         return list(self._outstanding)
 
-    def came(self, url: str) -> None:
-        """A sitemap was read, or will not be."""
+    def finished(self, url: str) -> None:
+        """Note that a sitemap was read, or won't be."""
         self._outstanding.pop(url, None)
         self._transfers.watch(self._shared or bool(self._outstanding))
         self._wake()
@@ -228,7 +233,7 @@ class Loader:
     async def check(self, request: Request) -> None:
         """Check a request for a sitemap, or for a page from one, before it is downloaded.
 
-        :raises IgnoreRequest: if it is no longer needed, or sites may not make us send it
+        :raises IgnoreRequest: if it is no longer needed, or may lead to a private address
         """
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
@@ -252,12 +257,12 @@ class Loader:
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     async def _is_private(self, request: Request, by: Origin) -> bool:
-        """Whether *by* may not name the host of *request*. If its name can't be resolved now, its
-        robots.txt will say so: it can't be fetched from a private address, either."""
+        """Whether the host of *request* is private and *by* isn't. A host whose name can't be resolved now
+        passes: its robots.txt can't be fetched from a private address, either."""
         return await self.targets.refusal(origin_of(request), by) is Refusal.PRIVATE
 
     def _of(self, request: Request) -> SitemapRow | None:
-        """Return the sitemap of *request*; None if it is done. Raises ``sqlite3.Error``."""
+        """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
         about = request.meta[SITEMAP]
         url, sitemaps = about["url"], self._spool.sitemaps
         found = sitemaps.get(url)
@@ -270,7 +275,7 @@ class Loader:
         return found
 
     def dropped(self, request: Request) -> None:
-        """The dupe filter has dropped this: another request for the same URL came first."""
+        """The dupe filter has dropped *request*: another one for the same URL came first."""
         try:
             sitemap = self._spool.patience.attempt("looking", self._of, request)
         except sqlite3.Error:
@@ -283,13 +288,13 @@ class Loader:
             # Another process has asked for it. It may still come here.
             self._crawl.stats.inc_value(Reason.KNOWN.value)
         elif not request.dont_filter:
-            # The first was the spider's own, or from an earlier run: neither was read here.
+            # That was the spider's own, or from an earlier run: neither was read here.
             call_later(0, lambda: self._feeder.sitemaps.request(sitemap, dont_filter=True))
 
     def failed(self, request: Request, exception: Exception) -> None:
         """Note that a sitemap can't be fetched.
 
-        :raises IgnoreRequest: in place of other exceptions, which Scrapy would log
+        :raises IgnoreRequest: instead of other exceptions, which Scrapy would log
         """
         sitemap = None
         with suppress(sqlite3.Error):  # the next run asks for it again
@@ -301,29 +306,29 @@ class Loader:
             raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
     def _end(self, sitemap: SitemapRow, why: str, error: Exception | None = None) -> None:
-        """Be done with a sitemap that can't be read."""
+        """Mark a sitemap that can't be read as finished, and log why."""
         if not self._feeder.stopped:
             with suppress(sqlite3.Error):  # the next run asks for it again
                 self._spool.patience.attempt("ending", self._spool.sitemaps.done, sitemap)
-        self._feeder.sitemaps.came(sitemap.url)
+        self._feeder.sitemaps.finished(sitemap.url)
         expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
         self.log.failed(sitemap, why, expected=expected)
 
     def lost(self, urls: list[str]) -> None:
-        """Nothing is on its way any more: another component has dropped these."""
+        """The crawl is idle, so another component must have dropped the requests for these *urls*."""
         for url in urls:
             try:
                 sitemap = self._spool.sitemaps.get(url)
             except sqlite3.Error:
                 return  # there will be another look
-            self._feeder.sitemaps.came(url)
+            self._feeder.sitemaps.finished(url)
             if sitemap is not None:
                 self._end(sitemap, "another component dropped its request")
 
     async def read(self, request: Request, response: Response) -> Response:
         """Read the sitemap of *request* into the spool.
 
-        :raises IgnoreRequest: always: nobody else gets *response*
+        :raises IgnoreRequest: always, so that nobody else gets *response*
         """
         await maybe_deferred_to_future(self._lock.acquire())
         try:
@@ -340,7 +345,7 @@ class Loader:
                     extra=self._crawl.extra,
                 )
             self._crawl.stats.inc_value("rep/sitemaps/failed")
-            self._feeder.sitemaps.came(request.meta[SITEMAP]["url"])
+            self._feeder.sitemaps.finished(request.meta[SITEMAP]["url"])
         finally:
             self._engine.drop_body(response)
             self._lock.release()
@@ -379,7 +384,7 @@ class Loader:
         if 0 < selection.accepted == selection.unproven:
             told = partial(self.log.nothing_proven, sitemap)
             self._verifier.expect(sitemap.id, selection.unproven, told)
-        self._feeder.sitemaps.came(sitemap.url)
+        self._feeder.sitemaps.finished(sitemap.url)
         self._feeder.gauge()
 
     def _found(self, index: SitemapRow, url: str, host: str) -> bool:
