@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from scrapy_rep.pages.following import follow_links
     from scrapy_rep.pages.middleware import PageMiddleware
     from scrapy_rep.pages.rules import page_rules
-    from scrapy_rep.pages.usage import usage
-    from scrapy_rep.pages.usage_items import UsageItemMiddleware
-    from scrapy_rep.pages.usage_middleware import UsageMiddleware
+    from scrapy_rep.preferences.lookup import usage
+    from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
     from scrapy_rep.robotparser import RobotParser
 
 __all__ = [
@@ -43,12 +42,12 @@ _HOMES = {
     "PageMiddleware": "pages.middleware",
     "RepMiddleware": "middleware",
     "RobotParser": "robotparser",
-    "UsageItemMiddleware": "pages.usage_items",
-    "UsageMiddleware": "pages.usage_middleware",
+    "UsageItemMiddleware": "preferences.middlewares",
+    "UsageMiddleware": "preferences.middlewares",
     "follow_links": "pages.following",
     "may_fetch": "middleware",
     "page_rules": "pages.rules",
-    "usage": "pages.usage",
+    "usage": "preferences.lookup",
 }
 
 

@@ -11,8 +11,7 @@ from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.pages.middleware import PageMiddleware
-from scrapy_rep.pages.usage_settings import may_be_chosen
-from scrapy_rep.settings import set_defaults
+from scrapy_rep.settings import USAGE_FIELDS, set_defaults, setting_name
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -51,9 +50,8 @@ class Addon:
         )
         if settings.getbool("ROBOTSTXT_OBEY"):
             _choose_queue(settings)
-        if may_be_chosen(settings):
-            from scrapy_rep.pages.usage_items import UsageItemMiddleware
-            from scrapy_rep.pages.usage_middleware import UsageMiddleware
+        if any(settings.get(setting_name(name)) for name in USAGE_FIELDS):
+            from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
 
             # Right after ours, when the origin's robots.txt is known.
             settings.setdefault_in_component_priority_dict(

@@ -3,7 +3,7 @@ logs them as errors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import IgnoreRequest
 
@@ -11,7 +11,6 @@ from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin
-    from scrapy_rep.protocol.usage import Statement
 
 
 class RobotsDisallowed(IgnoreRequest):
@@ -59,10 +58,11 @@ class RobotsUnreachable(IgnoreRequest):
 class UsageDisallowed(IgnoreRequest):
     """robots.txt disallows a use of the page that ``REP_USAGE`` names."""
 
-    def __init__(self, origin: Origin, purpose: str, statement: Statement) -> None:
+    def __init__(self, origin: Origin, purpose: str, statement: Any) -> None:
         self.origin = origin
         self.purpose = purpose
         self.statement = statement
+        """The :class:`scrapy_rep.preferences.Statement` that disallows it."""
         super().__init__(clean(f"The site says no to {purpose} ({statement})"))
 
 

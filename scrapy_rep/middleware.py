@@ -115,7 +115,7 @@ class RepMiddleware:
             and (now := self.clock()) < state.usable_until
             and self._marks.isdisjoint(request.meta)
             and not self._verdicts
-            and (self._seeding is None or prefix in self._seeding.met_prefixes)
+            and (self._seeding is None or prefix in self._seeding.visited_prefixes)
             and self.agents.is_usual(request)
         ):
             path = url[slash:]
@@ -154,7 +154,7 @@ class RepMiddleware:
     def _ask(self, request: Request) -> Decided:
         decided = self._judge.ask(request)
         if self._seeding is not None and isinstance(decided, Coroutine):
-            return self._seeding.meet_again(request, decided)
+            return self._seeding.visit_after(request, decided)
         return decided
 
     async def _ask_after(self, check: Awaitable[None], request: Request) -> None:

@@ -6,6 +6,7 @@ a heading to docs/settings.md.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -14,12 +15,13 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from scrapy.utils.misc import load_object
+
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import without_passwords
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.sitemaps.lastmod import moment
+from scrapy_rep.protocol.dates import moment
 from scrapy_rep.protocol.tokens import is_token, product_token
-from scrapy_rep.protocol.usage.options import ACTIONS_HINT, TOKENS_HINT, actions, tokens
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -40,6 +42,9 @@ _CRAWL_DELAY = 60.0
 
 SPIDER_SITEMAPS = "rep_sitemaps"
 """The spider's attribute that stands for ``REP_SITEMAPS``."""
+
+USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
+"""Any of them asks for usage preferences."""
 
 NOFOLLOW_CHOICES = ("page", "links", "count")
 NOINDEX_CHOICES = ("drop", "count")
@@ -127,6 +132,16 @@ def sitemaps(value: Any) -> str | bool:
     return "all" if _flag(value) else False
 
 
+def loaded(value: Any) -> Any:
+    """Return *value*. On a command line a dict or a list is JSON, as elsewhere in Scrapy.
+
+    :raises ValueError: if the JSON is broken
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        return json.loads(value)
+    return value
+
+
 def chain(value: Any) -> tuple[str, ...]:
     """Return a token or a list of them (on a command line: joined by commas) as a chain.
 
@@ -148,6 +163,16 @@ AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
     return field(default=default, metadata={"check": check, "hint": hint})
+
+
+def _checked_in(path: str) -> Any:
+    """A setting that is None by default. Its check is imported only if it is set, and says itself what
+    the value must be."""
+
+    def check(value: Any) -> Any:
+        return load_object(f"scrapy_rep.{path}")(value) if value else None
+
+    return _setting(None, check, "")
 
 
 def _choice(*choices: str) -> Any:
@@ -219,9 +244,9 @@ class RepSettings:
     noindex: str | bool = _setting(
         False, _noindex, "one of " + ", ".join(map(repr, (False, *NOINDEX_CHOICES)))
     )
-    usage: dict[str, str] | None = _setting(None, actions, ACTIONS_HINT)  # noqa: RUF009
-    usage_tokens: dict[str, tuple[str, ...]] | None = _setting(  # noqa: RUF009
-        None, tokens, TOKENS_HINT
+    usage: dict[str, str] | None = _checked_in("preferences.options.actions")  # noqa: RUF009
+    usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(  # noqa: RUF009
+        "preferences.options.tokens"
     )
     usage_field: str | None = _setting(None, _optional(_text), "the name of a field of items")
     tdmrep: bool = _setting(False, _flag, _FLAG)
@@ -242,8 +267,8 @@ class RepSettings:
             value = settings.get(name, item.default)
             try:
                 values[item.name] = item.metadata["check"](value)
-            except (ValueError, TypeError, OverflowError):
-                hint = item.metadata["hint"]
+            except (ValueError, TypeError, OverflowError) as error:
+                hint = item.metadata["hint"] or str(error)
                 if item.name == "user_agent" and isinstance(value, str):
                     token = product_token(value)
                     hint += f"; perhaps {token!r}" if token else ""

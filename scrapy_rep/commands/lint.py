@@ -14,6 +14,7 @@ from scrapy_rep.engine.words import clean, text_of
 from scrapy_rep.inspection.explanation import missing, noted
 from scrapy_rep.inspection.lint import Finding, lint
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
+from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
@@ -94,4 +95,4 @@ async def _lint_site(lookup: Lookup, origin: Origin) -> list[Finding]:
         message = f"no robots.txt ({why}): no restrictions"
         return [Finding(None, "no-file", message)]
     complete = len(answer.body) <= MAX_BYTES
-    return lint(answer.body, robots_url=origin.robots_url, complete=complete)
+    return lint(answer.body, robots_url=origin.robots_url, complete=complete, also=[usage_findings])

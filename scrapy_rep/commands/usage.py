@@ -11,10 +11,9 @@ from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.page import fetched
 from scrapy_rep.commands.terminal import BOLD, GREEN, RED, Output
 from scrapy_rep.engine.words import clean
-from scrapy_rep.pages.usage import usage_of
-from scrapy_rep.pages.usage_lookup import UsageLookup
-from scrapy_rep.protocol.usage.aipref import EXTRA
-from scrapy_rep.protocol.usage.statements import NO, PURPOSES, YES
+from scrapy_rep.preferences.aipref import EXTRA
+from scrapy_rep.preferences.lookup import UsageLookup, usage_of
+from scrapy_rep.preferences.statements import NO, PURPOSES, YES
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.commands.robots import RobotsCommand
-    from scrapy_rep.protocol.usage import Usage
+    from scrapy_rep.preferences import Usage
 
 _WORDS = {YES: "yes", NO: "no", None: "not said"}
 _COLOURS = {YES: GREEN, NO: RED, None: ""}

@@ -18,7 +18,7 @@ from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.body import Transfer
 from scrapy_rep.origins.fetcher import answer_of, redirect_target
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
-from scrapy_rep.protocol.sitemaps.lastmod import latest
+from scrapy_rep.protocol.dates import latest
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.calls import Claim
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
-    from scrapy_rep.protocol.usage import Usage
 
 logger = get_logger(__name__)
 
@@ -67,7 +66,7 @@ class AuditTrail:
         state: OriginState | None = None,
         decision: Decision | None = None,
         reason: str | None = None,
-        usage: Usage | None = None,
+        usage: dict[str, Any] | None = None,
         dry_run: bool,
     ) -> None:
         """Record a decision. docs/observing.md explains the fields.
@@ -100,7 +99,7 @@ class AuditTrail:
             "status": entry.status if entry is not None else None,
             "reason": reason,
             "dry_run": dry_run,
-            **({"usage": usage.as_dict()} if usage is not None else {}),
+            **({"usage": usage} if usage is not None else {}),
         }
         line = (json_line(record) + "\n").encode()
         self._lines.append(line)

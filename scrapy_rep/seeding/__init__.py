@@ -1,13 +1,12 @@
 """From discovered sitemaps to page requests (REP.md section 9).
 
-Each module uses those above it alone:
+In the order in which an entry passes them:
 
-- ``discovery``: which sitemaps a robots.txt lists, in any crawl; what a seeded one adds to the middleware
-- ``spool_file``, ``patience``, ``spool``: what waits, in a SQLite file
-- ``spider_options``: the spider's attributes
-- ``selection``: which entries are accepted, and what the log says of it
-- ``requester``, ``outstanding``, ``feeder``: from the spool to the scheduler
-- ``proof``: which entries of other hosts are accepted
-- ``intake``: from responses to the spool
-- ``seeding``: puts the parts together
+- ``discovery``: which sitemaps a robots.txt lists, in any crawl
+- ``seeding``: puts the parts together, and decides which origins seed the crawl
+- ``loader``: requests sitemaps, and reads them
+- ``selection``: accepts or rejects their entries; what the spider, and the log, have to say
+- ``verifier``: checks whether other hosts list a sitemap with entries of theirs
+- ``spool``: keeps what waits, in a SQLite file
+- ``feeder``: hands pages to the scheduler
 """

@@ -1,5 +1,5 @@
-"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any
-crawl. Where they seed it, the middleware has the methods of :class:`SeedingMiddleware` too."""
+"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any crawl.
+If they seed it, the middleware is a :class:`SeedingMiddleware` too."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ logger = get_logger(__name__)
 KindT = TypeVar("KindT", bound=type)
 
 SITEMAP = "_rep_sitemap"
-"""Meta key of requests for sitemaps: what another process that shares the scheduler needs to know."""
+"""Meta key of requests for sitemaps. Its value has all that another process needs, if processes share a
+scheduler."""
 
 PAGE_KEY = "rep_sitemap"
+"""Meta key of requests for pages from sitemaps: what their entry says."""
 FED = "_rep_page"
-"""Meta key of pages from sitemaps, while the scheduler has them."""
+"""Meta key of the same requests, while they are in the scheduler: the page's row in the spool."""
 
-# Per robots.txt: as many as Google lets a site submit. A file has room for 20,000.
+# Of one robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.
 MAX_SITEMAPS = 500
-# Bad sitemap lines of one file that are logged; the rest are only counted.
+# Of one robots.txt: bad lines that are logged. Further ones are only counted.
 _WARNINGS = 3
 
 
@@ -64,8 +66,8 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
 def listed_sitemaps(
     robots_url: str, values: Iterable[str]
 ) -> Iterator[tuple[str, SitemapURL | None]]:
-    """Yield the values of ``sitemap`` lines, each with its URL, or None if it has none. Strange
-    values take a millisecond each, so callers can pause after any."""
+    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A strange value takes up
+    to a millisecond, so callers can pause after each."""
     for value in list(dict.fromkeys(values))[:MAX_SITEMAPS]:
         try:
             yield value, resolve_sitemap(value, robots_url)
@@ -74,7 +76,7 @@ def listed_sitemaps(
 
 
 class Discovery(ResolutionListener):
-    """Announces each sitemap once; again only after very many others."""
+    """Announces each sitemap once (unless very many others have come in between)."""
 
     part = "search for sitemaps"
 
@@ -122,28 +124,28 @@ class Discovery(ResolutionListener):
 
 
 class SeedingMiddleware:
-    """What only crawls seeded from sitemaps need: each method of a middleware costs every request. It
-    takes the responses for sitemaps, and leaves the others to a user's own class."""
+    """Mixed into the middleware only if sitemaps seed the crawl, because each method of a middleware costs
+    every request. Takes responses for sitemaps, and leaves all others to the user's own class."""
 
     _seeding: Any  # a SitemapSeeding
 
     def process_response(self, request: Request, response: Response) -> Any:
-        """Read a sitemap, see :meth:`~scrapy_rep.seeding.intake.Intake.read`.
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`.
 
-        :raises CannotResolveHostError: if a sitemap, or a page from one, came from a private address
-            that its site may not lead to
+        :raises CannotResolveHostError: if a sitemap, or a page from one, came from a private address to
+            which its origin may not lead us
         """
         if SITEMAP in request.meta or PAGE_KEY in request.meta:
-            self._seeding.intake.targets.check_answer(request, response)
+            self._seeding.loader.targets.check_answer(request, response)
         if SITEMAP in request.meta:
-            return self._seeding.intake.read(request, response)
+            return self._seeding.loader.read(request, response)
         theirs = getattr(super(), "process_response", None)
         return response if theirs is None else theirs(request, response)
 
     def process_exception(self, request: Request, exception: Exception) -> Any:
-        """Note a failure, see :meth:`~scrapy_rep.seeding.intake.Intake.failed`."""
+        """Note a failure, see :meth:`~scrapy_rep.seeding.loader.Loader.failed`."""
         if SITEMAP in request.meta:
-            return self._seeding.intake.failed(request, exception)
+            return self._seeding.loader.failed(request, exception)
         theirs = getattr(super(), "process_exception", None)
         return None if theirs is None else theirs(request, exception)
 

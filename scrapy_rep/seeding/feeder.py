@@ -1,11 +1,13 @@
-"""Moves pages from the spool to the scheduler, as fast as it drains, sites in turn. What adds to
-the spool into the spool wakes the :class:`Feeder`."""
+"""Moves pages from the spool to the scheduler, as fast as it drains, sites in turn. Whoever adds to the
+spool wakes the :class:`Feeder`."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -15,11 +17,12 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted, text_of
 from scrapy_rep.seeding.discovery import FED, PAGE_KEY
-from scrapy_rep.seeding.outstanding import Outstanding
-from scrapy_rep.seeding.requester import SitemapRequester
+from scrapy_rep.seeding.loader import SitemapRequester
 from scrapy_rep.seeding.selection import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.seeding.spool import Page, SeedingContext
 
@@ -27,14 +30,16 @@ logger = get_logger(__name__)
 
 # Pages taken from the spool at a time.
 _BATCH = 50
-# Limits of the pages in the scheduler: of a lone site, of each site at least, of all.
+# Pages in the scheduler: at most of a single site, at least of each of many, at most of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
-# Seconds until the next look for room in the scheduler, and the next attempt if it has raised.
+# Rows of finished pages that are deleted at a time.
+_ROWS = 20
+# Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
 _LOOK, _RETRY_SECONDS = 0.05, 1.0
 
 
 class Feeder:
-    """Hands pages to the scheduler, and has sitemaps requested."""
+    """Hands pages to the scheduler, and has the loader request sitemaps."""
 
     def __init__(self, context: SeedingContext, deferral: Deferral) -> None:
         self._crawl = context.crawl
@@ -57,16 +62,16 @@ class Feeder:
         return self._stopped or self._spool.patience.over
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Whether any page or sitemap waits."""
         return not self.stopped and bool(self.sitemaps or self._spool.waiting)
 
     def stop(self) -> None:
-        """Hand over nothing more."""
+        """Schedule nothing more."""
         self._stopped = self.outstanding.stopped = True
         self.sitemaps.stop()
 
     def close(self) -> None:
-        """End an orderly run."""
+        """End a run that was not killed."""
         self.stop()
         self.outstanding.close()
         patience = self._spool.patience
@@ -79,19 +84,19 @@ class Feeder:
         self.gauge()
 
     def wake(self) -> None:
-        """There may be news in the spool."""
+        """Look soon: there may be something new in the spool, or room in the scheduler."""
         self._woken = True
         if not self._running and not self.stopped:
             self._running = True
-            call_later(0, self._go_on)
+            call_later(0, self._run)
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         if self.stopped:
             return
         self._woken = False
         pause: float | None
         try:
-            pause = self._some()
+            pause = self._step()
             self._failing_since = None
             self._spool.patience.worked("feeder")
         except sqlite3.Error as error:
@@ -101,10 +106,10 @@ class Feeder:
         self.gauge()
         if pause is None and self._woken and not self.stopped:
             pause = 0
-        # A single chain of steps, however often it is woken. The event loop has its turn after each.
+        # However often it is woken, one step follows another. The event loop has its turn in between.
         self._running = pause is not None
         if pause is not None:
-            call_later(pause, self._go_on)
+            call_later(pause, self._run)
 
     def _failed(self, error: Exception) -> float | None:
         """Return the seconds until the next attempt; None: give up."""
@@ -127,13 +132,13 @@ class Feeder:
         )
         return None
 
-    def _some(self) -> float | None:
-        """Hand some over. Return the seconds until the next step; None: wait to be woken."""
+    def _step(self) -> float | None:
+        """Schedule some. Return the seconds until the next step; None: wait to be woken."""
         if self._engine.paused:
             return _LOOK
         slices = Slices()
         self._forget()
-        more = self.sitemaps.some()
+        more = self.sitemaps.request_some()
         blocked = 0
         while True:
             site = self._spool.next_site()
@@ -147,7 +152,7 @@ class Feeder:
                 return 0
 
     def _room(self, site: int) -> int:
-        """How many pages of *site* may go to the scheduler now."""
+        """Return how many pages of *site* may go to the scheduler now."""
         if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
             return 0
         if self._engine.scheduler_is_foreign:
@@ -158,7 +163,7 @@ class Feeder:
         return max(0, min(room, _BATCH))
 
     def _feed(self, site: int, room: int) -> int:
-        """Hand up to *room* pages of *site* to the scheduler. Return how many."""
+        """Schedule up to *room* pages of *site*. Return how many."""
         if not room:
             return 0
         pages = self._spool.take(site, room)
@@ -183,11 +188,11 @@ class Feeder:
         if request is None:
             # The spider's rules, or Scrapy's, have changed since the last run.
             self._crawl.stats.inc_value(Reason.NO_RULE.value)
-            self.outstanding.gone.append(page.id)
+            self.outstanding.finished.append(page.id)
             return
         if self._engine.scheduler_is_foreign:
             self._engine.crawl(request)
-            self.outstanding.gone.append(page.id)  # the scheduler keeps it
+            self.outstanding.finished.append(page.id)  # the scheduler keeps it
         else:
             self.outstanding.add(request, page.id, site)
             try:
@@ -198,7 +203,7 @@ class Feeder:
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def _let_pass(self, request: Request, **_: object) -> None:
-        """It passed the dupe filter in an earlier run."""
+        """Have a page skip the dupe filter, which it has passed in an earlier run."""
         if FED in request.meta:
             request.dont_filter = True
 
@@ -214,14 +219,14 @@ class Feeder:
 
     def _forget(self) -> None:
         """Delete the rows of pages that are done."""
-        if gone := self.outstanding.gone[:]:
-            self._spool.forget(gone)
-            del self.outstanding.gone[: len(gone)]  # there may be more by now
+        if finished := self.outstanding.finished[:]:
+            self._spool.forget(finished)
+            del self.outstanding.finished[: len(finished)]  # there may be more by now
 
     def flush(self) -> bool:
-        """Hand over some sitemaps and pages, without a limit: the scheduler outlives the process.
-        Return whether those were the last."""
-        more = self.sitemaps.some(everything=True)
+        """Schedule sitemaps and pages without a limit: the scheduler outlives the process. Return whether
+        these were the last."""
+        more = self.sitemaps.request_some(everything=True)
         slices = Slices()
         while True:
             site = self._spool.next_site()
@@ -235,3 +240,89 @@ class Feeder:
         """Update the stat of waiting pages."""
         waiting = self._spool.waiting + self._spool.unproven
         self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
+
+
+class _Sent(ref["Request"]):
+    """Tells when the request of a page is freed: after its callback."""
+
+    __slots__ = ("arrived", "row", "site")
+
+    row: int
+    site: int
+    arrived: bool
+
+
+class Outstanding:
+    """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet.
+
+    Requests have :data:`~scrapy_rep.seeding.discovery.FED` in their meta from :meth:`add` to
+    :meth:`arrive`.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """:param wake: called when there is room in the scheduler, or rows are to be deleted"""
+        self._wake = wake
+        self.total = 0  # pages in the scheduler
+        self.by_site: Counter[int] = Counter()  # the same, for each site
+        self.finished: list[int] = []  # rows of finished pages, to be deleted
+        self.stopped = False
+        """Whether the crawl is closing: pages dropped from now on are for the next run."""
+        self._sent: dict[int, _Sent] = {}
+
+    def add(self, request: Request, row: int, site: int) -> None:
+        """Note that *request*, for the page of *row*, goes to the scheduler."""
+        request.meta[FED] = row
+        sent = _Sent(request, self._released)
+        sent.row, sent.site, sent.arrived = row, site, False
+        self._sent[row] = sent
+        self.by_site[site] += 1
+        self.total += 1
+
+    def take_back(self, row: int) -> None:
+        """Undo :meth:`add`: the scheduler raised an exception."""
+        self._leave(self._sent.pop(row, None))
+
+    def arrive(self, request: Request) -> None:
+        """Note that a page has left the gate. From here on its request is like any other."""
+        sent = self._sent.get(request.meta.pop(FED))
+        request.dont_filter = False
+        if sent is not None and sent() is request:
+            self._leave(sent)
+
+    def held(self, request: Request, **_: object) -> None:
+        """Note that the hold has the page now: on disk if there is a JOBDIR."""
+        sent = self._sent.get(request.meta.get(FED, -1))
+        if sent is not None and sent() is request:
+            del self._sent[sent.row]
+            self.finished.append(sent.row)
+            self._leave(sent)
+            if len(self.finished) >= _ROWS:
+                self._wake()
+
+    def dropped(self, request: Request) -> None:
+        """Note that the dupe filter has dropped a page."""
+        self._leave(self._sent.get(request.meta[FED]))
+
+    def close(self) -> None:
+        """End a run that was not killed: pages that arrived are finished, others are for the next run."""
+        self.finished += [row for row, sent in self._sent.items() if sent.arrived]
+
+    def _released(self, sent: ref[Request]) -> None:
+        assert isinstance(sent, _Sent)
+        if self._sent.get(sent.row) is not sent or (self.stopped and not sent.arrived):
+            return
+        del self._sent[sent.row]
+        self.finished.append(sent.row)
+        self._leave(sent)  # it may never have arrived: a filter has dropped it
+
+    def _leave(self, sent: _Sent | None) -> None:
+        """Note that a page has left the scheduler."""
+        if sent is None or sent.arrived:
+            return
+        sent.arrived = True
+        self.total -= 1
+        self.by_site[sent.site] -= 1
+        if self.by_site[sent.site] <= 0:
+            del self.by_site[sent.site]
+        if len(self.finished) >= _ROWS:
+            self._wake()

@@ -1,7 +1,7 @@
-"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9). Here the parts of
-this folder meet: sitemaps go into the spool (`spool.py`), are requested (`requester.py`) and read
-(`intake.py`); their pages go from the spool to the scheduler (`feeder.py`), those of other hosts once
-these are known to list the sitemap (`proof.py`)."""
+"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9), and puts the parts of
+this folder together: sitemaps go into the spool (`spool.py`), are requested and read (`loader.py`);
+their pages go from the spool to the scheduler (`feeder.py`), those of other hosts once these are known
+to list the sitemap (`verifier.py`)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.seeding.discovery import FED, SITEMAP, listed_sitemaps
 from scrapy_rep.seeding.feeder import Feeder
-from scrapy_rep.seeding.intake import Intake
-from scrapy_rep.seeding.proof import Proofs
-from scrapy_rep.seeding.spider_options import SpiderOptions
+from scrapy_rep.seeding.loader import Loader
+from scrapy_rep.seeding.selection import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
+from scrapy_rep.seeding.verifier import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# URL prefixes that are remembered as met.
+# URL prefixes that are remembered.
 _PREFIXES = 20_000
 
 
 class SitemapSeeding(ResolutionListener):
-    """Has sitemaps and their pages requested."""
+    """Has sitemaps, and the pages in them, requested."""
 
     part = "seeding from sitemaps"
 
@@ -74,17 +74,18 @@ class SitemapSeeding(ResolutionListener):
         self._deferral = deferral
         self._discovery = discovery
         self._start_only = mode == "start"
-        # An origin that is forgotten and met again does no harm: the spool has its sitemaps.
-        self._met = Recent()
-        self.met_prefixes: set[str] = set()  # prefixes of URLs whose origins were met: a fast path
+        # To forget an origin does no harm: the spool has its sitemaps.
+        self._visited = Recent()
+        self.visited_prefixes: set[str] = set()
+        """Prefixes of URLs whose origins the crawl has visited: a fast path."""
         patience = self._settings.defer_max_wait
         self._spool = Spool(job_dir(crawler.settings), patience, crawler.spider)
         self._upkeep = Upkeep(self._look)
-        self._adding = 0  # how many robots.txt files have sitemaps on their way into the spool
+        self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
         self._feeder = Feeder(parts, deferral)
-        self._proofs = Proofs(parts, origins, self._feeder)
-        self.intake = Intake(parts, self._feeder, self._proofs, discovery)
+        self._verifier = Verifier(parts, origins, self._feeder)
+        self.loader = Loader(parts, self._feeder, self._verifier, discovery)
         """Reads sitemaps."""
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
@@ -95,38 +96,38 @@ class SitemapSeeding(ResolutionListener):
         connect(self._feeder.outstanding.held, signals.request_deferred)
 
     def look(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Note a request that leaves the scheduler. Return a check to await before anything is fetched
-        for it: whether sitemaps may lead there."""
+        """Note a request that leaves the scheduler. Return a check to await before anything is fetched for
+        it: whether its sitemap may lead there. None if there is nothing to check."""
         self._note(request)
-        return self.intake.check(request) if self._is_to_be_checked(request) else None
+        return self.loader.check(request) if self._is_to_be_checked(request) else None
 
     def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
-        """Note a request that is about to be sent. Return that check, if it wasn't made so far."""
+        """Note a request that is about to be sent. Return the same check unless it was made before."""
         self._note(request)
         to_check = not checked and self._is_to_be_checked(request)
         if FED in request.meta:
             self._feeder.outstanding.arrive(request)
-        return self.intake.check(request) if to_check else None
+        return self.loader.check(request) if to_check else None
 
     def _note(self, request: Request) -> None:
         usual = USUAL.match(request.url)
         prefix = usual[1] + "/" if usual else None
-        if prefix not in self.met_prefixes:
-            self._meet(request, prefix)
+        if prefix not in self.visited_prefixes:
+            self._visit(request, prefix)
 
     def _is_to_be_checked(self, request: Request) -> bool:
         far = self._settings.sitemap_cross_host != "strict" and FED in request.meta
         return far or SITEMAP in request.meta
 
-    async def meet_again(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:
-        """Await the decision on *request*: its origin may be forgotten meanwhile."""
+    async def visit_after(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:
+        """Await the decision on *request*, then note it: its origin may be forgotten meanwhile."""
         try:
             await decided
         finally:
-            self._meet(request, None)
+            self._visit(request, None)
 
-    def _meet(self, request: Request, prefix: str | None) -> None:
-        """The crawl asks for a page, so its origin may seed. Remember the *prefix* of its URL."""
+    def _visit(self, request: Request, prefix: str | None) -> None:
+        """The crawl requests a page, so its origin may seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._start_only and not request.meta.get("is_start_request"):
@@ -136,20 +137,20 @@ class SitemapSeeding(ResolutionListener):
         except ValueError:
             return
         if prefix:
-            if len(self.met_prefixes) >= _PREFIXES:
-                self.met_prefixes.clear()
-            self.met_prefixes.add(prefix)
-        if not self._met.add(origin):
+            if len(self.visited_prefixes) >= _PREFIXES:
+                self.visited_prefixes.clear()
+            self.visited_prefixes.add(prefix)
+        if not self._visited.add(origin):
             return
         state = self._cache.get(origin)
         if state is not None and not state.unreachable:
             self._seed(origin, state.entry.url or origin.robots_url, state.robots)
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Add the sitemaps that a new robots.txt lists, or a guess if there are none."""
+        """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
-        if there and origin in self._met:
+        if there and origin in self._visited:
             self._seed(origin, resolution.robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
@@ -181,7 +182,7 @@ class SitemapSeeding(ResolutionListener):
         """Add a sitemap, if *origin* may have one more. Return whether it is new."""
         sitemaps = self._spool.sitemaps
         if sitemaps.counts(origin)[0] >= self._settings.sitemap_max_files:
-            self.intake.log.too_many(url, origin)
+            self.loader.log.too_many(url, origin)
             return False
         if not sitemaps.add(url, host, origin, (), guessed=guessed):
             return False
@@ -193,7 +194,7 @@ class SitemapSeeding(ResolutionListener):
         if FED in request.meta:
             self._feeder.outstanding.dropped(request)
         elif SITEMAP in request.meta and not self._feeder.stopped:
-            self.intake.dropped(request)
+            self.loader.dropped(request)
 
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
@@ -208,7 +209,7 @@ class SitemapSeeding(ResolutionListener):
         if opened is None:
             return
         self._feeder.sitemaps.added()
-        self._proofs.recover(opened.unproven_origins)
+        self._verifier.recover(opened.unproven_origins)
         opened.unproven_origins.clear()
         if left := self._spool.waiting + self._spool.unproven:
             pages = {"pages": counted(left, "page")}
@@ -220,15 +221,15 @@ class SitemapSeeding(ResolutionListener):
             return
         asked = self._feeder.sitemaps.outstanding
         if asked == self._idle_with and not self._deferral.holding:
-            self.intake.lost(asked)
+            self.loader.lost(asked)
         self._idle_with = asked
         self._feeder.wake()
-        if self._feeder or self._proofs or self._adding or not self._spool.opened:
+        if self._feeder or self._verifier or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         spool = self._spool
-        self._proofs.stop()
+        self._verifier.stop()
         spool.patience.ending = True
         while self._adding and not self._feeder.stopped:
             await pause()

@@ -1,16 +1,18 @@
-"""Which entries of a sitemap become requests, why the others do not (REP.md section 9), and what the
-log says of it."""
+"""Which entries of a sitemap become requests, why the others do not (REP.md section 9), what the spider
+says about it, and what the log does."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
 from collections import Counter, deque
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import signals as scrapy_signals
 
@@ -19,13 +21,15 @@ from scrapy_rep.engine.encoding import PageURLs, resolve_sitemap
 from scrapy_rep.engine.log import Few, Sparse, get_logger
 from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted
+from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.sitemaps.lastmod import latest
+from scrapy_rep.protocol.dates import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scrapy import Spider
     from typing_extensions import Self
 
     from scrapy_rep.origins.context import CrawlContext
@@ -36,19 +40,22 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Characters of what a page's request carries of its entry, as JSON; of all requests of one entry.
+T = TypeVar("T")
+
+# Characters of JSON that a page's request carries of its entry; that all requests of one entry carry.
 _MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
 _MAX_DATE, _MAX_ALTERNATES = 100, 1000
-# Prefixes whose verdict is remembered while one sitemap is read.
+# URL prefixes whose verdict is remembered while a sitemap is read.
 _PREFIXES = 10_000
-# Entries written at a time. The event loop waits meanwhile: each may be on a host of its own.
+# Entries that are written at a time, while the event loop waits. Each may be on another host.
 _AT_A_TIME = 200
-# Warnings per origin: an index may list 50,000 missing sitemaps. Beyond _ORIGINS, origins share.
+# Warnings for each origin: an index may list 50,000 missing sitemaps. Origins beyond _ORIGINS share one
+# limit.
 _WARNINGS, _ORIGINS = 5, 10_000
 
 
 class Reason(str, Enum):
-    """Why an entry is rejected: the stat that counts it, and a text."""
+    """Why an entry is rejected: the stat that counts it, and a text for the log."""
 
     text: str
 
@@ -77,22 +84,25 @@ class Reason(str, Enum):
 _CHOSEN = {
     Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN
 }  # fmt: skip
-"""Reasons that the project has chosen, or that are no loss."""
+"""Reasons that the project has chosen, or by which nothing is lost."""
 
 Verdict = Reason | bool | None
-"""On an entry: True, accepted; why it is rejected; None, not known yet."""
+"""On an entry. True: accepted; a reason: rejected; None: not known yet."""
 
 
 def host_of(origin: Origin) -> str:
-    """Return the host in the sense of REP.md section 9: the same for http and https, not for other
+    """Return the host, as REP.md section 9 means it: the same for http and https; another one for other
     ports."""
     default = origin.port == {"http": 80, "https": 443}.get(origin.scheme)
     return origin.host if default else f"{origin.host}:{origin.port}"
 
 
-def packed(entry: Entry, pages: int) -> str:
-    """Return an entry without its URL as JSON, for the requests of so many *pages*. What JSON doesn't know becomes
-    text; an entry that is too long is cut to its ``lastmod``."""
+def entry_as_json(entry: Entry, pages: int) -> str:
+    """Return an entry, without its URL, as JSON. What JSON doesn't know becomes text. Of an entry that is
+    too long, only ``lastmod`` is left.
+
+    :param pages: how many requests get it
+    """
     text = ""
     with suppress(TypeError, ValueError, RecursionError):
         rest = {name: value for name, value in entry.items() if name != "loc"}
@@ -114,8 +124,9 @@ class Selection:
         verdict: Callable[[Origin, str, tuple[str, ...]], Verdict],
         found: Callable[[SitemapRow, str, str], bool],
     ) -> None:
-        """:param verdict: on entries of another origin: ``Proofs.verdict``
-        :param found: takes the URL and the origin of a sitemap in an index; returns if it is new
+        """:param verdict: on entries of another origin: ``Verifier.verdict``
+        :param found: called with the URL and the origin of each sitemap in an index; returns whether it
+            is new
         """
         self._sitemap = sitemap
         self._reader = reader
@@ -131,16 +142,16 @@ class Selection:
         self._domain = registrable_domain(led_here.host) if near else None
         self._files, self._urls = context.spool.sitemaps.counts(sitemap.origin)
         self._pending: deque[tuple[Any, Entry, str | None]] = deque()
-        """URLs, each with its entry, which is in JSON too for pages."""
+        """URLs, each with its entry; if it is a page's, also as JSON."""
         self._page_urls = PageURLs()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
-        self.unproven = 0  # how many of them wait for the robots.txt of their host
+        self.unproven = 0  # how many of these wait for the robots.txt of their host
         self.rejected: Counter[Reason] = Counter()
-        self.undated = 0  # entries whose lastmod is no date
+        self.undated = 0  # entries whose lastmod is not a date
 
     def add(self, entries: list[Entry]) -> None:
-        """Filter entries, for :meth:`write`."""
+        """Filter *entries*; :meth:`write` writes those that are left."""
         kind = self._reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
@@ -157,7 +168,7 @@ class Selection:
             urls = [entry.get("loc")]
             if self._options.alternate_links:
                 urls += islice(_texts(entry.get("alternate")), _MAX_ALTERNATES)
-            text = packed(entry, len(urls))
+            text = entry_as_json(entry, len(urls))
             self._pending.extend((url, entry, text) for url in urls)
 
     def _is_old(self, entry: Entry) -> bool:
@@ -169,8 +180,8 @@ class Selection:
         return changed is not None and changed < since
 
     def write(self) -> bool:
-        """Write some of what was added to the spool. Return whether there is more. After a
-        ``sqlite3.Error`` call it again."""
+        """Write some of what was added to the spool. Return whether there is more. After a ``sqlite3.Error``,
+        call it again."""
         slices, done = Slices(), 0
         if self._reader.kind is Kind.INDEX:
             while self._pending and not slices.over:
@@ -199,7 +210,7 @@ class Selection:
         return bool(self._pending)
 
     def _row(self, value: Any, entry: str | None) -> tuple[Row | None, Verdict]:
-        """Return a page, unless it is rejected, and the verdict on it."""
+        """Return the row of a page, None if it is rejected, and the verdict on it."""
         try:
             url, prefix = self._page_urls.resolve(value)
             site, verdict = self._by_prefix.get(prefix) or self._judge(prefix)
@@ -223,13 +234,13 @@ class Selection:
         if not self._is_near(origin):
             verdict = self._verdict(origin, self._sitemap.origin, self._chain)
         site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
-        # Proof may come while the sitemap is being read.
+        # If it isn't known yet, it may be while the sitemap is being read.
         if verdict is not None and len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = site, verdict
         return site, verdict
 
     def _is_near(self, origin: Origin) -> bool:
-        """Whether URLs of *origin* count without proof."""
+        """Whether URLs of *origin* are accepted although it may not list the sitemap."""
         mode = self._settings.sitemap_cross_host
         if mode == "any" or host_of(origin) == self._host:
             return True
@@ -256,13 +267,121 @@ class Selection:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the strings in what a filter may have left of a list of them."""
+    """Yield the strings in what a filter may have made of a list of them."""
     if isinstance(value, list | tuple):
         yield from (one for one in value if isinstance(one, str))
 
 
+class Entries:
+    """What ``sitemap_filter`` gets: an iterator with the kind of the sitemap, like Scrapy's ``Sitemap``."""
+
+    def __init__(self, entries: list[Entry], kind: str) -> None:
+        self._entries = iter(entries)
+        self.type = kind
+        """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._entries)
+
+
+class SpiderOptions:
+    """The attributes of Scrapy's SitemapSpider, on any spider, checked: ``sitemap_rules``,
+    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``.
+    """
+
+    def __init__(self, spider: Spider | None) -> None:
+        """:raises SettingsError: if an attribute is wrong"""
+        self._spider = spider
+        self._rules: list[tuple[re.Pattern[str], Any]] | None = self._checked(
+            "sitemap_rules",
+            lambda rules: [(re.compile(regex), self._callback(name)) for regex, name in rules],
+            "pairs of a regular expression and a callback (the name of a method, or a callable)",
+        )
+        self._follow: list[re.Pattern[str]] | None = self._checked(
+            "sitemap_follow", _patterns, "regular expressions"
+        )
+        self._filter = getattr(spider, "sitemap_filter", None)
+        if self._filter is not None and not callable(self._filter):
+            raise SettingsError("The spider's attribute sitemap_filter must be a method.")
+        self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
+        """Whether alternate URLs of a page are requested too."""
+        self.media = bool(getattr(spider, "sitemap_media", False))
+        """Whether entries have the URLs of images and videos."""
+
+    def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> T | None:
+        value = getattr(self._spider, name, None)
+        try:
+            return None if value is None else convert(value)
+        except (TypeError, ValueError, AttributeError, re.error) as error:
+            raise SettingsError(
+                f"The spider's attribute {name} must be a list of {what}: {error}."
+            ) from None
+
+    def _callback(self, value: Any) -> Any:
+        callback = getattr(self._spider, value) if isinstance(value, str) else value
+        if not callable(callback):
+            raise TypeError(f"{value!r} can't be called")
+        return callback
+
+    def callback_for(self, url: str) -> tuple[bool, Any]:
+        """Return whether a page is wanted, and its callback (None: the spider's default)."""
+        if self._rules is None:
+            return True, None
+        for regex, callback in self._rules:
+            if regex.search(url):
+                return True, callback
+        return False, None
+
+    def follows(self, url: str) -> bool:
+        """Whether a sitemap from an index is wanted."""
+        return self._follow is None or any(regex.search(url) for regex in self._follow)
+
+    def filtered(self, entries: list[Entry], kind: str, *, log: bool) -> tuple[list[Entry], int]:
+        """Return what ``sitemap_filter`` leaves of *entries*, and how many entries made it raise.
+
+        :param kind: of the sitemap
+        :param log: whether to log the first exception
+        """
+        if self._filter is None:
+            return entries, 0
+        kept: list[Entry] = []
+        failed = 0
+        rest = Entries(entries, kind)
+        while left := length_hint(rest):
+            try:
+                for entry in self._filter(rest) or ():
+                    if not isinstance(entry, dict):
+                        raise TypeError(f"it returned {entry!r}, which is no entry")
+                    kept.append(entry)  # one by one: those before an exception count
+                break
+            except Exception:
+                if log:
+                    log = False
+                    logger.exception(
+                        "sitemap_filter() raised an exception: its entry is skipped. Further "
+                        "exceptions for this sitemap are not logged.",
+                        extra={"spider": self._spider},
+                    )
+                if length_hint(rest) == left:  # it took no entry, so it would raise again
+                    return kept, failed + left
+                failed += 1
+        return kept, failed
+
+
+def _patterns(follow: Any) -> list[re.Pattern[str]]:
+    if isinstance(follow, str):
+        raise TypeError("it is a single string")
+    return [re.compile(regex) for regex in follow]
+
+
 class SitemapLog:
-    """Tells what became of each sitemap: a line in the log, and the stats."""
+    """Logs and counts what became of each sitemap."""
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
@@ -272,7 +391,7 @@ class SitemapLog:
         context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        """*sitemap* was read."""
+        """Log that *sitemap* was read."""
         inc_value = self._context.stats.inc_value
         inc_value("rep/sitemaps/fetched")
         inc_value("rep/sitemaps/urls", reader.count)
@@ -306,7 +425,7 @@ class SitemapLog:
             self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
-        """*sitemap* can't be read. That deserves no warning if it is *expected*."""
+        """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
         message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
         if expected:
@@ -315,13 +434,13 @@ class SitemapLog:
             self._warn(sitemap.origin, message, **values)
 
     def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
-        """No host that the entries of *sitemap* waited for lists it."""
+        """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
         self._context.stats.inc_value("rep/sitemaps/nothing_taken")
         message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
         self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
 
     def too_many(self, url: str, origin: str) -> None:
-        """*origin* has too many sitemaps to read this one."""
+        """Log that *origin* has too many sitemaps for this one to be read."""
         self._context.stats.inc_value(Reason.LIMIT.value)
         message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
         self._warn(origin, message, url=url, origin=origin)

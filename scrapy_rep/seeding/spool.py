@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.seeding.spider_options import SpiderOptions
+    from scrapy_rep.seeding.selection import SpiderOptions
 
 logger = get_logger(__name__)
 

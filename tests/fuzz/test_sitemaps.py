@@ -15,11 +15,11 @@ from scrapy import Request
 
 from scrapy_rep.engine.encoding import PageURLs
 from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol.dates import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT
 from scrapy_rep.seeding.discovery import listed_sitemaps
-from scrapy_rep.seeding.proof import Listing
+from scrapy_rep.seeding.verifier import Listing
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.slices import in_a_slice, in_slices

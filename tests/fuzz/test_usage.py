@@ -11,12 +11,13 @@ from scrapy.http import HtmlResponse
 
 from scrapy_rep import usage
 from scrapy_rep.inspection.lint import lint
+from scrapy_rep.preferences import PURPOSES, Statement, Usage, read_robots
+from scrapy_rep.preferences.aipref import preferences
+from scrapy_rep.preferences.lint import usage_findings
+from scrapy_rep.preferences.sources import MAX_LICENSES, link_licenses
+from scrapy_rep.preferences.statements import MAX_TEXT
+from scrapy_rep.preferences.tdmrep import TdmFile
 from scrapy_rep.protocol.syntax import MAX_BYTES
-from scrapy_rep.protocol.usage import PURPOSES, Statement, Usage, read_robots
-from scrapy_rep.protocol.usage.aipref import preferences
-from scrapy_rep.protocol.usage.rsl import MAX_LICENSES, link_licenses
-from scrapy_rep.protocol.usage.statements import MAX_TEXT
-from scrapy_rep.protocol.usage.tdmrep import TdmFile
 from tests.fuzz.strategies import damaged
 from tests.helpers.slices import in_a_slice
 
@@ -121,7 +122,7 @@ def test_files_of_any_kind(body: bytes, path: str, token: str | None) -> None:
 
 @given(ROBOTS)
 def test_lint_of_any_kind(body: bytes) -> None:
-    for one in lint(body[:20_000]):
+    for one in lint(body[:20_000], also=[usage_findings]):
         assert one.line is None or one.line >= 1
         assert one.code not in USE or len(one.message) < 250
 

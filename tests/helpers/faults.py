@@ -206,7 +206,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.patience._CALM_SECONDS", 0.3)
-    monkeypatch.setattr("scrapy_rep.seeding.intake.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.seeding.loader.RETRY_SECONDS", 0.05)
 
 
 def assert_no_tracebacks(result: CrawlResult) -> None:

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from scrapy.http import Response
 
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.protocol.sitemaps import gunzip as unpack
+from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.crawling import CrawlResult, ListSpider
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"

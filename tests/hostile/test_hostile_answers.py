@@ -13,10 +13,10 @@ from scrapy_rep.engine import pause
 from scrapy_rep.engine.encoding import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.sitemaps.gunzip import STEP
-from scrapy_rep.seeding import discovery, intake, proof, seeding
+from scrapy_rep.protocol.sitemaps.reader import STEP
+from scrapy_rep.seeding import discovery, loader, seeding, verifier
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, listed_sitemaps
-from scrapy_rep.seeding.proof import Listing, Listings
+from scrapy_rep.seeding.verifier import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -145,7 +145,7 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         await pause.pause(seconds)
 
     monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
-    for module in (discovery, proof):
+    for module in (discovery, verifier):
         monkeypatch.setattr(module, "work", work)
     monkeypatch.setattr(seeding, "pause", paused)
     return turns
@@ -175,7 +175,7 @@ async def test_what_is_read_at_once_is_written_in_slices(
         pauses.append(seconds)
         await pause.pause(seconds)
 
-    monkeypatch.setattr(intake, "pause", paused)
+    monkeypatch.setattr(loader, "pause", paused)
     site = sites.add(robots="Sitemap: /map.txt\n")
     # So short that only a few are pages.
     text = "".join(f"{site.url(f'/{number}')}\n" for number in range(50)) + "http://\n" * 800

@@ -19,7 +19,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine import recent
 from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.pages.usage_lookup import UsageLookup
+from scrapy_rep.preferences.lookup import UsageLookup
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import scrapy_rep.inspection.lint
+import scrapy_rep
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.protocol import RobotsTxt
 from tests.helpers.docs import page
@@ -144,10 +144,9 @@ def test_each_finding_is_reported_with_its_line(name: str) -> None:
 
 
 def test_every_code_is_tested_and_documented() -> None:
-    code = "".join(
-        path.read_text("utf-8")
-        for path in Path(scrapy_rep.inspection.lint.__file__).parent.glob("*.py")
-    )
+    package = Path(scrapy_rep.__file__).parent
+    files = [*(package / "inspection/lint").glob("*.py"), package / "preferences/lint.py"]
+    code = "".join(path.read_text("utf-8") for path in files)
     tested = {code for _, found in FOUND.values() for _, code in found} | {"beyond-limit"}
     # See test_lint_usage.py.
     tested |= {"bad-usage", "bad-signal", "bad-license"}

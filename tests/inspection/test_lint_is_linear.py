@@ -9,6 +9,7 @@ from string import ascii_lowercase
 import pytest
 
 from scrapy_rep.inspection.lint import lint
+from scrapy_rep.preferences.lint import usage_findings
 from tests.helpers.growth import TIMES, assert_linear
 
 pytestmark = pytest.mark.alone
@@ -30,4 +31,6 @@ FILES: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("name", FILES)
 def test_a_hostile_file_takes_linear_time(name: str) -> None:
     small, large = (FILES[name](count).encode() for count in (200, 200 * TIMES))
-    assert_linear(lambda: lint(small), lambda: lint(large))
+    assert_linear(
+        lambda: lint(small, also=[usage_findings]), lambda: lint(large, also=[usage_findings])
+    )

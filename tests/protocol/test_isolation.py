@@ -16,7 +16,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-import scrapy_rep.protocol as core
+import scrapy_rep.preferences, scrapy_rep.preferences.tdmrep, scrapy_rep.protocol as core
 for module in pkgutil.walk_packages(core.__path__, core.__name__ + "."):
     importlib.import_module(module.name)
 print(*sorted({"scrapy", "twisted"} & {name.partition(".")[0] for name in sys.modules}))
@@ -49,7 +49,6 @@ def test_asks_for_nothing_outside(module: Path) -> None:
     outside = {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
     assert not {name for name in imported if name in outside or name.startswith("scrapy.")}
     libraries = {*sys.stdlib_module_names, "scrapy_rep"}
-    libraries |= {"sitemaps": {"lxml"}, "usage": {"http_sf"}}.get(module.parent.name, set())
     assert {name.partition(".")[0] for name in imported} <= libraries
     assert all(
         name.startswith("scrapy_rep.protocol") for name in imported if name.startswith("scrapy_rep")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of, tags
+from scrapy_rep.protocol.page import Links, PageRule, PageRules, html, links_of
 from scrapy_rep.protocol.page.html import metas_of
 from tests.helpers.slices import in_a_slice
 from tests.protocol.pages import DATES, HEADERS, HTML, META, told
@@ -151,8 +151,8 @@ def test_skipping_plain_tags_changes_nothing(body: bytes) -> None:
     """What is read in one go is what is read attribute by attribute."""
     found = list(metas_of(body, "utf-8", {"robots"}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tags, "_SKIPPED", 0)
-        patch.setattr(tags, "_TOKEN", re.compile(tags._TOKEN.pattern.replace(tags.PLAIN, b"(?!)")))
+        patch.setattr(html, "_SKIPPED", 0)
+        patch.setattr(html, "_TOKEN", re.compile(html._TOKEN.pattern.replace(html.PLAIN, b"(?!)")))
         assert list(metas_of(body, "utf-8", {"robots"})) == found
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.encoding import PageURLs
-from scrapy_rep.seeding.selection import packed
-from scrapy_rep.seeding.spider_options import Entries
+from scrapy_rep.seeding.selection import Entries, entry_as_json
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
@@ -130,12 +129,12 @@ async def test_a_page_carries_its_entry_as_the_filter_left_it(sites: Sites) -> N
 def test_what_a_page_carries_is_bounded() -> None:
     recursive: dict[str, Any] = {"loc": "x", "lastmod": "2026"}
     recursive["mine"] = recursive
-    assert packed(recursive, 1) == '{"lastmod": "2026"}'
+    assert entry_as_json(recursive, 1) == '{"lastmod": "2026"}'
     long = {"loc": "x", "lastmod": "2026", "text": "x" * 70_000}
-    assert packed(long, 1) == '{"lastmod": "2026"}'
+    assert entry_as_json(long, 1) == '{"lastmod": "2026"}'
     some = {"loc": "x", "text": "x" * 10_000}
-    assert len(packed(some, 10)) > 10_000
-    assert packed(some, 1_000) == "{}"
+    assert len(entry_as_json(some, 10)) > 10_000
+    assert entry_as_json(some, 1_000) == "{}"
 
 
 def test_what_a_filter_gets_is_an_iterator_with_a_type() -> None:

@@ -12,10 +12,10 @@ from scrapy import Request
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.seeding import requester as module
+from scrapy_rep.seeding import loader as module
 from scrapy_rep.seeding.discovery import SITEMAP
-from scrapy_rep.seeding.requester import SitemapRequester
-from scrapy_rep.seeding.spider_options import SpiderOptions
+from scrapy_rep.seeding.loader import SitemapRequester
+from scrapy_rep.seeding.selection import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
 from scrapy_rep.seeding.spool_file import ASKED
 from scrapy_rep.settings import RepSettings
@@ -55,7 +55,7 @@ class World:
         sitemap = self.spool.sitemaps.get(url)
         assert sitemap is not None
         self.spool.sitemaps.done(sitemap)
-        self.asking.came(url)
+        self.asking.finished(url)
 
 
 def host_of(url: str) -> str:
@@ -70,7 +70,7 @@ def test_each_once_and_two_of_a_host_at_a_time(hosts: int, each: int) -> None:
     assert world.asking
     assert world.woken == len(urls)
     while world.asking:
-        assert world.asking.some() is False  # to go on when one has come
+        assert world.asking.request_some() is False  # to go on when one has come
         under_way = world.asking.outstanding
         assert len(under_way) <= 33  # the last host may have two
         assert max(Counter(map(host_of, under_way)).values()) <= 2
@@ -83,7 +83,7 @@ def test_all_hosts_have_turns() -> None:
     world = World()
     world.add(40, 50)
     for _ in range(80):
-        world.asking.some()
+        world.asking.request_some()
         world.come(world.asking.outstanding[0])
     turns = Counter(map(host_of, world.scheduled))
     assert len(turns) == 40
@@ -93,11 +93,11 @@ def test_all_hosts_have_turns() -> None:
 def test_new_hosts_are_seen_wherever_the_turn_is() -> None:
     world = World()
     world.add(5, 1)
-    world.asking.some()
+    world.asking.request_some()
     for place in ("http://a.example", "http://z.example"):
         world.spool.sitemaps.add(f"{place}/x.xml", place, place, ())
         world.asking.added()
-    world.asking.some()
+    world.asking.request_some()
     assert {*world.asking.outstanding} >= {"http://a.example/x.xml", "http://z.example/x.xml"}
 
 
@@ -108,7 +108,7 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
     statements: list[str] = []
     world.spool._db.set_trace_callback(statements.append)
     for _ in range(3):
-        world.asking.some()
+        world.asking.request_some()
         world.come(world.asking.outstanding[0])
     assert len(statements) < 3 * 32 * 4
     kept = [value for value in vars(world.asking).values() if hasattr(value, "__len__")]
@@ -122,7 +122,7 @@ def test_everything_goes_at_the_end(foreign: bool, monkeypatch: pytest.MonkeyPat
     world = World(foreign=foreign)
     urls = world.add(20, 60)
     steps = 1
-    while world.asking.some(everything=True):
+    while world.asking.request_some(everything=True):
         steps += 1
     assert sorted(world.scheduled) == sorted(urls)
     assert steps >= 20
@@ -131,7 +131,7 @@ def test_everything_goes_at_the_end(foreign: bool, monkeypatch: pytest.MonkeyPat
 def test_a_scheduler_that_others_share_gets_all(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(foreign=True)
     urls = world.add(100, 5)
-    while world.asking.some():
+    while world.asking.request_some():
         pass
     assert sorted(world.scheduled) == sorted(urls)
     assert not world.asking
@@ -142,7 +142,7 @@ def test_what_another_process_has_asked_for_is_not_asked_for_here() -> None:
     place = "http://h0.example"
     world.spool.sitemaps.add(f"{place}/theirs.xml", place, place, (), state=ASKED)
     [ours] = world.add(1, 1)
-    while world.asking.some():
+    while world.asking.request_some():
         pass
     assert world.scheduled == [ours]
 
@@ -153,10 +153,10 @@ def test_what_the_scheduler_did_not_take_is_asked_for_again() -> None:
     taken, world.crawl = world.crawl, failing  # type: ignore[method-assign]
     world.asking._engine.crawl = world.crawl
     with pytest.raises(ConnectionError):
-        world.asking.some()
+        world.asking.request_some()
     assert world.asking
     world.asking._engine.crawl = taken
-    world.asking.some()
+    world.asking.request_some()
     assert sorted(world.scheduled) == urls
 
 
@@ -169,6 +169,6 @@ def test_no_more_while_very_many_pages_wait(monkeypatch: pytest.MonkeyPatch) -> 
     world = World()
     world.add(3, 1)
     world.spool.waiting = 5
-    assert world.asking.some() is False
+    assert world.asking.request_some() is False
     assert world.scheduled == []
     assert world.asking

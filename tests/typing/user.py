@@ -31,11 +31,11 @@ from scrapy_rep.exceptions import (
     SettingsError,
     UsageDisallowed,
 )
+from scrapy_rep.preferences import PURPOSES, RobotsUsage, Statement, Usage, read_robots
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule, comparable, product_token
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
-from scrapy_rep.protocol.usage import PURPOSES, RobotsUsage, Statement, Usage, read_robots
 from scrapy_rep.signals import (
     request_deferred,
     request_given_up,

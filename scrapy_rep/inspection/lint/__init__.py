@@ -9,24 +9,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scrapy_rep.inspection.lint.file import file_findings
 from scrapy_rep.inspection.lint.finding import Finding
 from scrapy_rep.inspection.lint.groups import group_findings
 from scrapy_rep.inspection.lint.lines import line_findings, rows
 from scrapy_rep.inspection.lint.sitemaps import sitemap_findings
-from scrapy_rep.inspection.lint.usage import usage_findings
 from scrapy_rep.inspection.outline import Outline
 from scrapy_rep.protocol.syntax import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["Finding", "lint"]
 
 
-def lint(body: bytes, *, robots_url: str | None = None, complete: bool = True) -> list[Finding]:
+def lint(
+    body: bytes,
+    *,
+    robots_url: str | None = None,
+    complete: bool = True,
+    also: Sequence[Callable[[bytes, Outline], Iterable[Finding]]] = (),
+) -> list[Finding]:
     """Return what there is to say about *body*, in the order of the lines.
 
     :param body: any bytes at all; the whole file, or as much of it as was fetched
     :param robots_url: where it is from, to tell which sitemaps are on its own host
     :param complete: whether *body* is all of the file
+    :param also: further checks, of the part of the file that counts
     """
     kept = cut(body)
     outline = Outline.of(kept)
@@ -35,7 +46,7 @@ def lint(body: bytes, *, robots_url: str | None = None, complete: bool = True) -
         *line_findings(kept, outline),
         *group_findings(outline),
         *sitemap_findings(kept, outline, robots_url),
-        *usage_findings(kept, outline),
+        *(finding for check in also for finding in check(kept, outline)),
     ]
     texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
     return [

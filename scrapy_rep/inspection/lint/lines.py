@@ -40,7 +40,7 @@ _ELSEWHERE = {
     "noarchive": _META_INSTEAD,
 }
 
-# See usage.py.
+# See preferences/lint.py.
 _ABOUT_USE = ("content-signal", "content-usage", "license")
 
 # Spaces and tabs: crawlers send them as %20 and %09.

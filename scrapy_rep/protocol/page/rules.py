@@ -1,17 +1,52 @@
-"""The rules of a page, added up: nothing cancels a restriction (REP.md section 10)."""
+"""The rules of a page, in headers and metas, added up: nothing cancels a restriction (REP.md section 10).
+
+In both they are separated by commas, and some have a value.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from scrapy_rep.protocol.page.directives import PREVIEWS, Value, read_content, read_header
-from scrapy_rep.protocol.page.html import MAX_TEXT, metas_of
-from scrapy_rep.protocol.tokens import GLOBAL, checked_chain
+from scrapy_rep.protocol.dates import read_date
+from scrapy_rep.protocol.page.html import MAX_TEXT, metas_of, with_blanks
+from scrapy_rep.protocol.tokens import GLOBAL, checked_chain, leading_token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+Value: TypeAlias = "int | str | datetime | None"
+
+# fmt: off
+FLAGS = frozenset({
+    "all", "index", "follow", "noindex", "nofollow", "none", "noarchive", "nocache", "nosnippet",
+    "notranslate", "noimageindex", "noodp", "indexifembedded", "noai", "noimageai",
+})
+# fmt: on
+"""Rules without a value."""
+
+PREVIEWS = ("none", "standard", "large")
+"""Values of ``max-image-preview``, the most restrictive first."""
+
+_AROUND = " \t\r\n\f\v:"
+_NUMBERS = ("max-snippet", "max-video-preview")
+_PREVIEW = "max-image-preview"
+_DATE = "unavailable_after"
+_NAMES = FLAGS | {*_NUMBERS, _PREVIEW, _DATE}
+
+# "Wed, December 3, 2025, 13:09:53 GMT" has the most commas of all dates.
+_DATE_PARTS = 4
+
+_NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
+# In a date no word is followed by a colon.
+_AGENT = re.compile(r"\s*([A-Za-z*_-][^\s,:]*)\s*:", re.ASCII)
+# Blanks or semicolons instead of commas are wrong, but clear.
+_WORD_OF_PART = re.compile(r"[\s;:]*([^\s;:]+)", re.ASCII)
+_VALUE = re.compile(r"\s*(:?)\s*([^\s;]*)", re.ASCII)
+# Where a date ends, at the latest.
+_NEXT = re.compile(rf";|(?<=\s)(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
 
 # Bytes that a meta counts for besides its content: even an empty one takes time.
 _META_TEXT = 32
@@ -166,3 +201,72 @@ class PageRules:
 def _tokens(agents: str | Sequence[str]) -> set[str]:
     """Return *agents* in lower case. ``*`` names no crawler."""
     return {token.lower() for token in checked_chain(agents)} - {"", GLOBAL}
+
+
+def read_header(text: str) -> Iterator[tuple[str, str, Value]]:
+    """Yield agent (in lower case, or ``*``), name and value of each rule of a header line."""
+    agent = GLOBAL
+    parts = with_blanks(text).split(",")
+    for at, part in enumerate(parts):
+        start = 0
+        while (named := _AGENT.match(part, start)) and named[1].lower() not in _NAMES:
+            # In a meta, "robots" means all agents.
+            name = named[1].lower()
+            agent = GLOBAL if name in (GLOBAL, "robots") else leading_token(name)
+            start = named.end()
+        for rule, value in _read(part[start:], parts[at + 1 : at + _DATE_PARTS]):
+            yield agent, rule, value
+
+
+def read_content(text: str) -> Iterator[tuple[str, Value]]:
+    """Yield name and value of each rule of a meta's content."""
+    parts = with_blanks(text).split(",")
+    for at, part in enumerate(parts):
+        yield from _read(part, parts[at + 1 : at + _DATE_PARTS])
+
+
+def _read(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
+    """Yield the rules of one part. A date may continue in the parts after it."""
+    text, at = part.lower(), 0
+    if text.lstrip().startswith(":"):  # an agent without a name
+        return
+    while word := _WORD_OF_PART.match(text, at):
+        name, at = word[1], word.end()
+        value: Value = None
+        if name == _DATE:
+            ends = _NEXT.search(text, at)
+            if ends is not None:
+                value, at = read_date(text[at : ends.start()].strip(_AROUND)), ends.start()
+            else:
+                value, text = _date(text[at:], following)
+                at, following = 0, []
+        elif name in _NUMBERS or name == _PREVIEW:
+            given = _VALUE.match(text, at)
+            assert given is not None  # it matches anything
+            value = _value(name, given[2])
+            if value is not None or given[1]:
+                at = given.end()
+        elif name not in FLAGS:
+            return
+        if value is not None or name in FLAGS:
+            yield name, value
+
+
+def _value(name: str, text: str) -> Value:
+    """Return a rule's value; None if it has none that can be read."""
+    if name == _PREVIEW:
+        return text if text in PREVIEWS else None
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _date(text: str, following: list[str]) -> tuple[datetime | None, str]:
+    """Read a date that may contain commas: with as many of the *following* parts as possible. Return
+    what stands after it in the last of them, too."""
+    for count in range(len(following), -1, -1):
+        last = following[count - 1].lower() if count else ""
+        ends = _NEXT.search(last)
+        end = len(last) if ends is None else ends.start()
+        parts = [text, *following[: count - 1], last[:end]] if count else [text]
+        if (date := read_date(",".join(parts).strip(_AROUND))) is not None:
+            return date, last[end:]
+    return None, ""

@@ -6,7 +6,7 @@
             entry["loc"], entry.get("lastmod"), entry.get("alternate")
     reader.kind, reader.count, reader.problem
 
-The modules, each using those before it: `lastmod`, `gunzip`, `markup`, `xml`, `reader`.
+`reader` unpacks, and chooses between text and XML; `xml` turns what `markup` finds into entries.
 :mod:`scrapy_rep.seeding` turns entries into requests.
 """
 

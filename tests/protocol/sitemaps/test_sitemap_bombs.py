@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.protocol.sitemaps import gunzip as unpack
+from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 # Run in a process of its own: the peak of memory is that of all that was before.

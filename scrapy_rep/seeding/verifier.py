@@ -1,5 +1,5 @@
-"""Whether a host lists a sitemap itself, so that its URLs in it count (REP.md section 9, "Location
-scope"). Entries of hosts whose robots.txt is unknown wait in the spool until :class:`Proofs` has it."""
+"""Checks whether a host lists a sitemap itself: then entries of that host count (REP.md section 9,
+"Location scope"). Entries of hosts whose robots.txt is unknown wait in the spool until it is known."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Robots.txt files fetched at a time for this alone.
+# robots.txt files that are fetched for this at a time.
 _AT_A_TIME = 16
-# Seconds until the next look at an unreachable origin.
+# Seconds between looks at an unreachable origin: at least, at most.
 _LOOK, _LONGEST_LOOK = 0.05, 0.5
-# Entries that are judged before the event loop has its turn.
+# Entries that are accepted or rejected before the event loop has its turn.
 _SLICE = 200
 # Listings that are kept, and sitemaps that are watched.
 _KEPT, _EXPECTED = 100, 1000
@@ -55,16 +55,16 @@ class Listing:
             yield
 
     def complete(self) -> bool:
-        """Work on it for one slice of time. Return whether it is complete."""
+        """Resolve URLs for one slice of time. Return whether that was all."""
         return work(self._steps)
 
     def has_any(self, urls: Iterable[str]) -> bool:
-        """Whether it lists one of these, once it is complete."""
+        """Whether it lists one of *urls*, once it is complete."""
         return not self._hashes.isdisjoint(map(hash, urls))
 
 
 class Listings:
-    """Keeps the listings that were used last."""
+    """The listings that were used last."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str | None], Listing] = {}
@@ -82,8 +82,8 @@ class Listings:
         return listing
 
 
-class Proofs:
-    """Knows which origin lists which sitemaps, or finds out."""
+class Verifier:
+    """Checks whether an origin lists a sitemap."""
 
     def __init__(self, context: SeedingContext, origins: Origins, feeder: Feeder) -> None:
         self._crawl = context.crawl
@@ -95,27 +95,33 @@ class Proofs:
         self._listings = Listings()
         self.targets = origins.targets
         self._pending: dict[Origin, tuple[Origin, float]] = {}
-        """Origins whose entries wait: whose sitemaps named them, and their deadline."""
+        """Origins whose entries wait. For each: an origin whose sitemap named it, and the deadline."""
         self._expected: dict[int, tuple[int, Callable[[Reason], None]]] = {}
-        """Sitemaps all of whose entries wait: how many, and whom to tell that none was accepted."""
+        """Sitemaps all of whose entries wait. For each: how many, and what to call if none is accepted."""
         self._settled: dict[int, int | None] = {}
-        """Sitemaps that are being read, and how many of their entries were rejected; None: not all."""
+        """Sitemaps that are being read. For each: how many entries were rejected; None if one was accepted."""
         self._queue: deque[Origin] = deque()
         self._active = 0
 
     def __bool__(self) -> bool:
-        """Whether entries wait."""
+        """Whether any entries wait."""
         return bool(self._pending)
 
     def recover(self, origins: list[tuple[str, str]]) -> None:
-        """Go on with the origins that an earlier run left, each with one that named it."""
+        """Go on with the origins that an earlier run left.
+
+        :param origins: each with one whose sitemap named it
+        """
         for origin, by in origins:
             with suppress(ValueError):
                 self._wait_for(Origin.from_url(origin), by)
 
     def verdict(self, origin: Origin, by: str, chain: tuple[str, ...]) -> Verdict:
-        """Whether *origin*'s robots.txt lists one of the sitemaps *chain*, to which *by* has led: True,
-        or why its entries are rejected; None if that is not known yet. Raises ``sqlite3.Error``."""
+        """Return whether *origin*'s robots.txt lists one of the sitemaps in *chain*.
+
+        :param by: the origin whose robots.txt led to them
+        :raises sqlite3.Error: if the spool can't be read
+        """
         state = self._cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
@@ -135,7 +141,7 @@ class Proofs:
                 self._note(sitemap, before, Reason.CROSS_HOST)
 
     def _note(self, sitemap: int, rejected: int, reason: Reason) -> None:
-        """Note that entries were rejected, or (0) that some were accepted."""
+        """Note how many entries of a sitemap were *rejected*; 0 means that some were accepted."""
         if sitemap not in self._expected:  # it is still being read
             before = self._settled.pop(sitemap, 0)
             self._settled[sitemap] = before + rejected if rejected and before is not None else None
@@ -149,7 +155,7 @@ class Proofs:
                 none(reason)
 
     def stop(self) -> None:
-        """The crawl is closing: what waits is for the next run."""
+        """Check nothing more: the crawl is closing, and what waits is for the next run."""
         self._pending.clear()
         self._queue.clear()
 
@@ -170,7 +176,8 @@ class Proofs:
             deferred_from_coro(self._look(self._queue.popleft()))
 
     async def _look(self, origin: Origin) -> None:
-        """Find out what an origin lists and judge its entries, or look again later."""
+        """Accept or reject the entries of *origin*, if it is known by now what it lists; else look again
+        later."""
         again = None
         try:
             await pause()  # until the entries are in the spool
@@ -189,12 +196,12 @@ class Proofs:
             self._begin()
 
     async def _try(self, origin: Origin, by: Origin, deadline: float) -> float | None:
-        """Return the seconds until the next attempt; None: none is needed."""
+        """Return the seconds until the next attempt; None if no other is needed."""
         state, reason = self._cache.get(origin), Reason.UNPROVEN
         left = deadline - time.monotonic()
         if state is None and left > 0:
-            # If its name can't be resolved, its robots.txt can't be fetched: the policy knows how often
-            # to try. Nothing connects to a private address of it meanwhile.
+            # If its name can't be resolved, its robots.txt can't be fetched either, and the policy says how
+            # often to try.
             if await self.targets.refusal(origin, by) is Refusal.PRIVATE:
                 reason = Reason.PRIVATE
             elif origin in self._pending:
@@ -203,7 +210,9 @@ class Proofs:
                 except StillWaiting:
                     pass
                 except Exception:  # noqa: BLE001
-                    return _LONGEST_LOOK  # a misconfiguration, say, which is logged elsewhere
+                    return (
+                        _LONGEST_LOOK  # most likely a misconfiguration, which is logged elsewhere
+                    )
         if state is not None and state.unreachable:
             if self._policy.is_worth_waiting(state) and time.monotonic() < deadline:
                 seconds = state.usable_until - self._crawl.clock()
@@ -213,8 +222,11 @@ class Proofs:
         return None
 
     async def _settle(self, origin: Origin, state: OriginState | None, reason: Reason) -> None:
-        """Judge the entries of an origin by its robots.txt, if there is one. *reason* tells why those
-        not listed are rejected."""
+        """Accept the entries of *origin* whose sitemap its robots.txt lists, and reject the others.
+
+        :param state: None if the robots.txt can't be fetched
+        :param reason: why entries are rejected
+        """
         listing = self._listings.of(state) if state is not None else None
         while listing is not None and not listing.complete():
             await pause()
@@ -229,7 +241,7 @@ class Proofs:
         self._feeder.wake()
 
     def _judge(self, origin: str, listing: Listing | None, reason: Reason) -> bool:
-        """Judge some. Return False if there are none."""
+        """Settle some entries. Return False if there are none."""
         rows = self._spool.unproven_of(origin, _SLICE)
         if not rows:
             return False

@@ -1,4 +1,4 @@
-"""``Content-Usage``: the preferences, and where they stand (REP.md section 11).
+"""``Content-Usage``: its preferences, in robots.txt and in headers (REP.md section 11).
 
 - Preferences: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no ``ai-use``).
 - In robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026.
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from scrapy_rep.protocol.syntax import SPACE
-from scrapy_rep.protocol.usage.statements import (
+from scrapy_rep.preferences.statements import (
     INPUT,
     MAX_TEXT,
     NO,
@@ -19,6 +18,7 @@ from scrapy_rep.protocol.usage.statements import (
     YES,
     Statement,
 )
+from scrapy_rep.protocol.syntax import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,38 +27,38 @@ LABELS = {"train-ai": TRAINING, "ai-use": INPUT, "search": SEARCH}
 """The categories of the vocabulary, and our purposes."""
 
 MAX_BYTES = 4_096
-"""Of preferences. Longer ones say nothing."""
+"""Longer preferences say nothing."""
 
 EXTRA = "pip install 'scrapy-rep[usage]'"
 """What installs the parser of structured fields."""
 
 
 class Malformed(ValueError):
-    """Preferences that are no dictionary of structured fields."""
+    """The preferences are not a dictionary of structured fields."""
 
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message)
         self.position = position
-        """Of the first byte that can't be read, counted from 0."""
+        """Of the first byte that can't be parsed, counted from 0."""
 
 
 class Members(NamedTuple):
-    """What a dictionary holds."""
+    """What a dictionary of preferences contains."""
 
     says: dict[str, str]
     """``"y"`` or ``"n"`` by purpose."""
     unknown: tuple[str, ...]
-    """Keys that the vocabulary does not have."""
+    """Keys that are not in the vocabulary."""
     wrong: tuple[str, ...]
     """Keys of the vocabulary whose value is neither of the tokens ``y`` and ``n``."""
     parameters: tuple[str, ...]
-    """Parameters that have the name of a key: their owner most likely meant a comma."""
+    """Parameters named like a key: most likely, a comma was meant."""
 
 
 def read_preferences(value: bytes) -> Members:
-    """Read a dictionary: of duplicate keys the last counts, parameters mean nothing.
+    """Parse a dictionary. The last of duplicate keys counts, parameters mean nothing.
 
-    :raises Malformed: if it is none: it says nothing then
+    :raises Malformed: if it isn't one; it says nothing then
     :raises ModuleNotFoundError: if the extra ``usage`` is not installed
     """
     try:
@@ -104,7 +104,7 @@ def split_rule(value: str) -> tuple[str, str]:
 
 
 def header_statements(values: Sequence[bytes]) -> list[Statement]:
-    """Return what ``Content-Usage`` header lines say: they are one dictionary, cut into pieces."""
+    """Return what ``Content-Usage`` header lines say. Together they are one dictionary."""
     if not values:
         return []
     value = b", ".join(values)

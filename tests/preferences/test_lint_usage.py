@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from scrapy_rep.inspection.lint import lint
+from scrapy_rep.inspection import lint as inspection
+from scrapy_rep.preferences.lint import usage_findings
 
 GROUP = "User-agent: *\nAllow: /\n"
 
@@ -61,21 +62,25 @@ FOUND = {
 }
 
 
+def lint(lines: str) -> list[inspection.Finding]:
+    return inspection.lint(lines.encode(), also=[usage_findings])
+
+
 @pytest.mark.parametrize("line", CLEAN)
 def test_lines_that_are_as_they_should_be(line: str) -> None:
-    assert lint(f"{GROUP}{line}\n".encode()) == []
+    assert lint(f"{GROUP}{line}\n") == []
 
 
 @pytest.mark.parametrize(("line", "found"), FOUND.items())
 def test_what_is_wrong_with_a_line(line: str, found: list[tuple[str, str]]) -> None:
-    findings = lint(f"{GROUP}{line}\n".encode())
+    findings = lint(f"{GROUP}{line}\n")
     assert [(one.code, one.message) for one in findings] == found
     assert {(one.line, one.text) for one in findings} == {(3, line)}
 
 
 def test_lines_before_any_group() -> None:
     lines = "Content-Signal: search=no\nContent-Usage: search=n\nLicense: https://a.example/l\n"
-    assert [(one.line, one.code, one.message) for one in lint((lines + GROUP).encode())] == [
+    assert [(one.line, one.code, one.message) for one in lint(lines + GROUP)] == [
         (
             1,
             "signal-before-group",
@@ -91,6 +96,6 @@ def test_lines_before_any_group() -> None:
 
 def test_one_word_where_the_parser_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "http_sf", None)
-    findings = lint(f"{GROUP}Content-Usage: a\nContent-Usage: b\nContent-Signal: x=y\n".encode())
+    findings = lint(f"{GROUP}Content-Usage: a\nContent-Usage: b\nContent-Signal: x=y\n")
     assert [(one.line, one.code) for one in findings] == [(3, "not-checked"), (5, "unknown-use")]
     assert findings[0].message == ("Content-Usage is not checked: pip install 'scrapy-rep[usage]'")

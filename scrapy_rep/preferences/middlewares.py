@@ -1,23 +1,28 @@
-"""Finds out how each page of a crawl may be used, if one of the settings for that is set."""
+"""What a crawl does about usage preferences (``REP_USAGE``, ``REP_USAGE_FIELD``): looks them up for
+each page, records them, and drops requests and items. Not loaded unless a setting asks for it."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from itemadapter import ItemAdapter
 from scrapy import signals
+from scrapy.exceptions import NotConfigured
+from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.log import Isolation, Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.startup import StopAtStart
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.body import META_KEY
-from scrapy_rep.pages.usage_settings import chosen, settings_for
-from scrapy_rep.protocol.usage.aipref import EXTRA
-from scrapy_rep.protocol.usage.options import DROP_ITEMS, DROP_REQUESTS
-from scrapy_rep.protocol.usage.statements import NO
+from scrapy_rep.preferences.aipref import EXTRA
+from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
+from scrapy_rep.preferences.options import DROP_ITEMS, DROP_REQUESTS, chosen, settings_for
+from scrapy_rep.preferences.statements import NO
 from scrapy_rep.seeding.discovery import SITEMAP
 
 if TYPE_CHECKING:
@@ -27,9 +32,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.pages.usage_lookup import UsageLookup
+    from scrapy_rep.preferences import Statement, Usage
+    from scrapy_rep.preferences.lookup import UsageLookup
     from scrapy_rep.protocol import Origin
-    from scrapy_rep.protocol.usage import Statement, Usage
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
@@ -47,9 +52,9 @@ _DROPPED = {
 
 
 class UsageMiddleware:
-    """Finds out how pages may be used, records it, and drops requests that robots.txt answers for.
+    """Looks up how pages may be used, records it, and drops requests to which robots.txt says no.
 
-    A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Without a setting there is none.
+    A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Disabled without a setting.
     """
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
@@ -66,15 +71,13 @@ class UsageMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
-        """:raises NotConfigured: if nothing is to be looked at"""
+        """:raises NotConfigured: if no setting asks for it"""
         settings = settings_for(crawler)
         if find_spec("http_sf") is None:
             return StopAtStart(crawler, f"{chosen(settings)} needs http-sf: {EXTRA}.")
         return cls(crawler, settings)
 
     def _opened(self) -> None:
-        from scrapy_rep.pages.usage_lookup import lookup_of
-
         self._rep = rep = self._crawler.get_downloader_middleware(RepMiddleware)
         if rep is None:
             logger.warning(
@@ -88,7 +91,7 @@ class UsageMiddleware:
             rep.context.engine.before_closing(Stage.HOLDING, self._lookup.tdm.end)
 
     def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Let *request* pass.
+        """Return None: *request* passes.
 
         :raises UsageDisallowed: if robots.txt says no to a use that has ``"drop-requests"``
         """
@@ -111,17 +114,15 @@ class UsageMiddleware:
                 raise UsageDisallowed(origin, *refused)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Return *response*. :func:`scrapy_rep.usage` knows about it from now on."""
+        """Return *response*. What :func:`scrapy_rep.usage` returns for it is known from now on."""
         if self._lookup is not None and self._rep is not None and _OURS.isdisjoint(request.meta):
             with self._isolated(_PART):
-                from scrapy_rep.pages.usage import usage_of
-
                 chain = self._rep.agents.chain_sent(request)
                 await self._lookup.read(request, chain)
                 await self._lookup.fetch(request, chain)
-                usage = usage_of(response, request, self._lookup, chain)
+                found = usage_of(response, request, self._lookup, chain)
                 if self._recorded:
-                    self._record(request, usage)
+                    self._record(request, found)
         return response
 
     def _record(self, request: Request, usage: Usage) -> None:
@@ -132,10 +133,10 @@ class UsageMiddleware:
                 self._crawler.stats.inc_value(f"rep/usage/{verdict}/{purpose}")
         found = [(purpose, usage.decisive(purpose)) for purpose in self._recorded]
         reason = "; ".join(f"{purpose}: {one}" for purpose, one in found if one is not None)
-        self._write(request, "usage", reason or None, usage=usage, dry_run=False)
+        self._write(request, "usage", reason or None, usage=usage.as_dict(), dry_run=False)
 
     def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
-        """Return a purpose that has one of *actions* and to which *usage* says no, and where."""
+        """Return a purpose with one of *actions* to which *usage* says no, and the statement."""
         for purpose, action in self._recorded.items():
             if action in actions and usage[purpose] == NO:
                 statement = usage.decisive(purpose)
@@ -178,3 +179,54 @@ class UsageMiddleware:
         origin, _ = self._lookup.known(request)
         self._rep.decisions.record(request, origin, verdict, reason=reason, **more)
         return origin
+
+
+class UsageItemMiddleware(BaseSpiderMiddleware):
+    """Drops items that must not be used, and adds to the others how they may be.
+
+    A spider middleware. Disabled without a setting that asks for it.
+    """
+
+    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+        super().__init__(crawler)
+        self._field = settings.usage_field
+        self._isolated = Isolation(crawler)
+        self._warned: set[type] = set()
+        self._usage: UsageMiddleware | None = None
+        crawler.signals.connect(self._opened, signals.spider_opened)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> UsageItemMiddleware:
+        """:raises NotConfigured: if no setting asks for it"""
+        settings = settings_for(crawler)
+        if not settings.usage and not settings.usage_field:
+            raise NotConfigured
+        return cls(crawler, settings)
+
+    def _opened(self) -> None:
+        self._usage = self.crawler.get_downloader_middleware(UsageMiddleware)
+
+    def get_processed_item(self, item: Any, response: Response | None) -> Any:
+        """Return *item*; None if it must not be used."""
+        unwanted = False
+        if response is not None and response.request is not None and self._usage is not None:
+            with self._isolated("check of items (REP_USAGE)"):
+                found = usage(response)
+                if not response.request.meta.get("dont_obey_robotstxt"):
+                    unwanted = self._usage.unwanted(response.request, found)
+                if self._field is not None and not unwanted:
+                    self._fill(item, self._field, found)
+        return None if unwanted else item
+
+    def _fill(self, item: Any, field: str, found: Usage) -> None:
+        try:
+            ItemAdapter(item)[field] = found.as_dict()
+        except Exception as error:  # noqa: BLE001 (of any class of items)
+            if type(item) not in self._warned and len(self._warned) < 100:
+                self._warned.add(type(item))
+                logger.warning(
+                    "REP_USAGE_FIELD: items of the class %(kind)s can't take %(field)r (%(error)s). "
+                    "Add the field to the class.",
+                    {"kind": type(item).__name__, "field": field, "error": text_of(error)},
+                    extra={"spider": self.crawler.spider},
+                )

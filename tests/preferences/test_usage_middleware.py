@@ -18,8 +18,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
-from scrapy_rep.pages.usage_lookup import lookup_of
-from scrapy_rep.protocol import usage as usage_package
+from scrapy_rep.preferences.lookup import lookup_of
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, ListSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines, warnings
@@ -226,19 +225,16 @@ async def test_nothing_is_looked_at_without_a_setting(
                 names.extend(type(one).__name__ for one in manager.middlewares)
             yield from super().parse(response)
 
-    def fail(*args: Any) -> None:
-        pytest.fail("looked at")
+    def ours() -> list[str]:
+        return [name for name in sys.modules if name.startswith(("scrapy_rep.pref", "http_sf"))]
 
-    monkeypatch.setattr(usage_package.robots, "read_robots", fail)
-    for name in ("scrapy_rep.pages.usage", "scrapy_rep.pages.usage_lookup", "http_sf"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ours():
+        monkeypatch.delitem(sys.modules, name)
     result = await crawl(Spider, requests=urls_of(site))
     result.assert_clean()
     assert "RepMiddleware" in names
     assert not [name for name in names if name.startswith("Usage")]
-    assert not {"scrapy_rep.pages.usage", "scrapy_rep.pages.usage_lookup", "http_sf"} & {
-        *sys.modules
-    }
+    assert not ours()
     assert not [name for name in result.stats if name.startswith("rep/usage")]
     assert len(site.requests) == 5
 
@@ -246,7 +242,7 @@ async def test_nothing_is_looked_at_without_a_setting(
 async def test_the_parser_of_fields_is_an_extra(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_rep.pages.usage_middleware.find_spec", lambda name: None)
+    monkeypatch.setattr("scrapy_rep.preferences.middlewares.find_spec", lambda name: None)
     result = await crawl(ItemSpider, {"REP_TDMREP": True}, requests=urls_of(site))
     assert_ended_at_start(
         result, site, "REP_TDMREP needs http-sf: pip install 'scrapy-rep[usage]'."

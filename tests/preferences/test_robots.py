@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scrapy_rep.preferences import RobotsUsage, Statement, read_robots
+from scrapy_rep.preferences.robots import _MAX_READ, MAX_LINES
 from scrapy_rep.protocol import RobotsTxt, comparable
-from scrapy_rep.protocol.usage import RobotsUsage, Statement, read_robots
-from scrapy_rep.protocol.usage.robots import _MAX_READ, MAX_LINES
 
 # draft-ietf-aipref-attach-05, "Example".
 EXAMPLE = """\

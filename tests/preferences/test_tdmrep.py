@@ -13,7 +13,7 @@ from scrapy.http import Response
 from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep import usage
-from scrapy_rep.protocol.usage import Usage
+from scrapy_rep.preferences import Usage
 from tests.helpers.behaviours import answer, as_behaviour, redirect
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Sites

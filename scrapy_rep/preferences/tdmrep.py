@@ -1,7 +1,7 @@
 """The TDM Reservation Protocol (REP.md section 11): W3C Community Group Final Report, 10 May 2024.
 
-Metas go before headers, headers before ``/.well-known/tdmrep.json``. A reservation is 1 or 0; 0 does
-not permit anything, it only says that this protocol reserves nothing.
+Metas take precedence over headers, headers over ``/.well-known/tdmrep.json``. A reservation is 1 or 0.
+0 permits nothing; it only says that nothing is reserved in this protocol.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.preferences.statements import MAX_TEXT, MINING, NO, Statement
 from scrapy_rep.protocol.matching import ALLOW, SHORTEST, Rules
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.protocol.page.html import metas_of
-from scrapy_rep.protocol.usage.statements import MAX_TEXT, MINING, NO, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 PATH = "/.well-known/tdmrep.json"
-"""Where the file of an origin is."""
+"""Of an origin's file."""
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 
-# More of them can only be an attack.
+# More can only be an attack.
 _MAX_LOCATIONS = 1_000
 _MAX_METAS = 100
 
@@ -33,7 +33,7 @@ _LOCATION = 500
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What one place says."""
+    """What one source says."""
 
     statement: Statement
     policy: str | None

@@ -1,4 +1,4 @@
-"""What is to be said of lines about use (REP.md section 11): ``Content-Usage``, ``Content-Signal``,
+"""Likely mistakes in lines about use (REP.md section 11): ``Content-Usage``, ``Content-Signal``,
 ``License``."""
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint.finding import Finding, quoted
+from scrapy_rep.preferences.aipref import EXTRA, LABELS, Malformed, read_preferences, split_rule
+from scrapy_rep.preferences.robots import fields, value_of
+from scrapy_rep.preferences.sources import OTHER, SIGNALS, VALUES, read_signals
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.protocol.usage.aipref import EXTRA, LABELS, Malformed, read_preferences, split_rule
-from scrapy_rep.protocol.usage.content_signal import OTHER, SIGNALS, VALUES, read_signals
-from scrapy_rep.protocol.usage.robots import fields, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

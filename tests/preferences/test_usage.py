@@ -11,7 +11,7 @@ from scrapy import Request
 from scrapy.http import HtmlResponse, Response
 
 from scrapy_rep import usage
-from scrapy_rep.protocol.usage import PURPOSES, Usage
+from scrapy_rep.preferences import PURPOSES, Usage
 from tests.helpers.behaviours import Behaviour, answer
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site, Sites

@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.preferences import PURPOSES, Statement, Usage
+from scrapy_rep.preferences.options import actions, tokens
+from scrapy_rep.preferences.sources import (
+    MAX_LICENSES,
+    Signal,
+    link_licenses,
+    page_statements,
+    read_signals,
+    signals,
+    token_statement,
+)
+from scrapy_rep.preferences.tdmrep import Reservation, TdmFile, from_headers, from_html
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.page import PageRules
-from scrapy_rep.protocol.usage import PURPOSES, Statement, Usage
-from scrapy_rep.protocol.usage.content_signal import Signal, read_signals, signals
-from scrapy_rep.protocol.usage.noai import page_statements
-from scrapy_rep.protocol.usage.options import actions, tokens
-from scrapy_rep.protocol.usage.policy_tokens import token_statement
-from scrapy_rep.protocol.usage.rsl import MAX_LICENSES, link_licenses
-from scrapy_rep.protocol.usage.tdmrep import Reservation, TdmFile, from_headers, from_html
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What sites say about the use of a page, put together (REP.md section 11).
+"""All statements about the use of a page, and what they say together (REP.md section 11).
 
 Statements are combined as draft-ietf-aipref-vocab-08 (September 2026), "Combining Preferences",
-asks: any ``n`` wins, then ``y``, else nothing is known.
+asks: ``n`` takes precedence over ``y``; without either, nothing is known.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Usage:
     tdm_policy: str | None = None
     """URL of the policy under which text and data mining is licensed. Never fetched."""
     robots_sha256: str | None = None
-    """Of the robots.txt that was looked at. None: there is none, or it is not known."""
+    """Of the robots.txt that was read. None if there is none, or if it isn't known."""
     robots_fetched_at: datetime | None = None
     tdmrep_sha256: str | None = None
     """Of ``/.well-known/tdmrep.json``."""
@@ -86,7 +86,7 @@ class Usage:
         return decisive(self.statements, purpose)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can have it."""
+        """Return all of it, ready for JSON."""
         return {
             **self.verdicts,
             "statements": [

@@ -13,27 +13,26 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from scrapy_rep.preferences.aipref import preferences, split_rule
+from scrapy_rep.preferences.sources import MAX_LICENSES, signals
+from scrapy_rep.preferences.statements import MAX_TEXT, Statement
 from scrapy_rep.protocol.groups import Groups
 from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
 from scrapy_rep.protocol.syntax import SPACE, normalise, readable
-from scrapy_rep.protocol.usage.aipref import preferences, split_rule
-from scrapy_rep.protocol.usage.content_signal import signals
-from scrapy_rep.protocol.usage.rsl import MAX_LICENSES
-from scrapy_rep.protocol.usage.statements import MAX_TEXT, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_LINES = 250
-"""Lines of each kind that are looked at in the groups of one crawler: each page asks them all."""
+"""Lines of each kind that are looked at in the groups of one crawler: each page looks at all of them."""
 
-# Bytes of their preferences that are read: a thousand take a millisecond.
+# Bytes of preferences that are parsed: a thousand take a millisecond.
 _MAX_PREFERENCES = 50_000
 
 # Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
 _MAX_READ = 5_000
 
-# Of one kind for a page. Beyond, only those that say something new are kept.
+# Of one kind, about one page. More are kept only if they say something new.
 _MAX_STATEMENTS = 20
 
 # Bytes of memory for a line, beside its text and path.
@@ -63,7 +62,7 @@ class RobotsUsage:
     """About how many bytes it takes."""
 
     def about(self, path: str, *, allowed: bool) -> list[Statement]:
-        """Return the statements about *path*: of the longest path that matches, and all signals.
+        """Return the statements about *path*: those of the longest matching path, and all signals.
 
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         :param allowed: whether it may be fetched; ``Content-Usage`` says nothing of what may not
@@ -94,8 +93,8 @@ NOTHING = RobotsUsage()
 
 
 def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, re.Match[str]]]:
-    """Yield line number and name (in lower case) of each line about use, and what :func:`value_of` and
-    :func:`text_of` take: of very many lines, most are not looked at any further.
+    """Yield number, name (in lower case) and match of each line about use. :func:`value_of` and
+    :func:`text_of` take the match: there may be many lines, and few of them matter.
 
     :param stretch: some normalised lines, each with its line end in front
     :param number: of the line before
@@ -113,7 +112,7 @@ def value_of(line: re.Match[str]) -> str:
 
 
 def text_of(line: re.Match[str]) -> str:
-    """Return a line as people may read it."""
+    """Return a line for display."""
     return readable(line[0].strip("\n" + SPACE))[:MAX_TEXT]
 
 

@@ -1,0 +1,311 @@
+"""How pages of a crawl may be used, all sources together (REP.md section 11): robots.txt, page and
+headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
+
+from scrapy.utils.asyncio import run_in_thread
+from twisted.internet.defer import CancelledError
+
+from scrapy_rep.engine.urls import origin_of, path_in
+from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.origins.agents import chain_behind, crawls_behind
+from scrapy_rep.origins.flights import Flight, Flights
+from scrapy_rep.pages.rules import encoding_of, is_html, page_rules
+from scrapy_rep.preferences.aipref import header_statements
+from scrapy_rep.preferences.robots import RobotsUsage, read_robots
+from scrapy_rep.preferences.sources import link_licenses, page_statements, token_statement
+from scrapy_rep.preferences.statements import Usage
+from scrapy_rep.preferences.tdmrep import (
+    PATH,
+    POLICY,
+    RESERVATION,
+    Reservation,
+    TdmFile,
+    from_headers,
+    from_html,
+)
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.matching import comparable
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from scrapy_rep.origins.cache import RobotsCache
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.state import OriginState, OriginTable
+    from scrapy_rep.storages.base import Entry
+
+Chain = tuple[str, ...]
+KeyT = TypeVar("KeyT")
+FileT = TypeVar("FileT", RobotsUsage, TdmFile)
+
+# Bytes. Reading a larger file takes up to 50 ms, so that happens in a thread.
+_LARGE = 16_384
+# Of what was read from files.
+_MAX_BYTES = 16_000_000
+_MAX_FILES = 10_000
+
+_known: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
+
+
+def usage(response: Response) -> Usage:
+    """Return what its site says about the use of *response*: training, search, answering, …
+
+    Reads the page, its headers, and the robots.txt that the crawl has in memory; with ``REP_TDMREP``
+    also tdmrep.json. Fetches nothing.
+
+    :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra ``usage`` is not
+        installed
+    """
+    found = _known.get(response)
+    if found is None:
+        request = response.request
+        lookup = _lookup_behind(request) if request is not None else None
+        found = usage_of(response, request, lookup, chain_behind(request))
+    return found
+
+
+def usage_of(
+    response: Response,
+    request: Request | None,
+    lookup: UsageLookup | None,
+    chain: tuple[str, ...],
+) -> Usage:
+    """Return the same for a known crawl, and remember it.
+
+    :param request: what *response* answers
+    """
+    headers = response.headers
+    robots = (
+        lookup.robots(request, chain) if lookup is not None and request is not None else Usage()
+    )
+    statements = [
+        *robots.statements,
+        *header_statements(headers.getlist("Content-Usage")),
+        *page_statements(page_rules(response, chain)),
+    ]
+    tdm, sha256 = None, None
+    if is_html(response):
+        tdm = from_html(response.body, encoding_of(response))
+    tdm = tdm or from_headers(headers.getlist(RESERVATION), headers.getlist(POLICY))
+    if lookup is not None and request is not None and tdm is None:
+        tdm, sha256 = lookup.tdmrep(request)
+    if tdm is not None:
+        statements.append(tdm.statement)
+    found = _known[response] = replace(
+        robots,
+        statements=tuple(statements),
+        licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(headers.getlist("Link"))])),
+        tdm_policy=tdm.policy if tdm is not None else None,
+        tdmrep_sha256=sha256,
+    )
+    return found
+
+
+def _lookup_behind(request: Request) -> UsageLookup | None:
+    """Return the look-up of the crawl that *request* belongs to; if that may be several, of one that
+    knows the origin."""
+    for agents in crawls_behind(request):
+        if agents.crawler.engine is None:
+            continue
+        rep = agents.crawler.get_downloader_middleware(RepMiddleware)
+        if rep is not None and lookup_of(rep).known(request)[1] is not None:
+            return lookup_of(rep)
+    return None
+
+
+class Files(dict[KeyT, FileT]):
+    """What was read from files, up to a limit."""
+
+    _bytes = 0
+
+    def keep(self, key: KeyT, found: FileT) -> FileT:
+        """Return *found*, and keep it."""
+        if len(self) >= _MAX_FILES or self._bytes > _MAX_BYTES:
+            self.clear()
+            self._bytes = 0
+        self[key] = found
+        self._bytes += found.size
+        return found
+
+
+class UsageLookup:
+    """What the origins of one crawl say about use. Use :func:`lookup_of`."""
+
+    def __init__(self, context: CrawlContext, table: OriginTable, cache: RobotsCache) -> None:
+        settings = context.settings
+        self._table = table
+        self._cache = cache
+        self._obey_global = settings.obey_global_group
+        self._tokens = settings.usage_tokens or {}
+        self._clock = context.clock
+        # By SHA-256 and group.
+        self._robots: Files[tuple[str | None, str | None], RobotsUsage] = Files()
+        self._tdm: Files[str | None, TdmFile] = Files()
+        self.tdm = TdmFiles(context, cache) if settings.tdmrep else None
+        """Fetches tdmrep.json files; None without ``REP_TDMREP``."""
+
+    def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
+        """Return the origin of *request*, and its state."""
+        try:
+            origin = origin_of(request)
+        except ValueError:
+            return None, None
+        return origin, self._table.get(origin)
+
+    def robots(self, request: Request, chain: Chain) -> Usage:
+        """Return what robots.txt says about the page of *request*."""
+        time = _date(self._clock())
+        _, state = self.known(request)
+        if state is None or state.robots is None:
+            return Usage(time=time)
+        entry, path = state.entry, comparable(path_in(request))
+        token, rules = state.robots.rules(chain, self._obey_global)
+        said = self._read(state, token)
+        statements = said.about(path, allowed=rules.allows(path))
+        for name, purposes in self._tokens.items():
+            decision = state.robots.decide(comparable(request.url), name)
+            if statement := token_statement(name, decision, purposes):
+                statements.append(statement)
+        self._table.weigh(state)
+        return Usage(
+            tuple(statements),
+            said.licenses,
+            robots_sha256=entry.sha256,
+            robots_fetched_at=_date(entry.fetched_at),
+            time=time,
+        )
+
+    def tdmrep(self, request: Request) -> tuple[Reservation | None, str | None]:
+        """Return what tdmrep.json says about the page of *request*, and the file's SHA-256."""
+        origin, _ = self.known(request)
+        entry = self.tdm.known(origin) if self.tdm is not None and origin is not None else None
+        if entry is None:
+            return None, None
+        file = self._tdm.get(entry.sha256)
+        if file is None:
+            file = self._tdm.keep(entry.sha256, TdmFile(entry.body))
+        return file.about(comparable(path_in(request))), entry.sha256
+
+    async def read(self, request: Request, chain: Chain) -> None:
+        """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
+        _, state = self.known(request)
+        if state is None or state.robots is None:
+            return
+        for one in (chain, *((name,) for name in self._tokens)):
+            if self._cache.takes_long(state, one):
+                await self._cache.read(state, one)
+        entry = state.entry
+        group, _ = state.robots.rules(chain, self._obey_global)
+        # The body is unpacked for its length: only if there is something to read.
+        if (entry.sha256, group) not in self._robots and len(entry.body) > _LARGE:
+            found = await run_in_thread(read_robots, entry.body, group)
+            self._robots.keep((entry.sha256, group), found)
+
+    async def fetch(self, request: Request, chain: Chain) -> None:
+        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt."""
+        origin, state = self.known(request)
+        if self.tdm is None or origin is None or state is None:
+            return
+        if state.robots is not None:
+            _, rules = state.robots.rules(chain, self._obey_global)
+            if not rules.allows(PATH):
+                return
+        await self.tdm.fetch(request, origin)
+
+    def _read(self, state: OriginState, token: str | None) -> RobotsUsage:
+        key = state.entry.sha256, token
+        found = self._robots.get(key)
+        if found is None:
+            found = self._robots.keep(key, read_robots(state.entry.body, token))
+        return found
+
+
+def lookup_of(rep: RepMiddleware) -> UsageLookup:
+    """Return the look-up of the crawl that *rep* belongs to."""
+    found = rep.parts.get(UsageLookup)
+    if found is None:
+        found = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
+        rep.parts[UsageLookup] = found
+    return found
+
+
+def _date(seconds: float | None) -> datetime | None:
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # a clock may say anything
+        return None
+
+
+class TdmOrigin(Origin):
+    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's URL,
+    which keeps the two apart in storages."""
+
+    __slots__ = ()
+
+    @property
+    def robots_url(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return super().__str__() + PATH
+
+
+class TdmFiles:
+    """The tdmrep.json files of all origins: fetched, cached and shared by the code for robots.txt."""
+
+    def __init__(self, context: CrawlContext, cache: RobotsCache) -> None:
+        """:param cache: of robots.txt files"""
+        self._context = context
+        self._cache = cache.sibling()
+        self._flights = Flights(context.crawler, self._ask)
+        # A page that waits for a file occupies a download slot. This many get an extra one; more slow
+        # the crawl down, so that a server that never answers can't fill the memory with pages.
+        self._most = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+        self._waiting = 0
+
+    def known(self, origin: Origin) -> Entry | None:
+        """Return *origin*'s last answer; None if there is no file."""
+        state = self._cache.get(TdmOrigin(*origin))
+        return state.entry if state is not None and state.entry.outcome is Outcome.RULES else None
+
+    async def fetch(self, request: Request, origin: Origin) -> None:
+        """Fetch the file of *origin* if need be, and wait for it: at most ``REP_DOWNLOAD_TIMEOUT``
+        from the beginning of the fetch.
+
+        :param request: to *origin*, see :meth:`~scrapy_rep.origins.fetcher.Fetcher.fetch`
+        """
+        file = TdmOrigin(*origin)
+        if self._cache.get(file) is not None:
+            return
+        flight = self._flights.to(file, request)
+        try:
+            with ExitStack() as slot:
+                if self._waiting < self._most:
+                    slot.enter_context(self._context.engine.extra_slot())
+                self._waiting += 1
+                slot.callback(self._leave)
+                await flight.wait(flight.left_of(self._context.settings.download_timeout))
+        except CancelledError:
+            raise
+        except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)
+            pass
+
+    def _leave(self) -> None:
+        self._waiting -= 1
+
+    async def _ask(self, flight: Flight) -> OriginState:
+        state, _ = await self._cache.ask(flight.origin, flight.request)
+        return state
+
+    async def end(self) -> None:
+        """Cancel all fetches."""
+        self._flights.end()
