@@ -1,5 +1,5 @@
-"""Moves pages from the spool to the scheduler, as fast as it drains, sites in turn. What adds to
-the spool into the spool wakes the :class:`Feeder`."""
+"""Moves pages from the spool to the scheduler, as fast as it drains, sites in turn. Whoever adds to the
+spool wakes the :class:`Feeder`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from scrapy_rep.seeding.discovery import FED, PAGE_KEY
 from scrapy_rep.seeding.outstanding import Outstanding
 from scrapy_rep.seeding.requester import SitemapRequester
 from scrapy_rep.seeding.selection import Reason
+from scrapy_rep.seeding.spool import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from scrapy_rep.holding.deferral import Deferral
@@ -54,7 +55,7 @@ class Feeder:
     @property
     def stopped(self) -> bool:
         """Whether seeding has ended for this run."""
-        return self._stopped or self._spool.patience.over
+        return self._stopped or self._spool.over
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
@@ -69,13 +70,7 @@ class Feeder:
         """End an orderly run."""
         self.stop()
         self.outstanding.close()
-        patience = self._spool.patience
-        try:
-            self._forget()
-            patience.look(last=True)
-        except sqlite3.Error as error:
-            if self._spool.durable and not patience.over:
-                patience.trouble.begins(error, "the next run will request some pages again")
+        self._forget()
         self.gauge()
 
     def wake(self) -> None:
@@ -93,9 +88,8 @@ class Feeder:
         try:
             pause = self._some()
             self._failing_since = None
-            self._spool.patience.worked("feeder")
-        except sqlite3.Error as error:
-            pause = self._spool.patience.failed("feeder", error)
+        except sqlite3.Error:
+            pause = None if self.stopped else RETRY_SECONDS
         except Exception as error:  # noqa: BLE001
             pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
         self.gauge()

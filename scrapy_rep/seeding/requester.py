@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.seeding.spool import SeedingContext
-    from scrapy_rep.seeding.spool_file import SitemapRow
+    from scrapy_rep.seeding.spool import SeedingContext, SitemapRow
 
 SITEMAP_KEY = "rep_sitemap_of"
 

@@ -14,14 +14,9 @@ from typing import Any
 import pytest
 from scrapy.core.scheduler import Scheduler
 
-from scrapy_rep.holding import disk_writer
-from scrapy_rep.seeding import patience
 from tests.helpers import crawling
 from tests.helpers.brokenfiles import DAMAGES
 from tests.helpers.crawling import CrawlResult
-
-SLOW = {f"{one.__name__}._SLOW_SECONDS": one._SLOW_SECONDS for one in (disk_writer, patience)}
-"""How long a write takes on a disk that counts as slow, as the package has it."""
 
 
 class OnlyInMemory(Scheduler):
@@ -66,7 +61,7 @@ class Fault:
         self.on = False
         self.connections: list[sqlite3.Connection] = []
 
-    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
+    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
         """As the package's own, with the fault."""
         options = {"factory": Shared, "isolation_level": None, **options}
         made: sqlite3.Connection = sqlite3.connect(
@@ -97,7 +92,7 @@ class Fault:
     def possible(self) -> Iterator[Fault]:
         """Files that the package opens meanwhile have the fault, when it begins."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("scrapy_rep.storages.sqlite_file.connect", self.connect)
+            patch.setattr("scrapy_rep.storages.journal.connect", self.connect)
             yield self
 
 
@@ -170,13 +165,6 @@ class Slow(Fault):
 
         return super().connect(path, factory=Connection)
 
-    @contextmanager
-    def possible(self) -> Iterator[Fault]:
-        with super().possible(), pytest.MonkeyPatch.context() as patch:
-            for name, seconds in SLOW.items():
-                patch.setattr(name, seconds)
-            yield self
-
 
 PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
 STAYS = {**PASSES, "deleted": Deleted}
@@ -198,15 +186,13 @@ def some(*loops: str, **kinds: type[Fault]) -> Any:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon, and what hangs fails soon. No disk counts as slow, since the
     machine may be; but see :class:`Slow`."""
-    for name in SLOW:
-        monkeypatch.setattr(name, 1000.0)
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
     monkeypatch.setattr("scrapy_rep.engine.upkeep._SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.release._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.seeding.patience._CALM_SECONDS", 0.3)
-    monkeypatch.setattr("scrapy_rep.seeding.intake.RETRY_SECONDS", 0.05)
+    for module in ("spool", "feeder", "intake"):
+        monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.storages.journal._CALM_SECONDS", 0.3)
 
 
 def assert_no_tracebacks(result: CrawlResult) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import FILE_NAME, DiskHold, Opening
-from scrapy_rep.holding.disk_file import Changes, HoldFile
+from scrapy_rep.holding.disk import FILE_NAME, DiskHold
 from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
@@ -19,6 +18,7 @@ from tests.helpers.holds import (
     count,
     file_of,
     held,
+    opened,
     ran,
     run,
     take,
@@ -51,7 +51,7 @@ def test_a_file_that_is_no_database_is_set_aside(path: Path, garbage: bytes) -> 
 
 def test_a_file_that_is_damaged_within_is_set_aside(path: Path) -> None:
     """Its beginning is good, so that opening it alone tells nothing."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 500):
         hold.hold(A, held(number, meta={"filler": "x" * 500}))
     hold.close()
@@ -89,7 +89,7 @@ def test_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
 
 
 def test_a_row_that_can_not_be_read(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 6):
         hold.hold(A, held(number, callback=SPIDER.parse))
     gone = Request(f"{A}/2").to_dict() | {"callback": "parse_that_is_gone"}
@@ -129,7 +129,7 @@ def test_a_row_that_can_not_be_read(path: Path) -> None:
 )
 def test_numbers_that_can_not_be(path: Path, query: str) -> None:
     """One row is skipped, and what is held then is as safe as ever."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in (1, 2, 3):
         hold.hold(A, held(number))
     ran(hold, 10.0)
@@ -151,7 +151,7 @@ def test_numbers_that_can_not_be(path: Path, query: str) -> None:
 
 def test_a_file_that_is_locked_for_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody sees an error, nobody waits, and all is written once the lock is gone."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     write, writes = HoldFile.write, []
 
     def counted(file: HoldFile, changes: Changes) -> None:
@@ -192,7 +192,7 @@ def test_a_file_that_is_locked_for_a_while(path: Path, monkeypatch: pytest.Monke
 
 def test_a_disk_that_is_full(path: Path) -> None:
     """What can't be written is held in memory; what can, later, is written again."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     file_of(hold).execute("PRAGMA max_page_count = 10")
     with captured_log() as records:
         for number in range(1, 51):

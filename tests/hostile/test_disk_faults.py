@@ -13,7 +13,7 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME
-from scrapy_rep.holding.disk_file import _SCHEMA
+from scrapy_rep.holding.disk import SCHEMA
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
@@ -337,7 +337,7 @@ async def test_recovered_and_ended_in_slices(
     between."""
     count = 30
     db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
-    db.executescript(_SCHEMA)
+    db.executescript(SCHEMA)
     for number in range(count):
         origin = f"http://127.0.0.1:{number + 1}"
         data = pickle.dumps(Request(origin).to_dict())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scrapy import signals
 
-from scrapy_rep.seeding.spool_file import FILE_NAME
+from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
