@@ -4,7 +4,6 @@ running."""
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -122,21 +121,11 @@ class Locked(Fault):
         self.other.close()
 
 
-class Deleted(Fault):
-    words = "it was deleted"
-
-    def begin(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-
-    def end(self) -> None: ...
-
-
 class Corrupted(Fault):
     words = "malformed"
     damage = staticmethod(DAMAGES["all pages overwritten"])
 
-    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
+    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
         made = super().connect(path, **options)
         made.execute("PRAGMA cache_size = 1")  # what is in memory would hide it
         return made
@@ -150,42 +139,17 @@ class Corrupted(Fault):
     def end(self) -> None: ...
 
 
-class Slow(Fault):
-    words = "takes long"
-    seconds = 0.03
-
-    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
-        fault = self
-
-        class Connection(Shared):
-            def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-                if fault.on and path == fault.path and statement.startswith("COMMIT"):
-                    time.sleep(fault.seconds)
-                return super().execute(statement, *values)
-
-        return super().connect(path, factory=Connection)
+FAULTS: dict[str, type[Fault]] = {"full": Full, "read-only": ReadOnly, "locked": Locked}
 
 
-PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
-STAYS = {**PASSES, "deleted": Deleted}
-
-
-LOOPS = ("full", "locked")
-"""One that raises at once, and one that waits in the thread first: for each kind of event loop."""
-
-
-def some(*loops: str, **kinds: type[Fault]) -> Any:
-    """For tests of these faults, by the fixture `fault`; of *loops* on each kind of event loop."""
-    values = [
-        pytest.param(kind, id=name, marks=[pytest.mark.loop] if name in loops else [])
-        for name, kind in kinds.items()
-    ]
+def some(*names: str) -> Any:
+    """For tests of these faults, by the fixture `fault`, on each kind of event loop."""
+    values = [pytest.param(FAULTS[name], id=name, marks=pytest.mark.loop) for name in names]
     return pytest.mark.parametrize("fault", values, indirect=True)
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon, and what hangs fails soon. No disk counts as slow, since the
-    machine may be; but see :class:`Slow`."""
+    """What failed is tried again soon, and what hangs fails soon."""
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
     monkeypatch.setattr("scrapy_rep.engine.upkeep._SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.release._RETRY_SECONDS", 0.05)

@@ -58,7 +58,7 @@ def holding(hold: Hold, kind: str, *some: Held) -> Hold:
         return hold
     assert isinstance(hold, DiskHold)
     hold.close()
-    return run(hold._writer.file.path)[0]  # type: ignore[arg-type]
+    return run(hold._journal.path)[0]  # type: ignore[arg-type]
 
 
 # What all have to do

@@ -14,7 +14,6 @@ from scrapy_rep.holding.disk import FILE_NAME, DiskHold
 from scrapy_rep.holding.serialization import dumps
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
-    INF,
     SPIDER,
     A,
     B,
@@ -35,12 +34,6 @@ from tests.helpers.holds import (
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / FILE_NAME
-
-
-@pytest.fixture(autouse=True)
-def no_disk_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow one, rows stay in memory for a second."""
-    monkeypatch.setattr("scrapy_rep.holding.disk_writer._SLOW_SECONDS", INF)
 
 
 def killed(hold: DiskHold) -> None:
@@ -221,8 +214,7 @@ def test_a_file_of_an_earlier_version_loses_nothing(path: Path, script: str) -> 
     """Nor does one whose process was killed while it was brought up to date."""
     old_file(path, script)
     with captured_log() as records:
-        hold = Opening(str(path.parent), SPIDER).hold()
-        assert hold is not None
+        hold = opened(path)
         assert list(hold.recover()) == [(A, 3, 10.0)]
         hold.hold(A, held(4, priority=9))
         hold.close()
