@@ -24,8 +24,8 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing, standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry, UnreadableEntry
+from scrapy_rep.storages.client import make_storage
 from scrapy_rep.storages.memory import MemoryStorage
-from scrapy_rep.storages.opening import make_storage
 
 if TYPE_CHECKING:
     from argparse import Namespace

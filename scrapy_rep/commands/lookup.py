@@ -36,7 +36,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.opening import open_storage
+from scrapy_rep.storages.client import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

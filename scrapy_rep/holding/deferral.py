@@ -31,7 +31,7 @@ from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.upkeep import Upkeep
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.holding.alarm import Alarm
-from scrapy_rep.holding.disk import Opening
+from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.held_origin import HeldOrigin
 from scrapy_rep.holding.held_origins import HeldOrigins
@@ -89,7 +89,7 @@ class Deferral(ResolutionListener):
         self._reports = Alarm(time.monotonic, self._report, self._is_paused)
         self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self._upkeep = Upkeep(self._look)
-        self._opening: Opening | None = None
+        self._disk: DiskHold | None = None
         """None without a JOBDIR."""
         self.closing = False
         """Whether the spider closes: nothing leaves the gate any more."""
@@ -394,23 +394,22 @@ class Deferral(ResolutionListener):
             if self._context.engine.scheduler_is_foreign:
                 self.held.limit_memory()
             return None
-        self._opening = Opening(directory, spider)
+        self._disk = DiskHold(directory, spider)
         return self._upkeep.begin()
 
     async def _look(self) -> None:
         """Maintain the hold on disk; open it if that hasn't worked so far."""
-        if self.held.hold.durable or self._opening is None:
+        if self.held.hold.durable or self._disk is None:
             # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
             counts = self.held or self.closing
             await self.held.hold.upkeep(self.held.now() if counts else None)
         elif not self.closing and not self.releases:
-            hold = await run_in_thread(self._opening.hold)
-            if hold is None:
+            if not await run_in_thread(self._disk.open):
                 return
             if self.closing or self.releases:
-                await run_in_thread(hold.close)  # try again in a second
+                await run_in_thread(self._disk.close)  # try again in a second
                 return
-            async for held_origin, oldest in self.held.move_to(hold):
+            async for held_origin, oldest in self.held.move_to(self._disk):
                 key = str(held_origin.origin)
                 self._expect(key, oldest)
                 self._retries.set(key, time.monotonic())

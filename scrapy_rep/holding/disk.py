@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import counted
-from scrapy_rep.holding.disk_file import GIVEN_UP, HELD, HoldFile, Row
-from scrapy_rep.holding.disk_writer import MEANWHILE, HoldWriter
 from scrapy_rep.holding.hold import Entry, Held, Hold
 from scrapy_rep.holding.serialization import dumps, loads
-from scrapy_rep.storages.sqlite_file import open_or_set_aside
-from scrapy_rep.storages.trouble import Trouble
+from scrapy_rep.storages.journal import Journal
+from scrapy_rep.storages.sqlite_file import is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +27,41 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
 
 logger = get_logger(__name__)
+
+FILE_NAME = "rep-held.sqlite"
+
+# State of a row: HELD; GIVEN_UP in this run, kept for the next. Earlier versions had a third state.
+HELD, GIVEN_UP = 0, 2
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS held (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    origin TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    since REAL NOT NULL,
+    state INTEGER NOT NULL,
+    request BLOB NOT NULL,
+    priority INTEGER NOT NULL DEFAULT 0,
+    fingerprint INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
+"""
+_REQUEST = 5
+"""Column of the request."""
+
+# SQLite keeps anything in any column. Numbers are increased further, within its range.
+_SOUND = """
+SELECT id, origin, number, since, state, priority, fingerprint FROM held
+WHERE id BETWEEN 0 AND 1 << 62 AND typeof(origin) = 'text' AND typeof(number) = 'integer'
+AND number BETWEEN 0 AND 1 << 62 AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
+AND typeof(state) = 'integer' AND typeof(priority) = 'integer' AND typeof(fingerprint) = 'integer'
+ORDER BY number
+"""
+_REST = """
+SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
+       (SELECT count(*) FROM held)
+"""
 
 # Failed reads in a row before unreadable requests are left to the next run: this one has to end.
 _READS = 60
@@ -45,40 +78,79 @@ class DiskHold(Hold):
 
     durable = True
 
-    def __init__(self, path: Path, spider: Spider) -> None:
-        """Open the file, and take over what an earlier run left. Blocks."""
+    def __init__(self, directory: str, spider: Spider) -> None:
         super().__init__()
         self._spider = spider
+        self._journal = Journal(
+            Path(directory, FILE_NAME),
+            SCHEMA,
+            spider,
+            "retrying every second. Until it works, held requests stay in memory, and are lost if the "
+            "crawl is killed",
+            "what is held from now on stays in memory, and is lost if the crawl is killed",
+        )
+        self._looked = False
         self._recovered: dict[str, int] = {}
         self._earlier: dict[str, Counter[int]] = {}
         """Fingerprints of requests that an earlier run held, by origin."""
+        self._number = 0
+        self._ran = 0.0
         self._warned = False
         self._failed_reads = 0
         self._unreadable = 0
         self._why_unreadable: object = None
-        file = HoldFile(path)
-        try:
-            self._last_row, self._number, self._ran = self._load(file)
-        except BaseException:
-            file.close()
-            raise
-        self._writer = HoldWriter(file, spider)
 
-    def _load(self, file: HoldFile) -> tuple[int, int, float]:
-        index = file.index()
-        for row, origin, number, since, state, priority, fingerprint in index.rows:
+    def open(self) -> bool:
+        """Open the file, and take over what an earlier run left. Return whether it can be used now.
+        Blocks."""
+        if not self._looked:
+            self._looked = True
+            self._warn_of_kill()
+        return self._journal.open(self._recover, _upgrade) is not None
+
+    def _recover(self, db: sqlite3.Connection) -> bool:
+        """Take over what an earlier run left, without the requests themselves."""
+        self._heaps.clear()
+        self._earlier.clear()
+        rows = db.execute(_SOUND).fetchall()
+        ran, all_rows = db.execute(_REST).fetchone()
+        # A killed run has taken at least until its last request was held.
+        self._ran = max(ran or 0.0, *(row[3] for row in rows), 0.0)
+        self._number = max((row[2] for row in rows), default=0)
+        for row, origin, number, since, state, priority, fingerprint in rows:
             # Requests that were given up wait again.
-            since = index.ran if state == GIVEN_UP else since
+            since = self._ran if state == GIVEN_UP else since
             self._keep(origin, (-priority, number, since, row))
             if fingerprint:
                 self._earlier.setdefault(origin, Counter())[fingerprint] += 1
         self._recovered = {origin: len(heap) for origin, heap in self._heaps.items()}
         with suppress(sqlite3.Error):  # it counts all the same
-            file.wait_anew(index.ran)
-        if index.unreadable:
-            self._skip(index.unreadable, "damaged")
-        last = max((row[2] for row in index.rows), default=0)
-        return index.last_row, last, index.ran
+            query = "UPDATE held SET state = ?, since = ? WHERE state = ?"
+            db.execute(query, (HELD, self._ran, GIVEN_UP))
+        if all_rows > len(rows):
+            self._skip(all_rows - len(rows), "damaged")
+        return True
+
+    def _warn_of_kill(self) -> None:
+        """Warn about Scrapy's own queue if the last run did not close it. The queue stays in place: some
+        of it can often be read."""
+        # SQLite deletes the WAL file with its last connection, and a run closes the hold after the
+        # scheduler.
+        path = self._journal.path
+        assert path is not None
+        queue = path.parent / "requests.queue"
+        if not Path(f"{path}-wal").exists():
+            return
+        if any(one.name != "active.json" and one.is_file() for one in queue.rglob("*")):
+            logger.warning(
+                "The last run in %(directory)s was killed. Scrapy saves its queue only on a clean "
+                "shutdown, so requests waiting in %(queue)s are lost, and the damaged queue may lose "
+                "requests of this run too, with errors such as 'Task exception was never retrieved'. To "
+                "start with an empty queue, stop this run and delete %(queue)s; to request lost pages "
+                "again, also delete requests.seen. Requests held by scrapy-rep are not affected.",
+                {"directory": path.parent, "queue": queue},
+                extra={"spider": self._spider},
+            )
 
     def recover(self) -> Iterator[tuple[str, int, float]]:
         """Yield each origin that an earlier run left, the number of its requests, and the earliest
@@ -126,27 +198,24 @@ class DiskHold(Hold):
         return int.from_bytes(short, "big") >> 1 or 1
 
     def hold(self, origin: str, held: Held) -> None:
-        row = self._row(origin, held, HELD)
+        row = self._write(origin, held, HELD)
         if row is None:
             super().hold(origin, held)
         else:
-            self._writer.add(row)
-            self._keep(origin, (-held.request.priority, held.number, held.since, row.id))
+            self._keep(origin, (-held.request.priority, held.number, held.since, row))
 
-    def _row(self, origin: str, held: Held, state: int) -> Row | None:
-        """Return *held* as a row, None if it can't be one."""
+    def _write(self, origin: str, held: Held, state: int) -> int | None:
+        """Write *held* to its row, or a new one. Return that, None if it can't be one."""
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
             self._tell_unserialisable(held.request, error)
             return None
-        row, fingerprint = self._new_row(), self._fingerprint(held.request)
+        row = held.row or self._journal.new_id("held")
+        values = row, origin, held.number, held.since, state, data
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
-        return Row(row, origin, held.number, held.since, state, data, priority, fingerprint)
-
-    def _new_row(self) -> int:
-        self._last_row += 1
-        return self._last_row
+        self._journal.put("held", (*values, priority, self._fingerprint(held.request)))
+        return row
 
     def _tell_unserialisable(self, request: Request, error: Exception) -> None:
         if not self._warned:
@@ -162,29 +231,30 @@ class DiskHold(Hold):
         _, number, since, row = entry
         if not isinstance(row, int):
             return Held(number, since, row)
-        unwritten = self._writer.unwritten(row)
-        data = unwritten.request if unwritten else self._data(row)
+        unwritten = self._journal.unwritten("held", row)
+        data = unwritten[_REQUEST] if unwritten else self._data(row)
         try:
             request = self._loaded(data)
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
             self._skip(1, error)
             return None
         if unwritten:
-            self._writer.delete([row])
+            self._journal.delete("held", row)
             return Held(number, since, request)
         return Held(number, since, request, row)
 
     def _data(self, row: int) -> bytes | None:
+        """Return what the file has in *row*, None if that is damaged."""
         try:
-            data = self._writer.file.read([row]).get(row)
-            self._failed_reads = 0
-            return data
+            found = self._journal.read("SELECT request FROM held WHERE id = ?", row)
         except sqlite3.Error as error:
             self._failed_reads += 1
-            if self._failed_reads < _READS:
+            if not is_damaged(error) and self._failed_reads < _READS:
                 raise
             self._why_unreadable = error
             return None
+        self._failed_reads = 0
+        return found[0][0] if found else None
 
     def _loaded(self, data: bytes | None) -> Request:
         if data is None:
@@ -195,11 +265,9 @@ class DiskHold(Hold):
         row = entry[3]
         if not isinstance(row, int):
             return row
-        unwritten = self._writer.unwritten(row)
+        unwritten = self._journal.unwritten("held", row)
         with suppress(Exception):  # take() will say so
-            return self._loaded(
-                unwritten.request if unwritten else self._writer.file.read([row]).get(row)
-            )
+            return self._loaded(unwritten[_REQUEST] if unwritten else self._data(row))
         return None
 
     def _skip(self, count: int, why: object) -> None:
@@ -212,7 +280,7 @@ class DiskHold(Hold):
                 "%(count)s can't be read from %(path)s (%(error)s) and stay there",
                 {
                     "count": counted(self._unreadable, "held request"),
-                    "path": self._writer.file.path,
+                    "path": self._journal.path,
                     "error": self._why_unreadable,
                 },
                 extra={"spider": self._spider},
@@ -234,70 +302,27 @@ class DiskHold(Hold):
 
     def _is_mortal(self, entry: Entry) -> bool:
         row = entry[3]
-        return not isinstance(row, int) or self._writer.unwritten(row) is not None
+        return not isinstance(row, int) or self._journal.unwritten("held", row) is not None
 
     def give_up(self, origin: str, held: Held) -> None:
-        if held.row is not None:
-            self._writer.give_up([held.row])
-        elif (row := self._row(origin, held, GIVEN_UP)) is not None:
-            self._writer.add(row)
+        self._write(origin, held, GIVEN_UP)
 
     def done(self, rows: list[int]) -> None:
-        self._writer.delete(rows)
+        self._journal.delete("held", *rows)
 
     async def upkeep(self, ran: float | None) -> None:
         if ran is not None:
-            self._writer.tick(ran)
-        await self._writer.look()
-        await self._writer.again()
+            self._journal.put("clock", (1, ran))
+        await self._journal.flush()
 
     def close(self) -> None:
         self.tell_unreadable()
-        self._writer.close()
+        self._journal.close()
 
 
-FILE_NAME = "rep-held.sqlite"
-
-
-class Opening:
-    """Opens the hold under JOBDIR as soon as that works."""
-
-    def __init__(self, directory: str, spider: Spider) -> None:
-        self._path = Path(directory, FILE_NAME)
-        self._spider = spider
-        self._trouble = Trouble(self._path, MEANWHILE, spider)
-        self._looked = False
-
-    def hold(self) -> DiskHold | None:
-        """Return the hold; None if the file can't be used now. Blocks."""
-        if not self._looked:
-            self._looked = True
-            _warn_of_kill(self._path, self._spider)
-        try:
-            hold = open_or_set_aside(
-                self._path, lambda path: DiskHold(path, self._spider), self._spider
-            )
-        except (sqlite3.Error, OSError) as error:
-            self._trouble.begins(error)
-            return None
-        self._trouble.ends()
-        return hold
-
-
-def _warn_of_kill(path: Path, spider: Spider) -> None:
-    """Warn about Scrapy's own queue if the last run, whose hold was at *path*, did not close it. The
-    queue stays in place: some of it can often be read."""
-    # SQLite deletes the WAL file with its last connection, and a run closes the hold after the
-    # scheduler.
-    killed = Path(f"{path}-wal").exists()
-    queue = path.parent / "requests.queue"
-    if killed and any(one.name != "active.json" and one.is_file() for one in queue.rglob("*")):
-        logger.warning(
-            "The last run in %(directory)s was killed. Scrapy saves its queue only on a clean shutdown, "
-            "so requests waiting in %(queue)s are lost, and the damaged queue may lose requests of this "
-            "run too, with errors such as 'Task exception was never retrieved'. To start with an empty "
-            "queue, stop this run and delete %(queue)s; to request lost pages again, also delete "
-            "requests.seen. Requests held by scrapy-rep are not affected.",
-            {"directory": path.parent, "queue": queue},
-            extra={"spider": spider},
-        )
+def _upgrade(db: sqlite3.Connection) -> None:
+    """Add the columns that files of earlier versions lack: one, if a kill came in between."""
+    columns = [row[1] for row in db.execute("PRAGMA table_info(held)")]
+    if columns[:6] == ["id", "origin", "number", "since", "state", "request"]:
+        for name in ("priority", "fingerprint")[len(columns) - 6 :]:
+            db.execute(f"ALTER TABLE held ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
-    from scrapy_rep.storages.access import StorageAccess
+    from scrapy_rep.storages.client import StorageClient
 
 # How often to look for another process's answer: at first, and at last.
 _POLL_SECONDS = 0.05
@@ -83,7 +83,7 @@ class RobotsCache:
         table: OriginTable,
         fetcher: Fetcher | HttpCache,
         clock: Callable[[], float],
-        storage: StorageAccess | HttpCache | None = None,
+        storage: StorageClient | HttpCache | None = None,
     ) -> None:
         """:param storage: outlives the process"""
         self._settings = settings
@@ -239,7 +239,7 @@ class RobotsCache:
         return answer
 
     async def _recall(
-        self, origin: Origin, storage: StorageAccess | HttpCache
+        self, origin: Origin, storage: StorageClient | HttpCache
     ) -> OriginState | None:
         """Return what *storage* has of *origin*, after another process's fetch if there is one; None
         if the fetch is ours to make."""

@@ -20,7 +20,7 @@ from scrapy_rep.origins.fetcher import answer_of, redirect_target
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.dates import latest
 from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.calls import Claim
+from scrapy_rep.storages.client import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,14 +16,14 @@ from scrapy_rep.origins.resolver import Resolver
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
-from scrapy_rep.storages.opening import open_storage
+from scrapy_rep.storages.client import open_storage
 
 if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol import Decision, Origin
-    from scrapy_rep.storages.access import StorageAccess
+    from scrapy_rep.storages.client import StorageClient
 
 
 class Origins:
@@ -42,7 +42,7 @@ class Origins:
         self.targets = fetcher.targets
         self.http_cache = HttpCache(context, fetcher)
         source: Fetcher | HttpCache = fetcher
-        storage: StorageAccess | HttpCache | None = None
+        storage: StorageClient | HttpCache | None = None
         if self.http_cache.offline:
             source = self.http_cache  # no storage: others would take old answers for new ones
         else:

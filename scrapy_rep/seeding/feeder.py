@@ -19,6 +19,7 @@ from scrapy_rep.engine.words import counted, text_of
 from scrapy_rep.seeding.discovery import FED, PAGE_KEY
 from scrapy_rep.seeding.loader import SitemapRequester
 from scrapy_rep.seeding.selection import Reason
+from scrapy_rep.seeding.spool import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ class Feeder:
     @property
     def stopped(self) -> bool:
         """Whether seeding has ended for this run."""
-        return self._stopped or self._spool.patience.over
+        return self._stopped or self._spool.over
 
     def __bool__(self) -> bool:
         """Whether any page or sitemap waits."""
@@ -74,13 +75,7 @@ class Feeder:
         """End a run that was not killed."""
         self.stop()
         self.outstanding.close()
-        patience = self._spool.patience
-        try:
-            self._forget()
-            patience.look(last=True)
-        except sqlite3.Error as error:
-            if self._spool.durable and not patience.over:
-                patience.trouble.begins(error, "the next run will request some pages again")
+        self._forget()
         self.gauge()
 
     def wake(self) -> None:
@@ -98,9 +93,8 @@ class Feeder:
         try:
             pause = self._step()
             self._failing_since = None
-            self._spool.patience.worked("feeder")
-        except sqlite3.Error as error:
-            pause = self._spool.patience.failed("feeder", error)
+        except sqlite3.Error:
+            pause = None if self.stopped else RETRY_SECONDS
         except Exception as error:  # noqa: BLE001
             pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
         self.gauge()

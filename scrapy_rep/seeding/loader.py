@@ -34,9 +34,8 @@ from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
-from scrapy_rep.seeding.patience import RETRY_SECONDS
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
-from scrapy_rep.seeding.spool_file import ASKED, MAX_HOSTS
+from scrapy_rep.seeding.spool import ASKED, MAX_HOSTS, RETRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.seeding.discovery import Discovery
     from scrapy_rep.seeding.feeder import Feeder
-    from scrapy_rep.seeding.spool import SeedingContext
-    from scrapy_rep.seeding.spool_file import SitemapRow
+    from scrapy_rep.seeding.spool import SeedingContext, SitemapRow
     from scrapy_rep.seeding.verifier import Verifier
 
 logger = get_logger(__name__)
@@ -277,7 +275,7 @@ class Loader:
     def dropped(self, request: Request) -> None:
         """The dupe filter has dropped *request*: another one for the same URL came first."""
         try:
-            sitemap = self._spool.patience.attempt("looking", self._of, request)
+            sitemap = self._of(request)
         except sqlite3.Error:
             if not self._feeder.stopped:
                 call_later(RETRY_SECONDS, self.dropped, request)
@@ -298,7 +296,7 @@ class Loader:
         """
         sitemap = None
         with suppress(sqlite3.Error):  # the next run asks for it again
-            sitemap = self._spool.patience.attempt("looking", self._of, request)
+            sitemap = self._of(request)
         if sitemap is not None:
             name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
             self._end(sitemap, f"{name}{exception}", exception)
@@ -308,8 +306,7 @@ class Loader:
     def _end(self, sitemap: SitemapRow, why: str, error: Exception | None = None) -> None:
         """Mark a sitemap that can't be read as finished, and log why."""
         if not self._feeder.stopped:
-            with suppress(sqlite3.Error):  # the next run asks for it again
-                self._spool.patience.attempt("ending", self._spool.sitemaps.done, sitemap)
+            self._spool.sitemaps.done(sitemap)
         self._feeder.sitemaps.finished(sitemap.url)
         expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
         self.log.failed(sitemap, why, expected=expected)
@@ -333,7 +330,7 @@ class Loader:
         await maybe_deferred_to_future(self._lock.acquire())
         try:
             if not self._feeder.stopped:
-                sitemap = await self._spool.patience.retry("reading", self._of, request)
+                sitemap = await self._spool.retry(self._of, request)
                 if sitemap is not None:
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
@@ -355,22 +352,20 @@ class Loader:
         if not 200 <= response.status < 300:
             self._end(sitemap, f"HTTP {response.status}")
             return
-        settings, spool, retry = self._crawl.settings, self._spool, self._spool.patience.retry
+        settings, spool, retry = self._crawl.settings, self._spool, self._spool.retry
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes,
             max_entries=settings.sitemap_max_urls,
             media=self._context.options.media,
         )
         verdict, found = self._verifier.verdict, self._found
-        selection = await retry(
-            "reading", Selection, self._context, sitemap, reader, verdict, found
-        )
+        selection = await retry(Selection, self._context, sitemap, reader, verdict, found)
         slices = Slices()
         for entries in reader.read([response.body]):
             selection.add(entries)
             more = True
             while more:
-                more = await retry("reading", selection.write)
+                more = await retry(selection.write)
                 if slices.over:
                     self._feeder.wake()
                     await pause()
@@ -379,7 +374,7 @@ class Loader:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
-        await retry("reading", spool.sitemaps.done, sitemap)
+        spool.sitemaps.done(sitemap)
         self.log.read(sitemap, reader, selection)
         if 0 < selection.accepted == selection.unproven:
             told = partial(self.log.nothing_proven, sitemap)

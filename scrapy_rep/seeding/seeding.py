@@ -78,8 +78,8 @@ class SitemapSeeding(ResolutionListener):
         self._visited = Recent()
         self.visited_prefixes: set[str] = set()
         """Prefixes of URLs whose origins the crawl has visited: a fast path."""
-        patience = self._settings.defer_max_wait
-        self._spool = Spool(job_dir(crawler.settings), patience, crawler.spider)
+        seconds = self._settings.defer_max_wait
+        self._spool = Spool(job_dir(crawler.settings), seconds, crawler.spider)
         self._upkeep = Upkeep(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
@@ -159,22 +159,22 @@ class SitemapSeeding(ResolutionListener):
 
     async def _add(self, origin: str, robots_url: str, values: tuple[str, ...]) -> None:
         """Write sitemaps into the spool, in slices."""
-        retry = self._spool.patience.retry
+        retry = self._spool.retry
         seen = set()
         slices = Slices()
         try:
             for _, found in listed_sitemaps(robots_url, values):
                 if found is not None and found.url not in seen:
                     seen.add(found.url)
-                    await retry("seeding", self._add_one, origin, found.url, str(found.origin))
+                    await retry(self._add_one, origin, found.url, str(found.origin))
                 if slices.over:
                     await pause()
             if not seen and self._settings.sitemap_guess:
                 url = f"{origin}/sitemap.xml"
-                if await retry("seeding", self._add_one, origin, url, origin, guessed=True):
+                if await retry(self._add_one, origin, url, origin, guessed=True):
                     self._discovery.count(url)
         except sqlite3.Error:
-            pass  # patience is over, which is logged
+            pass  # the file has failed for too long, which is logged
         finally:
             self._adding -= 1
 
@@ -202,7 +202,7 @@ class SitemapSeeding(ResolutionListener):
         return self._upkeep.begin()
 
     async def _look(self) -> None:
-        """Open the spool, or look whether its file is still there."""
+        """Open the spool, or write what couldn't be written."""
         if self._feeder.stopped and not self._spool.opened:
             return
         opened = await self._spool.look()
@@ -210,7 +210,6 @@ class SitemapSeeding(ResolutionListener):
             return
         self._feeder.sitemaps.added()
         self._verifier.recover(opened.unproven_origins)
-        opened.unproven_origins.clear()
         if left := self._spool.waiting + self._spool.unproven:
             pages = {"pages": counted(left, "page")}
             message = "An earlier run left %(pages)s from sitemaps"
@@ -230,7 +229,7 @@ class SitemapSeeding(ResolutionListener):
     async def _before_closing(self) -> None:
         spool = self._spool
         self._verifier.stop()
-        spool.patience.ending = True
+        spool.ending = True
         while self._adding and not self._feeder.stopped:
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol.sitemaps.reader import SitemapReader
     from scrapy_rep.protocol.sitemaps.xml import Entry
-    from scrapy_rep.seeding.spool import Row, SeedingContext
-    from scrapy_rep.seeding.spool_file import SitemapRow
+    from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow
 
 logger = get_logger(__name__)
 

@@ -1,29 +1,32 @@
 """What sitemaps list and the crawl has not requested yet, in a SQLite file: under JOBDIR if there
 is one, else in a temporary file, which SQLite deletes itself.
 
-Once a page went to the scheduler, its row is below its site's cursor, and stays there until the page
-is done. The next run requests it again: nothing is lost, and after a kill a few pages come twice.
+Sitemaps that are done stay there, so that none is read twice, in this run or in a later one with the
+same JOBDIR. Once a page went to the scheduler, its row is below its site's cursor, and stays there
+until the page is done. The next run requests it again: nothing is lost, and after a kill a few pages
+come twice.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.pause import pause
 from scrapy_rep.engine.words import counted
-from scrapy_rep.seeding.patience import Patience
-from scrapy_rep.seeding.spool_file import FILE_NAME, SitemapTable, SpoolFile, entry_of
-from scrapy_rep.storages.sqlite_file import open_or_set_aside, transaction
+from scrapy_rep.storages.journal import MAX_ID, Journal
+from scrapy_rep.storages.sqlite_file import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy import Spider
 
@@ -32,11 +35,65 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FILE_NAME = "rep-sitemaps.sqlite"  # under JOBDIR
+
+RETRY_SECONDS = 1.0
+"""Until the next attempt where the file has failed."""
+
+# States of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
+WAITING, ASKED, DONE = range(3)
+
+_PAGE = """
+    id INTEGER PRIMARY KEY AUTOINCREMENT, site INTEGER NOT NULL, sitemap INTEGER NOT NULL,
+    url TEXT NOT NULL, lastmod TEXT, alternate TEXT
+"""
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS sitemaps (
+    id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, host TEXT NOT NULL, origin TEXT NOT NULL,
+    chain TEXT NOT NULL, guessed INTEGER NOT NULL, state INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (host, id) WHERE state = 0;
+CREATE TABLE IF NOT EXISTS origins (
+    origin TEXT PRIMARY KEY, files INTEGER NOT NULL, urls INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS named (
+    origin TEXT NOT NULL, host TEXT NOT NULL, PRIMARY KEY (origin, host)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sites (
+    id INTEGER PRIMARY KEY, origin TEXT NOT NULL UNIQUE, cursor INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS pages ({_PAGE});
+CREATE INDEX IF NOT EXISTS pages_by_site ON pages (site);
+CREATE TABLE IF NOT EXISTS unproven ({_PAGE});
+CREATE INDEX IF NOT EXISTS unproven_by_site ON unproven (site);
+"""
+
+# Other hosts that one origin's sitemaps may make us ask for anything.
+MAX_HOSTS = 100
+
+# Rows that were tampered with, or damaged on disk.
+_NUMBER = "id NOT BETWEEN 0 AND 1 << 62"
+_WRONG_PAGES = (
+    f"{_NUMBER} OR site NOT IN (SELECT id FROM sites) "  # noqa: S608 (all ours)
+    "OR sitemap NOT IN (SELECT id FROM sitemaps) "
+    "OR typeof(url) != 'text' OR typeof(lastmod) NOT IN ('text', 'null') "
+    "OR typeof(alternate) NOT IN ('text', 'null')"
+)
+_WRONG = {
+    "sites": f"{_NUMBER} OR typeof(origin) != 'text' OR typeof(cursor) != 'integer'",
+    "origins": "typeof(origin) != 'text' OR typeof(files) != 'integer' OR typeof(urls) != 'integer'",
+    "sitemaps": f"{_NUMBER} OR typeof(url) != 'text' OR typeof(host) != 'text' "
+    "OR typeof(origin) != 'text' OR typeof(chain) != 'text' OR typeof(guessed) != 'integer' "
+    "OR typeof(state) != 'integer'",
+    "pages": _WRONG_PAGES,
+    "unproven": _WRONG_PAGES,
+}
 Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod (None: it is in the entry), entry (JSON; in older files a
 list, its alternate URLs)."""
-
-_LAST = 2**63 - 1  # the highest row number
 
 
 class Page(NamedTuple):
@@ -49,6 +106,17 @@ class Page(NamedTuple):
     again: bool  # whether it went to the scheduler before, in a run that ended before it was done
 
 
+class SitemapRow(NamedTuple):
+    """A sitemap to be read."""
+
+    id: int
+    url: str
+    host: str  # the origin that it is fetched from
+    origin: str  # the origin whose robots.txt led to it
+    chain: tuple[str, ...]  # the indexes that led to it; the robots.txt lists the first
+    guessed: bool
+
+
 @dataclass(slots=True)
 class _Site:
     """A site with pages waiting."""
@@ -58,114 +126,263 @@ class _Site:
     position: int | None = None  # the last row taken in this run
 
 
+@dataclass(slots=True)
+class Recovered:
+    """What an earlier run left."""
+
+    wrong: int
+    """How many unreadable rows were deleted."""
+    sites: dict[int, _Site]
+    unproven: int
+    unproven_origins: list[tuple[str, str]]
+    """Origins whose entries wait for proof, each with one that named it."""
+
+
+def _recover(db: sqlite3.Connection) -> Recovered:
+    wrong = 0
+    with transaction(db):
+        for table, condition in _WRONG.items():
+            query = f"DELETE FROM {table} WHERE {condition}"  # noqa: S608 (both are ours)
+            wrong += db.execute(query).rowcount
+        # Ask again for what an earlier run has asked for and not read.
+        db.execute("UPDATE sitemaps SET state = ? WHERE state = ?", (WAITING, ASKED))
+    sent = dict(
+        db.execute(
+            "SELECT DISTINCT site, cursor FROM sites, pages WHERE site = sites.id AND pages.id <= cursor"
+        )
+    )
+    waiting = db.execute("SELECT site, count(*) FROM pages GROUP BY site")
+    [unproven] = db.execute("SELECT count(*) FROM unproven").fetchone()
+    origins = db.execute(
+        "SELECT sites.origin, min(sitemaps.origin) FROM unproven "
+        "JOIN sites ON sites.id = site JOIN sitemaps ON sitemaps.id = sitemap GROUP BY site"
+    ).fetchall()
+    sites = {site: _Site(count, sent.get(site, 0)) for site, count in waiting}
+    return Recovered(wrong, sites, unproven, origins)
+
+
+class SitemapTable:
+    """Sitemaps, and what each origin has brought."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._read = journal.read_latest
+
+    def add(
+        self,
+        url: str,
+        host: str,
+        origin: str,
+        chain: tuple[str, ...],
+        *,
+        guessed: bool = False,
+        state: int = WAITING,
+    ) -> bool:
+        """Add a sitemap. Return whether it is new."""
+        if self._read("SELECT 1 FROM sitemaps WHERE url = ?", url):
+            return False
+        files, urls = self.counts(origin)
+        with self._journal.together():
+            row = SitemapRow(self._journal.new_id("sitemaps"), url, host, origin, chain, guessed)
+            self._set_state(row, state)
+            self._journal.put("origins", (origin, files + 1, urls))
+        return True
+
+    def next(self, host: str) -> SitemapRow | None:
+        """Return the next sitemap to fetch from *host*, and mark it as asked for."""
+        sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
+        if sitemap is not None:
+            self._set_state(sitemap, ASKED)
+        return sitemap
+
+    def put_back(self, sitemap: SitemapRow) -> None:
+        """*sitemap* was not asked for after all."""
+        self._set_state(sitemap, WAITING)
+
+    def get(self, url: str) -> SitemapRow | None:
+        """Return a sitemap; None if it is unknown or done."""
+        return self._first(f"url = ? AND state != {DONE}", url)
+
+    def done(self, sitemap: SitemapRow) -> None:
+        """Mark *sitemap* as finished, whatever came of it."""
+        self._set_state(sitemap, DONE)
+
+    def _first(self, condition: str, value: str) -> SitemapRow | None:
+        columns = ", ".join(SitemapRow._fields)
+        query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
+        for number, url, host, origin, chain, guessed in self._read(query, value):
+            return SitemapRow(number, url, host, origin, tuple(texts(chain)), bool(guessed))
+        return None
+
+    def _set_state(self, sitemap: SitemapRow, state: int) -> None:
+        row = sitemap._replace(chain=json.dumps(sitemap.chain), guessed=int(sitemap.guessed))
+        self._journal.put("sitemaps", (*row, state))
+
+    def hosts(self, after: str) -> Iterator[str]:
+        """Yield the hosts with waiting sitemaps, each once, beginning behind *after*. One look-up
+        each: there may be a million."""
+        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
+        for low, high in ((after, "~"), ("", after)):
+            while (host := self._read(query, low, high)[0][0]) is not None:
+                low = host
+                yield host
+
+    def counts(self, origin: str) -> tuple[int, int]:
+        """How many sitemaps and how many URLs *origin* has brought so far."""
+        found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
+        return found[0] if found else (0, 0)  # type: ignore[return-value]
+
+    def may_name(self, origin: str, host: str) -> bool:
+        """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""
+        if self._read("SELECT 1 FROM named WHERE origin = ? AND host = ?", origin, host):
+            return True
+        [[count]] = self._read("SELECT count(*) FROM named WHERE origin = ?", origin)
+        if count < MAX_HOSTS:
+            self._journal.put("named", (origin, host))
+        return bool(count < MAX_HOSTS)
+
+    def chain_of(self, sitemap: int) -> tuple[str, ...]:
+        """The URLs of *sitemap* and its indexes: a host must list one for its entries to count."""
+        [[url, chain]] = self._read("SELECT url, chain FROM sitemaps WHERE id = ?", sitemap)
+        return (*texts(chain), url)
+
+
+def texts(value: str | None) -> list[str]:
+    """Return the strings of a JSON list; none if *value* is something else."""
+    try:
+        found = json.loads(value) if value else ()
+    except (ValueError, RecursionError):
+        return []
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def entry_of(lastmod: str | None, text: str | None) -> dict[str, Any]:
+    """Return what a page's row says of its entry."""
+    entry: dict[str, Any] = {"lastmod": lastmod, "alternate": texts(text)}
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text) if text else None
+        entry.update(found if isinstance(found, dict) else {})
+    entry["lastmod"] = entry["lastmod"] or None
+    return entry
+
+
 class Spool:
-    """Sitemaps and pages that wait. Raises ``sqlite3.Error`` if the disk fails, and until the file
-    is open."""
+    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't be used; what is
+    written is kept in memory then."""
 
     def __init__(self, directory: str | None, seconds: float, spider: Spider | None) -> None:
         """:param directory: JOBDIR; None: a temporary file
-        :param seconds: how long users retry what fails
+        :param seconds: how long users wait for a file that fails
         """
-        self._path = Path(directory, FILE_NAME) if directory else None
+        path = Path(directory, FILE_NAME) if directory else None
+        self._journal = Journal(
+            path,
+            _SCHEMA,
+            spider,
+            f"seeding waits up to {seconds:g} seconds for it",
+            "seeding from sitemaps ends for this run. The next one with this JOBDIR sets the file aside "
+            "and reads the sitemaps again",
+        )
+        self._read = self._journal.read_latest
+        self._seconds = seconds
         self._spider = spider
-        self._file: SpoolFile | None = None
-        self._usable = self.opened = False
         self.durable = directory is not None
-        self.patience = Patience(self._path, seconds, spider)
-        self.sitemaps = SitemapTable(lambda: self._db)
+        self.opened = False
+        self.over = False
+        """Whether seeding has ended for this run: the file has failed for too long, or is damaged."""
+        self.ending = False
+        """Whether the crawl is closing: nobody waits for the file any more."""
+        self.sitemaps = SitemapTable(self._journal)
         self._sites: dict[int, _Site] = {}
         self.waiting = 0  # how many pages wait
         self.unproven = 0  # how many entries wait for the robots.txt of another host
 
-    @property
-    def _db(self) -> sqlite3.Connection:
-        if self._file is None or not self._usable:
-            raise sqlite3.OperationalError("it is not open")
-        return self._file.db
+    async def look(self) -> Recovered | None:
+        """Open the file if it isn't, and return what it has then; else write what couldn't be written so
+        far. Called every second."""
+        found = None
+        if self.opened:
+            await self._journal.flush()
+        else:
+            found = await run_in_thread(self._journal.open, _recover)
+        self._end_if_hopeless()
+        if found is not None:
+            self.opened = True
+            self._sites, self.unproven = found.sites, found.unproven
+            self.waiting = sum(site.waiting for site in found.sites.values())
+            if found.wrong:
+                values = {"rows": counted(found.wrong, "row"), "path": self._journal.path}
+                message = "%(rows)s of %(path)s can't be read and were deleted"
+                logger.warning(message, values, extra={"spider": self._spider})
+        return found
 
-    async def look(self) -> SpoolFile | None:
-        """Open the file if it isn't, and return it then. If it was deleted, write it again."""
-        try:
-            if self._file is None:
-                self._take_over(await run_in_thread(self._open))
-                self.patience.worked("file")
-                return self._file
-            if self.durable and await run_in_thread(self._file.is_gone):
-                self.patience.trouble.begins(FileNotFoundError("it was deleted"))
-                await self._restore(self._file)
-                self.patience.trouble.ends()
-            self.patience.look()
-        except (sqlite3.Error, OSError) as error:
-            if self._file is None:
-                self.patience.failed("file", error)
-        return None
-
-    def _open(self) -> SpoolFile:
-        path = self._path
-        return open_or_set_aside(path, SpoolFile, self._spider) if path else SpoolFile(None)
-
-    def _take_over(self, file: SpoolFile) -> None:
-        for site, count in file.waiting.items():
-            self._sites[site] = _Site(count, file.sent.get(site, 0))
-        self.waiting, self.unproven = sum(file.waiting.values()), file.unproven
-        file.waiting.clear()  # there may be a million
-        file.sent.clear()
-        self._file, self._usable, self.opened = file, True, True
-        if file.wrong:
-            logger.warning(
-                "%(rows)s of %(path)s can't be read and were deleted",
-                {"rows": counted(file.wrong, "row"), "path": self._path},
+    def _end_if_hopeless(self) -> None:
+        since = self._journal.failing_since
+        if self._journal.damaged:
+            self.over = True
+        elif since is not None and time.monotonic() - since >= self._seconds and not self.over:
+            self.over = True
+            logger.error(
+                "Seeding from sitemaps ends for this run: %(path)s has failed for %(seconds)g seconds. "
+                "%(then)s",
+                {
+                    "path": self._journal.path or "its temporary file",
+                    "seconds": self._seconds,
+                    "then": "The next run with this JOBDIR goes on with it"
+                    if self.durable
+                    else "Its contents are lost",
+                },
                 extra={"spider": self._spider},
             )
 
-    async def _restore(self, file: SpoolFile) -> None:
-        self._usable = False  # the copy could miss what is written meanwhile
-        try:
-            self._file = await run_in_thread(file.restored)
-            await run_in_thread(file.close)
-        finally:
-            self._usable = True
+    async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do *step* as soon as the file can be used.
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        began = time.perf_counter()
-        with transaction(self._db):
-            yield
-        self.patience.took(time.perf_counter() - began)
+        :raises sqlite3.Error: if the crawl is closing, or seeding has ended
+        """
+        while True:
+            try:
+                return step(*args, **kwargs)
+            except sqlite3.Error:
+                self._end_if_hopeless()
+                if self.over or self.ending:
+                    raise
+            await pause(RETRY_SECONDS)
 
     def close(self) -> None:
         """Close the file. With a JOBDIR its contents are for the next run."""
-        self._usable = False
-        if self._file is not None:
-            self._file.close()
+        self._journal.close()
 
     def site(self, origin: str) -> int:
         """Return the number of a site."""
-        self._db.execute("INSERT OR IGNORE INTO sites (origin, cursor) VALUES (?, 0)", (origin,))
-        query = "SELECT id FROM sites WHERE origin = ?"
-        return int(self._db.execute(query, (origin,)).fetchone()[0])
+        found = self._read("SELECT id FROM sites WHERE origin = ?", origin)
+        if found:
+            return int(found[0][0])
+        number = self._journal.new_id("sites")
+        self._journal.put("sites", (number, origin, 0))
+        return number
 
     def origin_of(self, site: int) -> str:
         """Return the origin with this number."""
-        row = self._db.execute("SELECT origin FROM sites WHERE id = ?", (site,)).fetchone()
-        return str(row[0]) if row else ""
+        found = self._read("SELECT origin FROM sites WHERE id = ?", site)
+        return str(found[0][0]) if found else ""
 
     def add_pages(self, origin: str, pages: list[Row], unproven: list[Row]) -> None:
         """Add the entries of a sitemap that *origin* has brought in."""
         if not (pages or unproven):
             return
-        with self._writing():
-            self._insert("pages", pages)
-            self._insert("unproven", unproven)
-            query = "UPDATE origins SET urls = urls + ? WHERE origin = ?"
-            self._db.execute(query, (len(pages) + len(unproven), origin))
+        files, urls = self.sitemaps.counts(origin)
+        with self._journal.together():
+            self._put("pages", pages)
+            self._put("unproven", unproven)
+            if files:
+                row = origin, files, urls + len(pages) + len(unproven)
+                self._journal.put("origins", row)
         self._count(pages)
         self.unproven += len(unproven)
 
-    def _insert(self, table: str, rows: list[Row]) -> None:
-        columns = "(site, sitemap, url, lastmod, alternate)"
-        query = f"INSERT INTO {table} {columns} VALUES (?, ?, ?, ?, ?)"  # noqa: S608 (one of two)
-        self._db.executemany(query, rows)
+    def _put(self, table: str, rows: list[Row]) -> None:
+        self._journal.put(table, *((self._journal.new_id(table), *row) for row in rows))
 
     def _count(self, rows: list[Row]) -> None:
         for row in rows:
@@ -188,15 +405,18 @@ class Spool:
         """Return the next pages of a site, which count as in the scheduler from now on."""
         site = self._sites[number]
         if site.position is None:
-            query = "SELECT cursor FROM sites WHERE id = ?"
-            site.position = 0 if site.sent else self._db.execute(query, (number,)).fetchone()[0]
+            found = self._read("SELECT cursor FROM sites WHERE id = ?", number)
+            site.position = 0 if site.sent or not found else found[0][0]
         again = site.position < site.sent
-        rows = self._db.execute(
+        rows = self._read(
             "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
             "WHERE site = ? AND pages.id > ? AND pages.id <= ? ORDER BY pages.id LIMIT ?",
-            (number, site.position, site.sent if again else _LAST, limit),
-        ).fetchall()
+            number,
+            site.position,
+            site.sent if again else MAX_ID,
+            limit,
+        )
         if rows and not again:
             self._move(number, rows[-1][0])
         site.position = rows[-1][0] if rows else site.sent
@@ -213,7 +433,7 @@ class Spool:
         ]
 
     def _move(self, site: int, cursor: int) -> None:
-        self._db.execute("UPDATE sites SET cursor = ? WHERE id = ?", (cursor, site))
+        self._journal.put("sites", (site, self.origin_of(site), cursor))
 
     def put_back(self, number: int, pages: list[Page]) -> None:
         """Take back *pages*, the last of those taken: the scheduler failed on the first of them."""
@@ -230,24 +450,24 @@ class Spool:
         self.waiting += len(pages)
 
     def forget(self, pages: Iterable[int]) -> None:
-        """Be done with these pages."""
-        with self._writing():
-            self._db.executemany("DELETE FROM pages WHERE id = ?", [(page,) for page in pages])
+        """Delete these pages: the crawl is done with them."""
+        self._journal.delete("pages", *pages)
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
         """The first entries of *origin* that wait, with their numbers."""
-        rows = self._db.execute(
+        rows = self._read(
             "SELECT id, site, sitemap, url, lastmod, alternate FROM unproven "
             "WHERE site = ? ORDER BY id LIMIT ?",
-            (self.site(origin), limit),
-        ).fetchall()
+            self.site(origin),
+            limit,
+        )
         return [(row[0], row[1:]) for row in rows]
 
     def settle(self, numbers: list[int], accepted: list[Row]) -> None:
-        """Be done with waiting entries; those accepted become pages."""
-        with self._writing():
-            self._insert("pages", accepted)
-            self._db.executemany("DELETE FROM unproven WHERE id = ?", [(one,) for one in numbers])
+        """Delete waiting entries; those accepted become pages."""
+        with self._journal.together():
+            self._put("pages", accepted)
+            self._journal.delete("unproven", *numbers)
         self._count(accepted)
         self.unproven -= len(numbers)
 

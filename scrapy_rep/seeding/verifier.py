@@ -230,10 +230,8 @@ class Verifier:
         listing = self._listings.of(state) if state is not None else None
         while listing is not None and not listing.complete():
             await pause()
-        retry = self._spool.patience.retry
-        while origin in self._pending and await retry(
-            "proofs", self._judge, str(origin), listing, reason
-        ):
+        retry = self._spool.retry
+        while origin in self._pending and await retry(self._judge, str(origin), listing, reason):
             self._feeder.wake()
             await pause()
         if state is None:

@@ -14,8 +14,11 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, unsqueeze
 from scrapy_rep.storages.sqlite_file import (
+    Foreign,
     connect,
-    set_aside,
+    is_damaged,
+    open_or_set_aside,
+    set_aside_because,
     tables_of,
     tables_of_schema,
     transaction,
@@ -90,10 +93,6 @@ DELETE FROM leases WHERE origin IN (SELECT origin FROM leases WHERE until < ? LI
 """
 
 _Statement: TypeAlias = tuple[str, tuple[Any, ...]]
-
-
-class Foreign(sqlite3.DatabaseError):
-    """The file is a SQLite database, but not one of ours."""
 
 
 class SqliteStorage(BatchStorage):
@@ -219,13 +218,13 @@ class SqliteStorage(BatchStorage):
             return action(self._db)
         except sqlite3.DatabaseError as error:
             self.close()
-            if not _is_broken(error):
+            if not is_damaged(error):
                 raise type(error)(f"{self._path}: {error}") from None
             self._db = self._open(error)
         return action(self._db)
 
-    def _open(self, trouble: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """:param trouble: what was wrong with the file open until now"""
+    def _open(self, damage: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
+        """:param damage: what was wrong with the file open until now"""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # One process at a time: no file may be renamed while another process is opening it, and only
         # one may set it aside.
@@ -236,15 +235,9 @@ class SqliteStorage(BatchStorage):
             except sqlite3.DatabaseError as error:
                 # Whatever it is (a foreign file of that name, say), the cache itself isn't broken.
                 raise sqlite3.OperationalError(f"{self._path}.lock: {error}") from None
-            if trouble is not None and self._is_still_there():
-                self._set_aside(trouble)
-            try:
-                return self._connect()
-            except sqlite3.DatabaseError as error:
-                if not _is_broken(error):
-                    raise
-                self._set_aside(error)
-                return self._connect()
+            if damage is not None and self._is_still_there():
+                set_aside_because(self._path, damage)
+            return open_or_set_aside(self._path, self._connect)
         finally:
             lock.close()
 
@@ -255,11 +248,11 @@ class SqliteStorage(BatchStorage):
         except OSError:
             return False
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, path: Path) -> sqlite3.Connection:
         # Calls come from different threads, but one at a time.
-        db = connect(self._path, _LOCK_SECONDS)
+        db = connect(path, _LOCK_SECONDS)
         try:
-            self._identity = _identity(self._path)
+            self._identity = _identity(path)
             self._set_up(db)
         except BaseException:
             db.close()
@@ -293,20 +286,7 @@ class SqliteStorage(BatchStorage):
             f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
         )
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        aside = set_aside(self._path)
-        logger.warning(
-            "%(path)s can't be used as a robots.txt cache (%(error)s) and was set aside as "
-            "%(aside)s",
-            {"path": self._path, "error": error, "aside": aside.name},
-        )
-
 
 def _identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
-
-
-def _is_broken(error: sqlite3.DatabaseError) -> bool:
-    # Its subclasses mean something else: a lock, a full disk, a read-only folder.
-    return type(error) in (sqlite3.DatabaseError, Foreign)

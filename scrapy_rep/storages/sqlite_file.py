@@ -1,13 +1,10 @@
-"""SQLite files. An unreadable one is set aside, never deleted. One under JOBDIR that is deleted while
-open is restored."""
+"""Opens SQLite files. One that can't be read is set aside, never deleted."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from contextlib import ExitStack, closing, contextmanager
-from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.engine.log import get_logger
@@ -17,19 +14,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy import Spider
-    from typing_extensions import Self
 
 logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Seconds to wait for a lock. Nobody else should lock such a file, and nobody may block the event loop.
-_LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
-# Pages copied at a time: the connection is used in between.
-_PAGES = 100
+
+class Foreign(sqlite3.DatabaseError):
+    """The file is a SQLite database, but not the one that it should be."""
 
 
-def connect(path: Path | None, seconds: float = _THREAD_LOCK_SECONDS) -> sqlite3.Connection:
+def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     """Open the file at *path*, for use in any thread.
 
     :param path: None: a private temporary file
@@ -54,73 +49,6 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-class SqliteFile:
-    """A file that stays open. Any method may raise ``sqlite3.Error``."""
-
-    def __init__(self, path: Path | None, schema: str, pragmas: str) -> None:
-        """Open or create the file. This blocks.
-
-        :param path: None: a temporary file
-        """
-        self.path = path
-        self._schema = schema
-        self._pragmas = pragmas
-        self._open()
-
-    def _open(self) -> None:
-        self.db = connect(self.path)
-        try:
-            self.db.executescript(self._pragmas)
-            self._upgrade(self.db)
-            _check(self.db, self._schema)
-            self.db.executescript(self._schema)
-            self.db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
-            self._nodes = _nodes(self.path)
-        except BaseException:
-            self.db.close()
-            raise
-
-    def _upgrade(self, db: sqlite3.Connection) -> None:
-        """Bring a file of an earlier version up to date."""
-
-    def another(self) -> closing[sqlite3.Connection]:
-        """Open the file again, for a thread, which can wait longer for a lock."""
-        return closing(connect(self.path))
-
-    def is_gone(self) -> bool:
-        """Whether the file was deleted or replaced."""
-        return _nodes(self.path) != self._nodes
-
-    def restored(self) -> Self:
-        """Return a new file at the path, with this one's contents. This blocks.
-
-        The copy may miss what is written meanwhile.
-        """
-        assert self.path is not None
-        # Leftovers of this file, or one in its place, would spoil the new one.
-        set_aside(self.path)
-        with self.another() as db:
-            self.db.backup(db, pages=_PAGES, sleep=0.001)
-        new = copy(self)
-        new._open()
-        return new
-
-    def close(self) -> None:
-        """Close the file. A temporary one is gone then."""
-        self.db.close()
-
-
-def _check(db: sqlite3.Connection, schema: str) -> None:
-    """:raises sqlite3.DatabaseError: if the file is damaged, or its tables don't match *schema*"""
-    (state,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if state != "ok":
-        raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-    ours, theirs = tables_of_schema(schema), tables_of(db)
-    for table, columns in theirs.items():
-        if ours.get(table) != columns:
-            raise sqlite3.DatabaseError(f"its table {table} is not one of scrapy-rep's")
-
-
 def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
     """Return the columns of each table in a file; None for views and triggers, which we have none of."""
     names = (
@@ -140,37 +68,37 @@ def tables_of_schema(schema: str) -> dict[str, list[Any] | None]:
         return tables_of(db)
 
 
-def _nodes(path: Path | None) -> list[tuple[int, int] | None]:
-    """Identify a file, and its write-ahead log. None: it doesn't exist."""
-    found: list[tuple[int, int] | None] = []
-    for name in (path, f"{path}-wal") if path else ():
-        try:
-            status = os.stat(name)
-            found.append((status.st_dev, status.st_ino))
-        except FileNotFoundError:
-            found.append(None)
-    return found
+def is_damaged(error: Exception) -> bool:
+    """Whether *error* says that the file itself is damaged, or isn't the one that it should be. Others
+    mean a lock, a full disk, a read-only folder: setting the file aside wouldn't help."""
+    return type(error) in (sqlite3.DatabaseError, Foreign)
 
 
-def open_or_set_aside(path: Path, opened: Callable[[Path], T], spider: Spider | None) -> T:
-    """Return ``opened(path)``. A file that can't be read is set aside, with a warning, and a new one
+def open_or_set_aside(
+    path: Path, opened: Callable[[Path], T], spider: Spider | None = None, *, folder: bool = False
+) -> T:
+    """Return ``opened(path)``. A file that is damaged is set aside, with a warning, and a new one
     created.
 
+    :param folder: set aside a folder in its place as well
     :raises sqlite3.Error, OSError: if that is impossible
     """
     try:
         return opened(path)
     except sqlite3.DatabaseError as error:
-        # A read-only folder or a lock: setting the file aside wouldn't help.
-        if isinstance(error, sqlite3.OperationalError) and not path.is_dir():
+        if not (is_damaged(error) or (folder and path.is_dir())):
             raise
-        aside = set_aside(path)
-        logger.warning(
-            "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
-            {"path": path, "error": error, "aside": aside.name},
-            extra={"spider": spider},
-        )
+        set_aside_because(path, error, spider)
         return opened(path)
+
+
+def set_aside_because(path: Path, error: Exception, spider: Spider | None = None) -> None:
+    """Set aside the file at *path*, with a warning."""
+    logger.warning(
+        "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
+        {"path": path, "error": error, "aside": set_aside(path).name},
+        extra={"spider": spider},
+    )
 
 
 def set_aside(path: Path) -> Path:

@@ -14,11 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.disk_file import HoldFile
 from scrapy_rep.holding.serialization import dumps, loads
 from tests.fuzz.strategies import damaged
-from tests.helpers.holds import INF, SPIDER, A, B, held, numbers, take
+from tests.helpers.holds import INF, SPIDER, A, B, held, numbers, opened, take
 from tests.helpers.slices import in_a_slice
 from tests.protocol.strategies import any_text
 
@@ -132,7 +130,7 @@ SOUND = [("?", value) for value in (A, 2, 1.0, 0, SEEDS[0], 5, 7, 1.0, 2)]
 def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: int) -> None:
     """SQLite keeps anything in any column, text that is no UTF-8 too. The good row is recovered, and
     more can be held."""
-    HoldFile(file).close()
+    opened(file).close()
     kinds = [kind for kind, _ in columns]
     values = [value for _, value in columns]
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -143,7 +141,7 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
         db.execute(query, values[:7])
         db.execute(f"INSERT INTO clock VALUES (1, {kinds[7]})", values[7:8])  # noqa: S608 (the same)
         db.execute(f"UPDATE sqlite_sequence SET seq = {kinds[8]}", values[8:])  # noqa: S608 (the same)
-    hold = DiskHold(file, SPIDER)
+    hold = opened(file)
     try:
         recovered = {
             origin: take(hold, upto=1 << 63, origin=origin) for origin, _, _ in hold.recover()
@@ -153,6 +151,6 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
         assert 0 <= ran < INF
         hold.hold(B, held(number + 1, ran))
         assert numbers(take(hold, upto=number + 1, origin=B)) == [number + 1]
-        assert hold._writer.unwritten(number + 1) is None
+        assert hold._journal.unwritten("held", number + 1) is None
     finally:
         hold.close()

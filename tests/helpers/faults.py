@@ -4,7 +4,6 @@ running."""
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,14 +13,9 @@ from typing import Any
 import pytest
 from scrapy.core.scheduler import Scheduler
 
-from scrapy_rep.holding import disk_writer
-from scrapy_rep.seeding import patience
 from tests.helpers import crawling
 from tests.helpers.brokenfiles import DAMAGES
 from tests.helpers.crawling import CrawlResult
-
-SLOW = {f"{one.__name__}._SLOW_SECONDS": one._SLOW_SECONDS for one in (disk_writer, patience)}
-"""How long a write takes on a disk that counts as slow, as the package has it."""
 
 
 class OnlyInMemory(Scheduler):
@@ -66,7 +60,7 @@ class Fault:
         self.on = False
         self.connections: list[sqlite3.Connection] = []
 
-    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
+    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
         """As the package's own, with the fault."""
         options = {"factory": Shared, "isolation_level": None, **options}
         made: sqlite3.Connection = sqlite3.connect(
@@ -97,7 +91,7 @@ class Fault:
     def possible(self) -> Iterator[Fault]:
         """Files that the package opens meanwhile have the fault, when it begins."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("scrapy_rep.storages.sqlite_file.connect", self.connect)
+            patch.setattr("scrapy_rep.storages.journal.connect", self.connect)
             yield self
 
 
@@ -127,21 +121,11 @@ class Locked(Fault):
         self.other.close()
 
 
-class Deleted(Fault):
-    words = "it was deleted"
-
-    def begin(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-
-    def end(self) -> None: ...
-
-
 class Corrupted(Fault):
     words = "malformed"
     damage = staticmethod(DAMAGES["all pages overwritten"])
 
-    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
+    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
         made = super().connect(path, **options)
         made.execute("PRAGMA cache_size = 1")  # what is in memory would hide it
         return made
@@ -155,58 +139,24 @@ class Corrupted(Fault):
     def end(self) -> None: ...
 
 
-class Slow(Fault):
-    words = "takes long"
-    seconds = 0.03
-
-    def connect(self, path: Path | None, **options: Any) -> sqlite3.Connection:
-        fault = self
-
-        class Connection(Shared):
-            def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-                if fault.on and path == fault.path and statement.startswith("COMMIT"):
-                    time.sleep(fault.seconds)
-                return super().execute(statement, *values)
-
-        return super().connect(path, factory=Connection)
-
-    @contextmanager
-    def possible(self) -> Iterator[Fault]:
-        with super().possible(), pytest.MonkeyPatch.context() as patch:
-            for name, seconds in SLOW.items():
-                patch.setattr(name, seconds)
-            yield self
+FAULTS: dict[str, type[Fault]] = {"full": Full, "read-only": ReadOnly, "locked": Locked}
 
 
-PASSES = {"full": Full, "read-only": ReadOnly, "locked": Locked, "slow": Slow}
-STAYS = {**PASSES, "deleted": Deleted}
-
-
-LOOPS = ("full", "locked")
-"""One that raises at once, and one that waits in the thread first: for each kind of event loop."""
-
-
-def some(*loops: str, **kinds: type[Fault]) -> Any:
-    """For tests of these faults, by the fixture `fault`; of *loops* on each kind of event loop."""
-    values = [
-        pytest.param(kind, id=name, marks=[pytest.mark.loop] if name in loops else [])
-        for name, kind in kinds.items()
-    ]
+def some(*names: str) -> Any:
+    """For tests of these faults, by the fixture `fault`, on each kind of event loop."""
+    values = [pytest.param(FAULTS[name], id=name, marks=pytest.mark.loop) for name in names]
     return pytest.mark.parametrize("fault", values, indirect=True)
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon, and what hangs fails soon. No disk counts as slow, since the
-    machine may be; but see :class:`Slow`."""
-    for name in SLOW:
-        monkeypatch.setattr(name, 1000.0)
+    """What failed is tried again soon, and what hangs fails soon."""
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
     monkeypatch.setattr("scrapy_rep.engine.upkeep._SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.release._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.seeding.patience._CALM_SECONDS", 0.3)
-    monkeypatch.setattr("scrapy_rep.seeding.loader.RETRY_SECONDS", 0.05)
+    for module in ("spool", "feeder", "loader"):
+        monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.storages.journal._CALM_SECONDS", 0.3)
 
 
 def assert_no_tracebacks(result: CrawlResult) -> None:

@@ -71,17 +71,25 @@ def take_all(hold: Hold, origin: str = A) -> list[int]:
     return numbers(take(hold, origin=origin))
 
 
+def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
+    """The hold of a run, with what earlier ones left."""
+    hold = DiskHold(str(path.parent), spider)
+    assert hold.open()
+    return hold
+
+
 def run(path: Path) -> tuple[DiskHold, dict[str, int]]:
     """The next run."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     return hold, {origin: count for origin, count, _ in hold.recover()}
 
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:
     """What *hold* reads and writes in the event loop."""
-    return hold._writer.file.db
+    assert hold._journal._db is not None
+    return hold._journal._db
 
 
 def ran(hold: DiskHold, seconds: float) -> None:
     """The crawl has been running for so long."""
-    hold._writer.tick(seconds)
+    hold._journal.put("clock", (1, seconds))

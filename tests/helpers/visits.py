@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import access, outage, sqlite
+from scrapy_rep.storages import client, sqlite
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import assert_clean
@@ -22,8 +22,8 @@ EARNED = "refused every start"
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again at once, and a process that is locked out does not wait. A claim waits
     for a storage that failed, however slow the machine is."""
-    monkeypatch.setattr(access, "_PATIENCE", 60.0)
-    monkeypatch.setattr(outage.Outages, "retry_seconds", 0.0)
+    monkeypatch.setattr(client, "_PATIENCE", 60.0)
+    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.storages import Entry, MemoryStorage, access, outage
-from scrapy_rep.storages.access import StorageAccess
+from scrapy_rep.storages import Entry, MemoryStorage, client
+from scrapy_rep.storages.client import StorageClient
 from tests.helpers.held import a_while
 
 LEASE = 30.0
@@ -79,14 +79,14 @@ class World:
         self.storage = Watched()
         self.now = 5000.0
         self.timers: list[Any] = []
-        monkeypatch.setattr(outage, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(access, "call_later", self._call_later)
+        monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(client, "call_later", self._call_later)
         self.crawler = get_crawler()
         self.access = self.new()
 
-    def new(self) -> StorageAccess:
+    def new(self) -> StorageClient:
         """Another process's access to the same storage."""
-        return StorageAccess(self.crawler, self.storage, LEASE)
+        return StorageClient(self.crawler, self.storage, LEASE)
 
     def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
         timer = SimpleNamespace(

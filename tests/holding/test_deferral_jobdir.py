@@ -50,8 +50,6 @@ def rows(directory: Path) -> int:
 async def test_on_disk_from_the_moment_they_are_held(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a slow disk they stay in memory for a second.
-    monkeypatch.setattr("scrapy_rep.holding.disk_writer._SLOW_SECONDS", NEVER)
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     counts = []

@@ -18,6 +18,7 @@ from tests.helpers.holds import (
     count,
     held,
     numbers,
+    opened,
     run,
     take,
     take_all,
@@ -39,7 +40,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def hold(kind: str, path: Path) -> Iterator[Hold]:
-    some = Hold() if kind == "memory" else DiskHold(path, SPIDER)
+    some = Hold() if kind == "memory" else opened(path)
     yield some
     some.close()
 
@@ -57,7 +58,7 @@ def holding(hold: Hold, kind: str, *some: Held) -> Hold:
         return hold
     assert isinstance(hold, DiskHold)
     hold.close()
-    return run(hold._writer.file.path)[0]  # type: ignore[arg-type]
+    return run(hold._journal.path)[0]  # type: ignore[arg-type]
 
 
 # What all have to do

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import FILE_NAME, DiskHold, Opening
-from scrapy_rep.holding.disk_file import Changes, HoldFile
+from scrapy_rep.holding.disk import FILE_NAME
 from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
@@ -19,6 +18,7 @@ from tests.helpers.holds import (
     count,
     file_of,
     held,
+    opened,
     ran,
     run,
     take,
@@ -32,64 +32,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / FILE_NAME
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"this is no database, it never was one" * 100, b"SQLite format 3\0"]
-)
-def test_a_file_that_is_no_database_is_set_aside(path: Path, garbage: bytes) -> None:
-    path.write_bytes(garbage)
-    with captured_log() as records:
-        hold = Opening(str(path.parent), SPIDER).hold()
-    assert isinstance(hold, DiskHold)
-    [warning] = [one for one in records if one.levelname == "WARNING"]
-    [aside] = path.parent.glob(f"{FILE_NAME}.*unreadable*")
-    assert aside.read_bytes() == garbage
-    assert aside.name in warning.getMessage()
-    hold.hold(A, held(1))
-    assert take_all(hold) == [1]
-    hold.close()
-
-
-def test_a_file_that_is_damaged_within_is_set_aside(path: Path) -> None:
-    """Its beginning is good, so that opening it alone tells nothing."""
-    hold = DiskHold(path, SPIDER)
-    for number in range(1, 500):
-        hold.hold(A, held(number, meta={"filler": "x" * 500}))
-    hold.close()
-    data = path.read_bytes()
-    damaged = data[:4096] + b"\xaa" * (len(data) - 4096)
-    path.write_bytes(damaged)
-    with captured_log() as records:
-        opened = Opening(str(path.parent), SPIDER).hold()
-        assert isinstance(opened, DiskHold)
-        list(opened.recover())
-    assert [one for one in records if one.levelname == "WARNING"]
-    [aside] = path.parent.glob(f"{FILE_NAME}.*unreadable*")
-    assert aside.read_bytes() == damaged
-    opened.close()
-
-
-def test_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
-    """Tests may run as root, whom nothing is forbidden: there is a file where a folder should
-    be."""
-    folder = tmp_path / "folder"
-    folder.write_text("")
-    opening = Opening(str(folder), SPIDER)
-    with captured_log() as records:
-        assert opening.hold() is None
-        assert opening.hold() is None
-        folder.unlink()
-        folder.mkdir()
-        hold = opening.hold()
-    assert hold is not None
-    hold.close()
-    warning, information = records
-    assert warning.levelname == "WARNING"
-    assert "retrying every second" in warning.getMessage()
-    assert "can be used again" in information.getMessage()
-
-
 def test_a_row_that_can_not_be_read(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 6):
         hold.hold(A, held(number, callback=SPIDER.parse))
     gone = Request(f"{A}/2").to_dict() | {"callback": "parse_that_is_gone"}
@@ -129,7 +73,7 @@ def test_a_row_that_can_not_be_read(path: Path) -> None:
 )
 def test_numbers_that_can_not_be(path: Path, query: str) -> None:
     """One row is skipped, and what is held then is as safe as ever."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in (1, 2, 3):
         hold.hold(A, held(number))
     ran(hold, 10.0)
@@ -149,57 +93,23 @@ def test_numbers_that_can_not_be(path: Path, query: str) -> None:
     assert ask(path, "SELECT count(*) FROM held") == 4
 
 
-def test_a_file_that_is_locked_for_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sees an error, nobody waits, and all is written once the lock is gone."""
-    hold = DiskHold(path, SPIDER)
-    write, writes = HoldFile.write, []
-
-    def counted(file: HoldFile, changes: Changes) -> None:
-        writes.append(changes)
-        write(file, changes)
-
+def test_what_can_not_be_written_waits_in_memory(path: Path) -> None:
+    """It is in its place all the same, has no row when it leaves, and is on disk once that works."""
+    hold = opened(path)
     for number in range(1, 5):
         hold.hold(A, unserialisable(number) if number == 2 else held(number))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    [busy_timeout] = file_of(hold).execute("PRAGMA busy_timeout").fetchone()
-    assert busy_timeout <= 5  # milliseconds
-    monkeypatch.setattr(HoldFile, "write", counted)
-    with captured_log() as records:
-        first, second, third, fourth = take(hold)
-        hold.done([row for row in (first.row, fourth.row) if row])
-        hold.give_up(A, third)
-        hold.put_back(A, second)
-        hold.hold(A, held(5))
-    assert len(writes) == 1
-    [warning] = [one for one in records if one.levelname == "WARNING"]
-    assert "database is locked" in warning.getMessage()
+    first, second, third, fourth = take(hold)
+    hold.done([row for row in (first.row, fourth.row) if row])
+    hold.give_up(A, third)
+    hold.put_back(A, second)
+    for number in (5, 6):
+        hold.hold(A, held(number))
     assert ask(path, "SELECT count(*) FROM held") == 3
-    other.execute("ROLLBACK")
+    assert [one.number for one in hold.take_mortal(A)] == [2, 5, 6]
+    hold.hold(A, held(7))
     other.close()
-    hold._writer._works()
-    hold._writer._now()
-    assert (
-        ask(
-            path,
-            "SELECT group_concat(number || ':' || state) FROM (SELECT * FROM held ORDER BY id)",
-        )
-        == "3:2,5:0"
-    )
-    assert take_all(hold) == [2, 5]
     hold.close()
-
-
-def test_a_disk_that_is_full(path: Path) -> None:
-    """What can't be written is held in memory; what can, later, is written again."""
-    hold = DiskHold(path, SPIDER)
-    file_of(hold).execute("PRAGMA max_page_count = 10")
-    with captured_log() as records:
-        for number in range(1, 51):
-            hold.hold(A, held(number, meta={"filler": "x" * 1000}))
-    assert count(hold, A) == 50
-    assert len([one for one in records if one.levelname == "WARNING"]) == 1
-    file_of(hold).execute("PRAGMA max_page_count = 100000")
-    hold.hold(A, held(51))
-    assert take_all(hold) == list(range(1, 52))
-    hold.close()
+    query = "SELECT group_concat(number || ':' || state) FROM (SELECT * FROM held ORDER BY id)"
+    assert ask(path, query) == "3:2,7:0"

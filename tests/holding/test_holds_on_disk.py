@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import FILE_NAME, DiskHold, Opening
+from scrapy_rep.holding.disk import FILE_NAME, DiskHold
 from scrapy_rep.holding.serialization import dumps
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
-    INF,
     SPIDER,
     A,
     B,
@@ -23,6 +22,7 @@ from tests.helpers.holds import (
     held,
     hold_spider,
     numbers,
+    opened,
     ran,
     run,
     take,
@@ -36,19 +36,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / FILE_NAME
 
 
-@pytest.fixture(autouse=True)
-def no_disk_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow one, rows stay in memory for a second."""
-    monkeypatch.setattr("scrapy_rep.holding.disk_writer._SLOW_SECONDS", INF)
-
-
 def killed(hold: DiskHold) -> None:
     """What a kill leaves: nothing is closed in order."""
     file_of(hold).close()
 
 
 def test_another_connection_sees_it_at_once(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     other = sqlite3.connect(path)
     for number in range(1, 4):
         hold.hold(A, held(number))
@@ -58,7 +52,7 @@ def test_another_connection_sees_it_at_once(path: Path) -> None:
 
 
 def test_killed_while_held(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 5):
         hold.hold((A, B)[number % 2], held(number, since=number * 10.0))
     killed(hold)
@@ -73,7 +67,7 @@ def test_killed_while_held(path: Path) -> None:
 
 def test_killed_after_release(path: Path) -> None:
     """Nobody knows whether they were fetched: at least once."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 4):
         hold.hold(A, held(number))
     assert take_all(hold) == [1, 2, 3]
@@ -85,7 +79,7 @@ def test_killed_after_release(path: Path) -> None:
 
 
 def test_killed_after_download(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 4):
         hold.hold(A, held(number))
     hold.done([one.row for one in take(hold, 2) if one.row])
@@ -98,7 +92,7 @@ def test_killed_after_download(path: Path) -> None:
 
 def test_closed_in_order(path: Path) -> None:
     """What was released and dealt with is gone; all else stays."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 7):
         hold.hold(A, held(number))
     released, _ = take(hold, 2)
@@ -115,7 +109,7 @@ def test_closed_in_order(path: Path) -> None:
 
 
 def test_given_up_requests_wait_again_in_the_next_run(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     hold.hold(A, held(1, since=5.0))
     hold.hold(A, held(2, since=6.0))
     [first] = take(hold, 1)
@@ -129,7 +123,7 @@ def test_given_up_requests_wait_again_in_the_next_run(path: Path) -> None:
 
 def test_rows_are_never_used_again(path: Path) -> None:
     """A request on its way may have one that is gone."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     hold.hold(A, held(1))
     [first] = take(hold)
     assert first.row is not None
@@ -144,7 +138,7 @@ def test_rows_are_never_used_again(path: Path) -> None:
 
 def test_unserialisable_among_others(path: Path) -> None:
     """In memory, in their places, with one warning."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     with captured_log() as records:
         for number in range(1, 10):
             hold.hold(A, unserialisable(number) if number % 3 == 0 else held(number))
@@ -163,7 +157,7 @@ class _Unpicklable:
 
 
 def test_what_only_waits_is_on_disk_once_it_settles(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 6):
         hold.add(A, held(number))
     hold.settle(A, 0, 3)
@@ -176,7 +170,7 @@ def test_what_only_waits_is_on_disk_once_it_settles(path: Path) -> None:
 
 def test_what_ends_with_the_process(path: Path) -> None:
     """What only waits, and what can't be written. The rest stays, and stays in order."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 10):
         one = unserialisable if number % 3 == 0 else held
         (hold.hold if number < 6 else hold.add)(A, one(number, priority=number % 2))
@@ -220,8 +214,7 @@ def test_a_file_of_an_earlier_version_loses_nothing(path: Path, script: str) -> 
     """Nor does one whose process was killed while it was brought up to date."""
     old_file(path, script)
     with captured_log() as records:
-        hold = Opening(str(path.parent), SPIDER).hold()
-        assert hold is not None
+        hold = opened(path)
         assert list(hold.recover()) == [(A, 3, 10.0)]
         hold.hold(A, held(4, priority=9))
         hold.close()
@@ -239,7 +232,7 @@ def test_a_file_of_an_earlier_version_loses_nothing(path: Path, script: str) -> 
 
 
 def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None:
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in (1, 1, 2):
         hold.hold(A, held(number))
     again = [held(number).request for number in (1, 1, 1, 2, 3)]
@@ -253,7 +246,7 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
 
 def test_what_has_left_is_not_held_any_more(path: Path) -> None:
     """A retry of it is a request of its own."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     for number in range(1, 4):
         hold.hold(A, held(number))
     hold.close()
@@ -280,10 +273,10 @@ class Failing:
 @pytest.mark.parametrize(("kind", "recognised"), [(ByUrl, [True, False]), (Failing, [False] * 2)])
 def test_fingerprints_of_a_project(path: Path, kind: type, recognised: list[bool]) -> None:
     spider = hold_spider(REQUEST_FINGERPRINTER_CLASS=kind)
-    hold = DiskHold(path, spider)
+    hold = opened(path, spider)
     hold.hold(A, held(1))
     hold.close()
-    hold = DiskHold(path, spider)
+    hold = opened(path, spider)
     assert [hold.is_held_already(A, held(number).request) for number in (1, 2)] == recognised
     assert take_all(hold) == [1]
     hold.close()
@@ -295,7 +288,7 @@ def test_fingerprints_of_a_project(path: Path, kind: type, recognised: list[bool
 @pytest.mark.loop
 async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
     """They wait for the disk: nothing that is written in the event loop makes one."""
-    hold = DiskHold(path, SPIDER)
+    hold = opened(path)
     size = path.stat().st_size
     for number in range(1, 1001):
         hold.hold(A, held(number, meta={"filler": "x" * 8000}))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.holding.disk import FILE_NAME as HELD
-from scrapy_rep.seeding.spool_file import FILE_NAME as LISTED
+from scrapy_rep.seeding.spool import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import DAMAGES, aside
 from tests.helpers.crawling import CrawlResult, crawl
@@ -106,7 +106,7 @@ async def test_damaged_in_mid_crawl(
             fault.begin()
         later(0.3, gate.open)
 
-    monkeypatch.setattr("scrapy_rep.storages.sqlite_file.connect", faults[0].connect)
+    monkeypatch.setattr("scrapy_rep.storages.journal.connect", faults[0].connect)
     record = Record(on_deferred=lambda spider, held: held == COUNT // 2 and begin())
     wanted = [start, *urls(silent, COUNT)]
     # What may be over soon is tried for so long.

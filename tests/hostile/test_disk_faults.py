@@ -1,5 +1,6 @@
 """Disks that fail while requests are held: whatever fails, and when, each page is fetched in this run
-or the next, one line says what is the matter, and nothing hangs."""
+or the next, one line says what is the matter, and nothing hangs. Which faults there are, and what each
+does to the file, is the contract in `storages/test_journal.py`."""
 
 from __future__ import annotations
 
@@ -12,18 +13,13 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from scrapy_rep.holding.disk import FILE_NAME
-from scrapy_rep.holding.disk_file import _SCHEMA
+from scrapy_rep.holding.disk import FILE_NAME, SCHEMA
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
-    LOOPS,
-    PASSES,
-    STAYS,
     Corrupted,
-    Deleted,
     Fault,
     OnlyInMemory,
     assert_no_tracebacks,
@@ -106,19 +102,6 @@ async def the_rest(site: Site, tmp_path: Path, *before: CrawlResult) -> None:
 # Holding
 
 
-@some(*LOOPS, **STAYS)
-async def test_holding_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    record = as_they_are_held(fault.begin, gate.open)
-    result = await run(urls(site, COUNT), tmp_path, record)
-    assert set(result.responses) == set(urls(site, COUNT))
-    assert len(record.deferred) == COUNT
-    told(result, fault)
-    fault.end()
-    await the_rest(site, tmp_path, result)
-
-
 async def run_while(
     sites: Sites,
     folder: Path,
@@ -148,7 +131,7 @@ async def run_while(
     return site, result
 
 
-@some(*LOOPS, **PASSES)
+@some("full", "locked")
 async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     site, result = await run_while(sites, tmp_path, fault.begin, fault.end)
     told(result, fault)
@@ -158,7 +141,7 @@ async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -
 # Releasing
 
 
-@some(*LOOPS, **STAYS)
+@some("locked")
 async def test_releasing_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
@@ -191,23 +174,7 @@ async def test_releasing_what_is_damaged(sites: Sites, tmp_path: Path) -> None:
 # Recovering
 
 
-@some(*LOOPS, **PASSES)
-async def test_recovering_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
-    """In this run, or, if the file can't even be opened, in the next."""
-    site = sites.add(robots=503)
-    record = when_held(COUNT, (0.1, lambda: record.close()))
-    first = await run(urls(site, COUNT), tmp_path, record)
-    assert first.responses == {}
-    site.set("/robots.txt", RULES)
-    fault.begin()
-    second = await run([], tmp_path)
-    fault.end()
-    said = warnings(second, without="Could not finish writing")
-    assert len(said) <= 1, "\n".join(said)
-    await the_rest(site, tmp_path, second)
-
-
-@some(*LOOPS, **{name: PASSES[name] for name in ("read-only", "locked")})
+@some("locked")
 async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """The running time of earlier runs is known only then: it does not count for what is held
     already."""
@@ -242,26 +209,6 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, faul
 
 
 @pytest.mark.loop
-async def test_recovering_what_was_deleted(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=503)
-    record = when_held(COUNT, (0.1, lambda: record.close()))
-    await run(urls(site, COUNT), tmp_path, record)
-    fault = Deleted(tmp_path / FILE_NAME)
-    again = Record()
-
-    def delete() -> None:
-        if len(again.resolved) == 1:
-            fault.begin()
-            later(0.5, again.close)
-
-    again.on_resolved = delete
-    second = await run([], tmp_path, again)
-    assert second.responses == {}
-    told(second, fault)
-    await the_rest(site, tmp_path, second)
-
-
-@pytest.mark.loop
 async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
     """One origin that is none, one number that is text: those after them come all the same."""
     site = sites.add(robots=503)
@@ -284,22 +231,7 @@ async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
 # Closing
 
 
-@some(*LOOPS, **STAYS)
-async def test_closing_while_it_fails(sites: Sites, tmp_path: Path, fault: Fault) -> None:
-    site = sites.add(robots=503)
-
-    def close() -> None:
-        fault.begin()
-        record.close()
-
-    record = when_held(COUNT, (0.1, close))
-    first = await run(urls(site, COUNT), tmp_path, record)
-    assert first.failures == first.responses == {}
-    fault.end()
-    await the_rest(site, tmp_path, first)
-
-
-@some(*LOOPS, **{name: PASSES[name] for name in ("full", "read-only", "locked")})
+@some("full")
 async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, fault: Fault) -> None:
     """Scrapy's own queue keeps what would end with the process."""
     site = sites.add(robots=503)
@@ -337,7 +269,7 @@ async def test_recovered_and_ended_in_slices(
     between."""
     count = 30
     db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
-    db.executescript(_SCHEMA)
+    db.executescript(SCHEMA)
     for number in range(count):
         origin = f"http://127.0.0.1:{number + 1}"
         data = pickle.dumps(Request(origin).to_dict())

@@ -21,7 +21,7 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting.report import render
 from scrapy_rep.seeding.selection import SitemapLog
-from scrapy_rep.seeding.spool_file import SitemapRow
+from scrapy_rep.seeding.spool import SitemapRow
 from tests.helpers.behaviours import answer
 from tests.helpers.contexts import context_of
 from tests.helpers.crawling import CrawlResult, crawl

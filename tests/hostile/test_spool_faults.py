@@ -10,18 +10,13 @@ from typing import Any
 import pytest
 from scrapy import signals
 
-from scrapy_rep.seeding.spool_file import FILE_NAME
+from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
-    LOOPS,
-    PASSES,
-    STAYS,
     Corrupted,
-    Deleted,
     Fault,
     Full,
-    Slow,
     assert_no_tracebacks,
     impatient,
     some,
@@ -39,7 +34,6 @@ SHORT = {"REP_DEFER_MAX_WAIT": 1}
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
-    monkeypatch.setattr(Slow, "seconds", 0.06)
     # So that most pages wait in the spool.
     monkeypatch.setattr("scrapy_rep.seeding.feeder._ALONE", 20)
     monkeypatch.setattr("scrapy_rep.seeding.feeder._EACH", 5)
@@ -107,9 +101,9 @@ def told(result: CrawlResult, fault: Fault, *, ended: bool = False) -> None:
     assert len(said) <= 1, said
     assert all(fault.words in one for one in said)
     errors = lines(result, level="ERROR")
-    assert all("Seeding from sitemaps stops for this run" in one for one in errors)
+    assert all("Seeding from sitemaps ends for this run" in one for one in errors)
     over = lines(result, "can be used again")
-    assert len(errors) + len(over) == (0 if isinstance(fault, Slow) else len(said)), said
+    assert len(errors) + len(over) == len(said), said
     # Deleted rows leave room.
     assert len(errors) == ended or (ended and isinstance(fault, Full))
 
@@ -126,7 +120,7 @@ moments = pytest.mark.parametrize("path_and_count", MOMENTS.values(), ids=MOMENT
 
 
 @moments
-@some(**PASSES)
+@some("full")
 async def test_what_fails_for_a_while(
     listed: Listed, tmp_path: Path, fault: Fault, path_and_count: tuple[str, int]
 ) -> None:
@@ -140,51 +134,29 @@ async def test_what_fails_for_a_while(
 
 
 @moments
-@some(**STAYS)
+@some("locked")
 async def test_what_fails_for_good(
     listed: Listed, tmp_path: Path, fault: Fault, path_and_count: tuple[str, int]
 ) -> None:
     result = await run(listed, tmp_path, Moment(*path_and_count, (0, fault.begin)), **SHORT)
     assert result.reason == "finished"
-    told(result, fault, ended=not isinstance(fault, (Deleted, Slow)))
+    told(result, fault, ended=True)
     assert warnings(result) or path_and_count != MOMENTS["writing"]
     fault.end()
     await the_rest(listed, tmp_path)
 
 
-@some(*LOOPS, **PASSES)
+@some("read-only", "locked")
 async def test_recovering_while_it_fails(listed: Listed, tmp_path: Path, fault: Fault) -> None:
     first = Moment("/page", 10, (0, lambda: first.close()))
     await run(listed, tmp_path, first)
     fault.begin()
     second = await run(listed, tmp_path, **SHORT)
-    told(second, fault, ended=not isinstance(fault, Slow))
+    told(second, fault, ended=True)
     again = Moment(None, 0, (0.4, fault.end))
     third = await run(listed, tmp_path, again)
     told(third, fault)
     assert set(listed.asked) == set(listed.wanted)
-
-
-async def test_recovering_what_is_deleted_then(listed: Listed, tmp_path: Path) -> None:
-    first = Moment("/page", 10, (0, lambda: first.close()))
-    await run(listed, tmp_path, first)
-    fault = Deleted(tmp_path / FILE_NAME)
-    second = Moment("/start", 1, (0, fault.begin), (0.1, lambda: second.close()))
-    told(await run(listed, tmp_path, second), fault)
-    await the_rest(listed, tmp_path)
-
-
-@moments
-@some(*LOOPS, **STAYS)
-async def test_closing_while_it_fails(
-    listed: Listed, tmp_path: Path, fault: Fault, path_and_count: tuple[str, int]
-) -> None:
-    first = Moment(*path_and_count, (0, fault.begin), (0, lambda: first.close()))
-    result = await run(listed, tmp_path, first)
-    assert result.reason == "enough"
-    assert len(warnings(result)) <= 1
-    fault.end()
-    await the_rest(listed, tmp_path)
 
 
 @moments
@@ -196,7 +168,7 @@ async def test_what_is_damaged_in_mid_crawl(
         first = await run(listed, tmp_path, Moment(*path_and_count, (0, fault.begin)))
     assert first.reason == "finished"
     [error] = warnings(first)
-    assert "is damaged (database disk image is malformed)" in error
+    assert "(database disk image is malformed): seeding from sitemaps ends for this run" in error
     second = await run(listed, tmp_path)
     [warning] = warnings(second)
     assert "was set aside" in warning

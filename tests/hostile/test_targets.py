@@ -22,7 +22,7 @@ from scrapy_rep.origins.addresses import is_private_host
 from scrapy_rep.origins.answer import RedirectRefused
 from scrapy_rep.origins.targets import Refusal, Targets
 from scrapy_rep.protocol import Origin
-from scrapy_rep.seeding import spool_file as sitemaptable
+from scrapy_rep.seeding import spool as sitemaptable
 from tests.helpers import names
 from tests.helpers.behaviours import RULES, answer, as_behaviour, in_turn, redirect
 from tests.helpers.crawling import CrawlResult, crawl

@@ -6,6 +6,7 @@ import errno
 import gzip
 import sqlite3
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from scrapy import Request, signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.asyncio import call_later
-from scrapy.utils.misc import load_object
 
+from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.behaviours import RULES, after, answer, gzipped
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
@@ -230,62 +231,65 @@ async def test_a_dupe_filter_that_raises(sites: Sites, monkeypatch: pytest.Monke
     assert result.reason == "finished"
 
 
+class Failing(sqlite3.Connection):
+    """The file's, from one of its calls on, for so many: those that read, or those that write."""
+
+    verb, first, last = "", 0, 0
+    calls = 0
+
+    def execute(self, query: str, *values: Any) -> sqlite3.Cursor:
+        opening = Failing.calls < Failing.first and current_thread() is not main_thread()
+        if query.startswith(Failing.verb) and not opening:
+            Failing.calls += 1
+            if Failing.first <= Failing.calls < Failing.last:
+                raise sqlite3.OperationalError("disk I/O error")
+        return super().execute(query, *values)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
+    for module in ("spool", "feeder", "intake"):
+        monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.engine.upkeep._SECONDS", 0.05)
+
+    def connected(path: Path | None, seconds: float) -> sqlite3.Connection:
+        kind = Failing if path is None or path.name == FILE_NAME else sqlite3.Connection
+        return sqlite3.connect(
+            path or "", seconds, isolation_level=None, check_same_thread=False, factory=kind
+        )
+
+    monkeypatch.setattr("scrapy_rep.storages.journal.connect", connected)
+    Failing.calls = 0
+    return Failing
+
+
 @pytest.mark.loop
 @pytest.mark.usefixtures("in_time")
-async def test_a_disk_that_fails(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("verb", ["SELECT", "COMMIT"])
+async def test_a_disk_that_fails(sites: Sites, failing: type[Failing], verb: str) -> None:
     """For good. The crawl ends all the same, with one warning when that begins and an error when
     the time to wait is over."""
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
-    monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
+    failing.verb, failing.first, failing.last = verb, 3, 10**9
     site = sites.add()
     site.set("/map.xml", urlset(some(site, "page")))
     site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     settings = {**ON, "REP_DEFER_MAX_WAIT": 0.5}
-    for name in ("spool.Spool.take", "spool.Spool.add_pages", "spool_file.SitemapTable.add"):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"scrapy_rep.seeding.{name}", fail)
-            result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
-        assert result.reason == "finished"
-        assert result.status(site.url("/start")) == 200
-        [error] = lines(result, level="ERROR")
-        assert "has failed for 0.5 seconds (disk I/O error)" in error
-        assert len(lines(result, "seeding waits", level="WARNING")) == 1
-        assert all(one.exc_info is None for one in result.records)
+    result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
+    assert result.reason == "finished"
+    assert result.status(site.url("/start")) == 200
+    [error] = lines(result, level="ERROR")
+    assert "has failed for 0.5 seconds" in error
+    assert len(lines(result, "seeding waits", level="WARNING")) == 1
+    assert all(one.exc_info is None for one in result.records)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("spool.Spool.take", marks=pytest.mark.loop),
-        "spool.Spool._move",
-        "spool.Spool.add_pages",
-        "spool.Spool.site",
-        "spool.Spool.forget",
-        "spool_file.SitemapTable.add",
-        "spool_file.SitemapTable.next",
-        "spool_file.SitemapTable.get",
-        pytest.param("spool_file.SitemapTable.done", marks=pytest.mark.loop),
-    ],
-)
+@pytest.mark.parametrize("first", [1, 2, 4, 8, 12])
+@pytest.mark.parametrize("verb", ["SELECT", "COMMIT"])
 async def test_a_disk_that_fails_for_a_while(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    sites: Sites, tmp_path: Path, failing: type[Failing], verb: str, first: int
 ) -> None:
     """Whatever fails: it is waited for, and nothing is lost, read twice or requested twice."""
-    monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
-    place, method = f"scrapy_rep.seeding.{name}".rsplit(".", 1)
-    kind = load_object(place)
-    works, failed = getattr(kind, method), []
-
-    def fail(self: Any, *values: Any, **options: Any) -> Any:
-        if len(failed) < 12:
-            failed.append(method)
-            raise sqlite3.OperationalError("database or disk is full")
-        return works(self, *values, **options)
-
-    monkeypatch.setattr(kind, method, fail)
+    failing.verb, failing.first, failing.last = verb, first, first + 5
     site = sites.add()
     wanted = some(site, "page", 150)
     site.set("/index.xml", index([site.url("/a.xml"), site.url("/b.xml")]))
@@ -294,7 +298,7 @@ async def test_a_disk_that_fails_for_a_while(
     site.set("/robots.txt", f"Sitemap: {site.url('/index.xml')}\n")
     settings = {**ON, "JOBDIR": str(tmp_path)}
     result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
-    assert failed
+    assert failing.calls >= failing.last
     assert pages(result) == sorted(wanted)
     assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [1, 1, 1]
     assert result.reason == "finished"

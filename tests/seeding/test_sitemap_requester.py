@@ -16,8 +16,7 @@ from scrapy_rep.seeding import loader as module
 from scrapy_rep.seeding.discovery import SITEMAP
 from scrapy_rep.seeding.loader import SitemapRequester
 from scrapy_rep.seeding.selection import SpiderOptions
-from scrapy_rep.seeding.spool import SeedingContext, Spool
-from scrapy_rep.seeding.spool_file import ASKED
+from scrapy_rep.seeding.spool import ASKED, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
 
@@ -26,7 +25,7 @@ class World:
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.spool = Spool(None, 1.0, None)
-        self.spool._take_over(self.spool._open())
+        assert self.spool._journal.open(_recover)
         self.scheduled: list[str] = []
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         self.woken = 0
@@ -106,7 +105,7 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
     world = World()
     world.add(3000, 1)
     statements: list[str] = []
-    world.spool._db.set_trace_callback(statements.append)
+    world.spool._journal._db.set_trace_callback(statements.append)
     for _ in range(3):
         world.asking.request_some()
         world.come(world.asking.outstanding[0])

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from scrapy import Spider
 
-from scrapy_rep.seeding.spool import Spool
-from scrapy_rep.seeding.spool_file import FILE_NAME
+from scrapy_rep.seeding.spool import FILE_NAME, Spool
 from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import captured_log
 

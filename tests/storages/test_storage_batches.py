@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, sqlite, unsaved
-from scrapy_rep.storages.access import StorageAccess
-from scrapy_rep.storages.calls import Claim
+from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, client, sqlite
+from scrapy_rep.storages.client import Claim, StorageClient
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
@@ -67,7 +66,7 @@ def sizes(world: World) -> list[tuple[str, int]]:
 ORIGINS = [f"http://{number}.test:80" for number in range(900)]
 
 
-async def claimed(access: StorageAccess, origins: list[str]) -> list[Claim]:
+async def claimed(access: StorageClient, origins: list[str]) -> list[Claim]:
     claims = [deferred_from_coro(access.claim(origin, never)) for origin in origins]
     return [await maybe_deferred_to_future(one) for one in claims]
 
@@ -364,7 +363,7 @@ async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, ba
 async def test_what_waits_to_be_saved_is_limited(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsaved, "_MAX_ENTRIES", 20)
+    monkeypatch.setattr(client, "_MAX_ENTRIES", 20)
     world.storage.fails["save"] = FULL
     for origin in ORIGINS[:50]:
         world.access.publish(missing(origin))
@@ -373,7 +372,7 @@ async def test_what_waits_to_be_saved_is_limited(
     assert len(waiting) == 20
     assert world.lost == 30
     assert waiting.get(ORIGINS[49]) is not None
-    monkeypatch.setattr(unsaved, "_MAX_BYTES", 4 * len(rules().packed))
+    monkeypatch.setattr(client, "_MAX_BYTES", 4 * len(rules().packed))
     for number in range(50):
         world.access.publish(rules(f"http://{number}.large:80"))
     assert len(waiting) == 4

@@ -11,8 +11,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import MemoryStorage, Storage
-from scrapy_rep.storages.access import StorageAccess
-from scrapy_rep.storages.opening import open_storage
+from scrapy_rep.storages.client import StorageClient, open_storage
 from tests.helpers.storing import NOW, A, rules, users_class
 
 HOUR = 3600.0
@@ -35,7 +34,7 @@ class NoStorage:
     pass
 
 
-def opened(storage: Any, **settings: Any) -> StorageAccess | None:
+def opened(storage: Any, **settings: Any) -> StorageClient | None:
     crawler = get_crawler(settings_dict={"REP_CACHE_STORAGE": storage, **settings})
     return open_storage(crawler, RepSettings.from_settings(crawler.settings), lambda: NOW)
 
@@ -59,10 +58,10 @@ def test_made_as_scrapy_makes_components() -> None:
     for storage in (Users, f"{__name__}.Users"):
         made = opened(storage)
         assert made is not None
-        assert type(made._calls._storage).__name__ == "Users"
+        assert type(made._calls.storage).__name__ == "Users"
     made = opened(Wants, WANTED="this")
     assert made is not None
-    assert made._calls._storage.value == "this"  # type: ignore[attr-defined]
+    assert made._calls.storage.value == "this"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.storages import Entry, UnreadableEntry
-from scrapy_rep.storages.calls import Claim
+from scrapy_rep.storages.client import Claim
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines

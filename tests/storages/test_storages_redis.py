@@ -436,7 +436,7 @@ def test_without_the_package() -> None:
         from scrapy.utils.test import get_crawler
         from scrapy_rep.settings import RepSettings
         from scrapy_rep.storages import MemoryStorage, SqliteStorage
-        from scrapy_rep.storages.opening import open_storage
+        from scrapy_rep.storages.client import open_storage
         crawler = get_crawler(
             settings_dict={"REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage"}
         )

@@ -9,7 +9,6 @@ seems to have passed since another run.
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import time
@@ -24,7 +23,6 @@ from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
-from scrapy_rep.holding import disk_writer
 
 COUNTS: Counter[str] = Counter()
 
@@ -68,8 +66,6 @@ class Recorder:
         # The engine looks that often (seconds) whether the crawl is over, or whether others have
         # put something into a shared queue. Scrapy's 5 make most runs as much longer.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
-        # On a slow disk rows stay in memory for a second, and a kill loses those.
-        disk_writer._SLOW_SECONDS = math.inf
         if later := float(os.environ.get("CRAWL_LATER", "0")):
             put_clocks_forward(later)
         return cls(crawler)

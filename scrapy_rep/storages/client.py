@@ -1,0 +1,497 @@
+"""How a crawl uses a storage: in threads, so that it can't block the event loop; in batches, so that
+it may be slow; and, after it failed, not at all for a while."""
+
+from __future__ import annotations
+
+import logging
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from uuid import uuid4
+
+from scrapy import signals
+from scrapy.utils.asyncio import call_later, run_in_thread
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.misc import build_from_crawler, load_object
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.words import text_of
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.storages.base import Storage, UnreadableEntry
+from scrapy_rep.storages.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
+    from scrapy.utils.asyncio import CallLaterResult
+
+    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.storages.base import Entry
+
+logger = get_logger(__name__)
+
+T = TypeVar("T")
+
+# Origins in one call.
+_AT_ONCE = 500
+# Renewals before a lease would end: one may be late.
+_RENEWALS = 3
+# Seconds that a claim waits for a storage that fails: each of its calls may take a timeout.
+_PATIENCE = 0.2
+# Seconds for which calls of a kind that failed are skipped.
+_RETRY_SECONDS = 10.0
+# Kinds of calls. Each may fail alone: a full disk may have room for a lease.
+_LOAD, _LEASE, _RELEASE, _SAVE, _CLOSE = "load", "lease", "release", "save", "close"
+# Answers, and bytes of their bodies, kept while the storage fails. The oldest are dropped.
+_MAX_ENTRIES, _MAX_BYTES = 10_000, 16_000_000
+
+
+class Claim(NamedTuple):
+    """A storage's answer to a process that may have to fetch a robots.txt."""
+
+    entry: Entry | None
+    granted: bool
+    """Whether to fetch it: no other process does."""
+
+
+class _PendingClaim:
+    """A claim that waits for its answer."""
+
+    __slots__ = ("answer", "is_enough", "origin", "wanted")
+
+    def __init__(self, origin: str, is_enough: Callable[[Entry], bool]) -> None:
+        self.origin = origin
+        self.is_enough = is_enough
+        self.answer: Deferred[Claim] = Deferred()
+        self.wanted = True
+
+    def settled_by(self, entry: Entry | None) -> bool:
+        """Whether *entry* makes a fetch unnecessary."""
+        return entry is not None and self.is_enough(entry)
+
+
+class _Calls:
+    """Calls a storage for one process, blocking. What fails is logged once, and skipped for a while;
+    the answer is then that of an empty storage in which every lease is free."""
+
+    def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
+        self._crawler = crawler
+        self.storage = storage
+        self._lease_seconds = lease_seconds
+        self._name = f"The robots.txt cache ({type(storage).__name__})"
+        self._owner = uuid4().hex
+        self._told_unreadable = False
+        self._again_at: dict[str, float] = {}
+        """When to try a failed kind again."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether any kind of calls fails."""
+        return bool(self._again_at)
+
+    def is_tried(self, kind: str) -> bool:
+        """Whether calls of *kind* work, or are due to be tried again."""
+        return self._again_at.get(kind, 0.0) <= time.monotonic()
+
+    def end_pauses(self) -> None:
+        """Let every kind be tried again now."""
+        self._again_at = dict.fromkeys(self._again_at, 0.0)
+
+    def _attempt(self, kind: str, otherwise: T, method: Callable[..., T], *arguments: object) -> T:
+        """Return what *method* returns; *otherwise* if it fails, or its *kind* failed recently."""
+        return (
+            self._insist(kind, otherwise, method, *arguments) if self.is_tried(kind) else otherwise
+        )
+
+    def _insist(self, kind: str, otherwise: T, method: Callable[..., T], *arguments: object) -> T:
+        """Like :meth:`_attempt`, even if *kind* failed recently."""
+        try:
+            result = method(*arguments)
+        except Exception as error:  # noqa: BLE001
+            # A storage may raise anything: the disk is full, the server gone, the user's class broken.
+            if not self._again_at:
+                self._log(
+                    logging.WARNING,
+                    f"{self._name} can't be {'read' if kind == _LOAD else 'written'}: {text_of(error)}. The "
+                    f"crawl goes on with what is in memory, and tries again every {_RETRY_SECONDS:g} s.",
+                )
+            self._again_at[kind] = time.monotonic() + _RETRY_SECONDS
+            return otherwise
+        if self._again_at.pop(kind, None) is not None and not self._again_at:
+            self._log(logging.INFO, f"{self._name} works again.")
+        return result
+
+    def _log(self, level: int, message: str) -> None:
+        extra = {"spider": self._crawler.spider}
+        logger.log(level, "%(message)s", {"message": message}, extra=extra)
+
+    def claim(
+        self, asked: list[_PendingClaim], renewed: list[str], unsaved: dict[str, Entry]
+    ) -> list[Claim]:
+        """Renew the leases of *renewed*. Return the answers to *asked*.
+
+        :param unsaved: answers that count as stored
+        """
+        found = unsaved | self._load([one.origin for one in asked if one.origin not in unsaved])
+        left = [one for one in asked if not one.settled_by(found.get(one.origin))]
+        granted = self._lease(renewed, [one.origin for one in left])
+        # Another process may have saved its answer between the two calls.
+        found |= self._load([origin for origin in granted if origin not in unsaved])
+        late = {one.origin for one in left if one.settled_by(found.get(one.origin))} & granted
+        self._release(list(late))
+        granted -= late
+        return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
+
+    def _lease(self, renewed: list[str], origins: list[str]) -> set[str]:
+        """Return which *origins* to fetch: all, if leasing fails."""
+        if not (every := [*renewed, *origins]):
+            return set()
+
+        def lease() -> set[str]:
+            return set(self.storage.lease_many(every, self._owner, self._lease_seconds))
+
+        return self._attempt(_LEASE, set(every), lease) & set(origins)
+
+    def _release(self, origins: list[str]) -> None:
+        if origins:
+            release = self.storage.release_many
+            self._attempt(_RELEASE, None, release, origins, self._owner)
+
+    def _load(self, origins: list[str]) -> dict[str, Entry]:
+        return self._attempt(_LOAD, {}, self._load_checked, origins) if origins else {}
+
+    def _load_checked(self, origins: list[str]) -> dict[str, Entry]:
+        found = {}
+        for origin, entry in self.storage.load_many(origins).items():
+            try:
+                if isinstance(entry, UnreadableEntry):
+                    raise entry
+                found[origin] = entry.check(origin)
+            except UnreadableEntry as error:
+                self._tell_unreadable(origin, error)
+        return found
+
+    def _tell_unreadable(self, origin: str, error: UnreadableEntry) -> None:
+        if not self._told_unreadable:
+            self._told_unreadable = True
+            self._log(
+                logging.WARNING,
+                f"Ignoring the entry of {origin} in the robots.txt cache, which is {error}. "
+                "Further ones are not reported.",
+            )
+
+    def write(self, entries: list[Entry], late: bool, released: list[str]) -> int | None:
+        """Save *entries*, then end the leases of *released*.
+
+        :param late: others may have saved newer ones
+        :returns: how many entries can't be saved; None: all are left, to be saved later
+        """
+        if late:
+            known = self._load([entry.origin for entry in entries])
+            entries = [
+                entry
+                for entry in entries
+                if (other := known.get(entry.origin)) is None or other.updated_at < entry.updated_at
+            ]
+        lost = self._save(entries) if entries else 0
+        self._release(released)
+        return lost
+
+    def _save(self, entries: list[Entry]) -> int | None:
+        def save(some: list[Entry]) -> bool:
+            self.storage.save_many(some)
+            return True
+
+        if self._attempt(_SAVE, False, save, entries):
+            return 0
+        if len(entries) == 1 or not self._insist(_SAVE, False, save, entries[:1]):
+            return None
+        # The storage works. An entry it can't save even alone is lost, and fetched again.
+        return sum(not self._insist(_SAVE, False, save, [entry]) for entry in entries[1:])
+
+    def purge_some(self, before: float) -> bool:
+        return self._attempt(_SAVE, False, self.storage.purge_some, before)
+
+    def close(self) -> None:
+        """Close the storage."""
+        self._insist(_CLOSE, None, self.storage.close)
+
+
+class _Unsaved:
+    """The latest answer of each origin that a storage hasn't saved yet, up to a limit."""
+
+    def __init__(self, stats: StatsCollector) -> None:
+        self._stats = stats
+        self._entries: dict[str, Entry] = {}
+        self._bytes = 0
+        self.late = False
+        """Whether saving has failed: another process may have saved newer answers meanwhile."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, origin: str) -> Entry | None:
+        """Return the answer of *origin*."""
+        return self._entries.get(origin)
+
+    def add(self, entry: Entry) -> None:
+        """Add *entry*, replacing an earlier one of its origin."""
+        self._pop(entry.origin)
+        self._entries[entry.origin] = entry
+        self._bytes += len(entry.packed)
+        while len(self) > _MAX_ENTRIES or (self._bytes > _MAX_BYTES and len(self) > 1):
+            self._pop(next(iter(self._entries)))
+            self.count_lost(1)
+
+    def first(self, limit: int) -> list[Entry]:
+        """Return up to *limit* answers, oldest first."""
+        return list(islice(self._entries.values(), limit))
+
+    def saved(self, entries: list[Entry]) -> None:
+        """Remove *entries*, unless newer ones have replaced them."""
+        for entry in entries:
+            if self._entries.get(entry.origin) is entry:
+                self._pop(entry.origin)
+        self.late = self.late and bool(self._entries)
+
+    def failed(self, entries: list[Entry]) -> None:
+        """None of *entries* could be saved: move the first, which may be the reason, to the end."""
+        self.late = True
+        if self._entries.get(entries[0].origin) is entries[0]:
+            self.add(entries[0])
+
+    def count_lost(self, count: int) -> None:
+        """Count answers that will never be saved."""
+        if count:
+            self._stats.inc_value("rep/cache/unsaved", count)
+
+    def _pop(self, origin: str) -> None:
+        entry = self._entries.pop(origin, None)
+        if entry is not None:
+            self._bytes -= len(entry.packed)
+
+
+class StorageClient:
+    """Calls a storage, one call at a time. What arrives during a call is batched into the next."""
+
+    def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
+        """:param lease_seconds: how long others wait at most for a process that died"""
+        assert crawler.stats is not None
+        self._lease_seconds = lease_seconds
+        self._calls = _Calls(crawler, storage, lease_seconds)
+        self._leased: set[str] = set()
+        self._running = False
+        self._retry: CallLaterResult | None = None
+        self._renewal: CallLaterResult | None = None
+        self._asked: dict[_PendingClaim, None] = {}
+        self._renewed: list[str] = []
+        self._unsaved = _Unsaved(crawler.stats)
+        self._waits = False
+        """Whether saving failed, and nothing new has come since."""
+        self._released: set[str] = set()
+        self._purged: list[float] = []
+        self._closed: Deferred[None] | None = None
+        self._ended = False
+        """Whether the storage is closed, or closing: nothing is asked of it any more."""
+
+    def follow(self, crawler: Crawler, expired: Callable[[], float]) -> None:
+        """Purge the storage when the spider opens, and close it with the spider.
+
+        :param expired: returns since when an entry must have been updated, in seconds since the epoch
+        """
+        # Methods, which signals refer to weakly: a closure would have to be held by the table of
+        # handlers, which belongs to the process, and would keep the crawl in memory.
+        self._expired = expired
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+        crawler.signals.connect(self.close, signals.spider_closed)
+
+    def _spider_opened(self) -> None:
+        self.purge(self._expired())
+
+    async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
+        """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
+        fails there are no entries but unsaved ones, and every process may fetch.
+
+        :param is_enough: called in a thread
+        """
+        if self._ended:
+            return Claim(self._unsaved.get(origin), granted=True)
+        asked = _PendingClaim(origin, is_enough)
+        self._asked[asked] = None
+        self._go()
+        timer = call_later(_PATIENCE, self._go_without, asked) if self._calls.failing else None
+        try:
+            return await maybe_deferred_to_future(asked.answer)
+        except BaseException:
+            asked.wanted = False  # but the thread may get the lease yet
+            self.give_back(origin)
+            raise
+        finally:
+            self._asked.pop(asked, None)
+            if timer is not None:
+                timer.cancel()
+
+    def publish(self, entry: Entry) -> None:
+        """Save *entry*, then end the lease of its origin. While nothing can be saved, the lease ends
+        all the same, so that others may fetch; *entry* is saved once the storage works again."""
+        self._unsaved.add(entry)
+        self._waits = False
+        self.give_back(entry.origin)
+        self._go()
+
+    def give_back(self, origin: str) -> None:
+        """End the lease of *origin*, if there is one, soon."""
+        if origin in self._leased:
+            self._leased.remove(origin)
+            self._released.add(origin)
+            self._go()
+
+    def purge(self, before: float) -> None:
+        """Delete what wasn't updated since *before* (seconds since the epoch), soon."""
+        self._purged.append(before)
+        self._go()
+
+    async def close(self) -> None:
+        """Finish everything else, end all leases and close the storage."""
+        for timer in (self._renewal, self._retry):
+            if timer is not None:
+                timer.cancel()
+        self._waits = False
+        self._calls.end_pauses()  # the last chance
+        self._released |= self._leased
+        self._leased.clear()
+        self._closed = Deferred()
+        self._go()
+        await maybe_deferred_to_future(self._closed)
+
+    def _go_without(self, asked: _PendingClaim) -> None:
+        """Answer what the storage, which fails, has not answered."""
+        if not asked.answer.called:
+            asked.wanted = False
+            asked.answer.callback(Claim(self._unsaved.get(asked.origin), granted=True))
+
+    def _go(self) -> None:
+        if not (self._running or self._ended):
+            self._running = True
+            deferred_from_coro(self._work())
+
+    @property
+    def _saves(self) -> bool:
+        return len(self._unsaved) > 0 and not self._waits and self._calls.is_tried(_SAVE)
+
+    async def _work(self) -> None:
+        while self._asked or self._renewed or self._released or self._purged or self._saves:
+            for step in (self._write, self._purge_some):
+                await self._answer()  # claims don't wait for all that is to be written
+                if not (self._asked and self._calls.failing):
+                    await step()
+        self._running = False
+        if self._closed is not None:
+            self._ended = True
+            await run_in_thread(self._calls.close)
+            self._closed.callback(None)
+
+    async def _answer(self) -> None:
+        renewed = self._renewed[:_AT_ONCE]
+        del self._renewed[:_AT_ONCE]
+        asked = list(islice(self._asked, _AT_ONCE - len(renewed)))
+        for one in asked:
+            del self._asked[one]
+        if not asked and not renewed:
+            return
+        unsaved = {one.origin: entry for one in asked if (entry := self._unsaved.get(one.origin))}
+        claims = await run_in_thread(self._calls.claim, asked, renewed, unsaved)
+        granted = {one.origin for one, claim in zip(asked, claims, strict=True) if claim.granted}
+        self._leased |= granted
+        self._released -= granted
+        if self._leased and self._renewal is None and self._closed is None:
+            self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
+        for one, claim in zip(asked, claims, strict=True):
+            if one.wanted and not one.answer.called:
+                one.answer.callback(claim)
+            elif claim.granted:
+                self.give_back(one.origin)
+
+    def _renew(self) -> None:
+        # A fetch with redirects may outlast its lease.
+        self._renewal = None
+        self._renewed = list(self._leased)
+        self._go()
+
+    async def _write(self) -> None:
+        entries = self._unsaved.first(_AT_ONCE) if self._saves else []
+        saved = {entry.origin for entry in entries}
+        released = [
+            origin
+            for origin in self._released
+            # The lease of an answer that a later call saves ends after that.
+            if not entries or origin in saved or self._unsaved.get(origin) is None
+        ][:_AT_ONCE]
+        self._released.difference_update(released)
+        if not (entries or released):
+            return
+        lost = await run_in_thread(self._calls.write, entries, self._unsaved.late, released)
+        if lost is not None:
+            self._unsaved.saved(entries)
+            self._unsaved.count_lost(lost)
+        elif self._closed is None:
+            self._unsaved.failed(entries)
+            self._waits = True
+            if self._retry is None:
+                self._retry = call_later(_RETRY_SECONDS, self._save_again)
+        else:  # nothing can be saved any more
+            entries = self._unsaved.first(_MAX_ENTRIES)
+            self._unsaved.saved(entries)
+            self._unsaved.count_lost(len(entries))
+
+    async def _purge_some(self) -> None:
+        if self._purged and not await run_in_thread(self._calls.purge_some, self._purged[0]):
+            del self._purged[0]
+
+    def _save_again(self) -> None:
+        self._retry, self._waits = None, False
+        self._go()
+
+
+def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
+    """Return the storage that ``REP_CACHE_STORAGE`` names.
+
+    :raises SettingsError: if it can't be made
+    """
+    name = settings.cache_storage
+    wrong = f"REP_CACHE_STORAGE is {name!r}"
+    try:
+        made = load_object(name)
+    except (ImportError, NameError, ValueError) as error:
+        hint = ""
+        if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
+            hint = ' Try "pip install scrapy-rep[redis]".'
+        raise SettingsError(f"{wrong}, which can't be imported: {error}.{hint}") from None
+    if not (isinstance(made, type) and issubclass(made, Storage)):
+        raise SettingsError(f"{wrong}, which is not a subclass of scrapy_rep.storages.Storage.")
+    try:
+        return build_from_crawler(made, crawler)
+    except SettingsError:
+        raise
+    except Exception as error:
+        # A user's class may raise anything.
+        raise SettingsError(f"{wrong}: {text_of(error)}.") from error
+
+
+def open_storage(
+    crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
+) -> StorageClient | None:
+    """Return the client of the crawl's storage; None for plain memory, which needs none.
+
+    :param clock: seconds since the epoch
+    :raises SettingsError: if it can't be made
+    """
+    storage = make_storage(crawler, settings)
+    if type(storage) is MemoryStorage:  # not a user's subclass
+        return None
+    client = StorageClient(crawler, storage, settings.download_timeout)
+    client.follow(crawler, lambda: clock() - settings.cache_expiry)
+    return client

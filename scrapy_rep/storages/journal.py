@@ -1,0 +1,356 @@
+"""What must survive the process: rows in a SQLite file under JOBDIR, which one crawl uses."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing, contextmanager, suppress
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scrapy.utils.asyncio import run_in_thread
+
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.storages.sqlite_file import (
+    Foreign,
+    connect,
+    is_damaged,
+    open_or_set_aside,
+    tables_of,
+    tables_of_schema,
+    transaction,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from scrapy import Spider
+
+logger = get_logger(__name__)
+
+T = TypeVar("T")
+
+# Seconds to wait for a lock. Nobody else should lock such a file, and nobody may block the event loop.
+_LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
+# Changes written in one transaction, by a thread.
+_AT_ONCE = 500
+# Changes until a checkpoint.
+_MANY = 200
+# The highest number of a row that counts: somebody may have tampered with the file.
+MAX_ID = 1 << 62
+_LAST_ID = """
+SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
+           coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
+                     AND typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62), 0))
+"""
+# Since the last failure, until the log says that all works again: where a disk is full, what is deleted
+# makes room for a moment, over and over.
+_CALM_SECONDS = 10.0
+
+
+class Journal:
+    """Tables in a file. Each has rows that are put and deleted by their primary keys.
+
+    Changes are in the file when :meth:`put` and :meth:`delete` return: the operating system has them,
+    so that they survive a kill of the process, but not always a power cut. What can't be written now
+    (the disk is full or read-only, the file locked, damaged or not open) is kept in memory, the latest
+    version of each row, until :meth:`flush` can write it. Callers see no error, and limit what they
+    add while :attr:`failing_since` is set. The log says once that the file fails, and once that it
+    works again.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        schema: str,
+        spider: Spider | None,
+        meanwhile: str,
+        if_damaged: str,
+    ) -> None:
+        """
+        :param path: None: a temporary file
+        :param schema: ``CREATE … IF NOT EXISTS`` statements. Primary keys come first in their tables;
+            one is AUTOINCREMENT
+        :param meanwhile: for the log: what happens until the file works
+        :param if_damaged: for the log: what happens because it is damaged
+        """
+        self.path = path
+        self._schema = schema
+        self._spider = spider
+        self._then = meanwhile, if_damaged
+        self._db: sqlite3.Connection | None = None
+        self._pending: dict[tuple[Any, ...], tuple[Any, ...] | None] = {}
+        """Rows by table and key; None: to be deleted."""
+        self._writes = True
+        self.failing_since: float | None = None
+        """Since when the file can't be used, in seconds of the monotonic clock."""
+        self.damaged = False
+        """Whether the file, as it is open, was found to be damaged."""
+        self._failed_at = 0.0
+        self._failed_read: tuple[str, tuple[Any, ...]] | None = None
+        self._told = False
+        self._unmerged = 0
+        """Changes since the last checkpoint."""
+        self._last_ids: dict[str, int] = {}
+        self._put, self._delete = {}, {}
+        for table, columns in tables_of_schema(schema).items():
+            keys = " AND ".join(f"{column[1]} = ?" for column in columns or () if column[5])
+            marks = ", ".join("?" * len(columns or ()))
+            self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+            self._delete[table] = keys.count("?"), f"DELETE FROM {table} WHERE {keys}"  # noqa: S608
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._db is not None
+
+    def open(
+        self,
+        recover: Callable[[sqlite3.Connection], T],
+        upgrade: Callable[[sqlite3.Connection], object] | None = None,
+    ) -> T | None:
+        """Open or create the file. Return what *recover* finds in it; None if it can't be used now.
+        A damaged one is set aside, and a new one begun. Blocks.
+
+        :param upgrade: adds to a file of an earlier version what it lacks
+        """
+
+        def opened(path: Path | None) -> tuple[sqlite3.Connection, T]:
+            db = connect(path, _THREAD_LOCK_SECONDS)
+            try:
+                self._set_up(db, upgrade)
+                found = recover(db)
+                self._last_ids = {
+                    table: db.execute(_LAST_ID.format(table=table)).fetchone()[0]
+                    for table in self._put
+                    if f"{table} WHERE id = ?" in self._delete[table][1]
+                }
+                return db, found
+            except BaseException:
+                db.close()
+                raise
+
+        try:
+            self._db, found = (
+                open_or_set_aside(self.path, opened, self._spider, folder=True)
+                if self.path
+                else opened(None)
+            )
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
+            return None
+        self.failing_since, self.damaged = None, False
+        if self._told:
+            self._tell_works()
+        return found
+
+    def _set_up(
+        self, db: sqlite3.Connection, upgrade: Callable[[sqlite3.Connection], object] | None
+    ) -> None:
+        # Nothing that the event loop does waits for the disk. checkpoint() does, in a thread.
+        db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
+        db.execute("PRAGMA synchronous = OFF")
+        if self.path:
+            db.execute("PRAGMA wal_autocheckpoint = 0")
+        [state] = db.execute("PRAGMA quick_check(1)").fetchone()
+        if state != "ok":
+            raise sqlite3.DatabaseError(state.rpartition("\n")[2])
+        if upgrade is not None:
+            upgrade(db)
+        ours = tables_of_schema(self._schema)
+        for table, columns in tables_of(db).items():
+            if ours.get(table) != columns:
+                raise Foreign(f"its table {table} is not one of scrapy-rep's")
+        db.executescript(self._schema)
+        db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
+
+    # Rows
+
+    def new_id(self, table: str) -> int:
+        """Return the number of a new row: of tables that are numbered, one that no row has had."""
+        self._last_ids[table] += 1
+        return self._last_ids[table]
+
+    def put(self, table: str, *rows: tuple[Any, ...]) -> None:
+        """Add *rows*, replacing those with their keys."""
+        keys = self._delete[table][0]
+        for row in rows:
+            self._pending[(table, *row[:keys])] = row
+        self._write()
+
+    def delete(self, table: str, *keys: object) -> None:
+        """Delete the rows with these *keys*."""
+        self._pending.update(dict.fromkeys((table, key) for key in keys))
+        self._write()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write all changes of the block in one transaction, at its end."""
+        self._writes = False
+        try:
+            yield
+        finally:
+            self._writes = True
+            self._write()
+
+    def unwritten(self, table: str, key: object) -> tuple[Any, ...] | None:
+        """Return the row with this *key* if the file doesn't have it, or has an outdated version."""
+        return self._pending.get((table, key))
+
+    def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows that *query* finds in the file. Callers ask for slices.
+
+        :raises sqlite3.Error: if it can't be read
+        """
+        if self._db is None:
+            raise sqlite3.OperationalError("it is not open")
+        return self._db.execute(query, values).fetchall()
+
+    def read_latest(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Like :meth:`read`, but raise while there are changes that the file doesn't have. While the
+        file can't be read, it counts as failing."""
+        if self.failing_since is not None:
+            raise sqlite3.OperationalError("it can't be used now")
+        try:
+            return self.read(query, *values)
+        except sqlite3.DatabaseError as error:
+            if is_damaged(error):
+                self._tell(error)
+            elif self._db is not None:
+                self._failed_read = query, values
+                self._failed(error)
+            raise
+
+    # Writing
+
+    def _write(self) -> None:
+        """Write what there is, unless that fails at present: then :meth:`flush` will."""
+        if self._db is None or not self._writes or self.failing_since is not None:
+            return
+        if self._pending:
+            try:
+                self._write_to(self._db, self._pending)
+            except sqlite3.Error as error:
+                self._failed(error)
+            else:
+                self._unmerged += len(self._pending)
+                self._pending.clear()
+
+    def _write_to(
+        self,
+        db: sqlite3.Connection,
+        changes: dict[tuple[Any, ...], tuple[Any, ...] | None],
+    ) -> None:
+        with transaction(db):
+            for (table, deletes), some in groupby(changes.items(), _kind):
+                if deletes:
+                    db.executemany(self._delete[table][1], [key[1:] for key, _ in some])
+                else:
+                    db.executemany(self._put[table], [row for _, row in some if row])
+
+    async def flush(self) -> None:
+        """Try again to write what couldn't be written, and checkpoint the file now and then. To be
+        called every second, not twice at a time."""
+        if self._db is None:
+            return
+        try:
+            if self.failing_since is not None:
+                await self._write_again(self._db)
+            elif self._told and time.monotonic() - self._failed_at >= _CALM_SECONDS:
+                self._tell_works()
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
+        if self._unmerged >= _MANY and self.path and self.failing_since is None:
+            self._unmerged = 0
+            with suppress(sqlite3.Error, OSError):  # nothing depends on it
+                await run_in_thread(self._checkpoint)
+
+    async def _write_again(self, db: sqlite3.Connection) -> None:
+        if self._failed_read is not None:
+            query, values = self._failed_read
+            db.execute(query, values).fetchall()
+            self._failed_read = None
+        while True:
+            changes = dict(islice(self._pending.items(), _AT_ONCE))
+            if self.path:
+                await run_in_thread(self._write_in_thread, changes)
+            else:
+                self._write_to(db, changes)
+            for key, row in changes.items():
+                if key in self._pending and self._pending[key] is row:
+                    del self._pending[key]
+            self._unmerged += len(changes)
+            if not self._pending:
+                self.failing_since = None
+                return
+
+    def _write_in_thread(self, changes: dict[tuple[Any, ...], tuple[Any, ...] | None]) -> None:
+        """Wait longer for a lock. The event loop can read meanwhile."""
+        with self._another() as db:
+            db.execute("PRAGMA synchronous = OFF")
+            self._write_to(db, changes)
+
+    def _checkpoint(self) -> None:
+        """Move commits from the WAL to the file, and wait for the disk. Others may write meanwhile."""
+        with self._another() as db:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _another(self) -> closing[sqlite3.Connection]:
+        assert self.path is not None
+        if not self.path.exists():
+            raise FileNotFoundError("it was deleted")
+        return closing(connect(self.path, _THREAD_LOCK_SECONDS))
+
+    def close(self) -> None:
+        """Try a last time to write everything, and close the file. Blocks."""
+        if self._db is None:
+            return
+        if self._pending and self.path and not self.damaged:
+            try:
+                self._write_in_thread(self._pending)
+                self._pending.clear()
+                self.failing_since = None
+            except (sqlite3.Error, OSError) as error:
+                logger.warning(
+                    "Could not finish writing %(path)s (%(error)s): the next run may fetch some pages "
+                    "again",
+                    {"path": self.path, "error": error},
+                    extra={"spider": self._spider},
+                )
+        if self._told and self.failing_since is None:
+            self._tell_works()
+        self._db.close()
+        self._db = None
+
+    # What the log says
+
+    def _failed(self, error: Exception) -> None:
+        self._failed_at = time.monotonic()
+        self.failing_since = self.failing_since or self._failed_at
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        self.damaged = self.damaged or is_damaged(error)
+        if not self._told:
+            self._told = True
+            logger.warning(
+                "Can't use %(path)s (%(error)s): %(then)s",
+                {"path": self._name, "error": error, "then": self._then[self.damaged]},
+                extra={"spider": self._spider},
+            )
+
+    def _tell_works(self) -> None:
+        if not self.damaged:
+            self._told = False
+            values = {"path": self._name}
+            logger.info("%(path)s can be used again", values, extra={"spider": self._spider})
+
+    @property
+    def _name(self) -> object:
+        return self.path or "a temporary file"
+
+
+def _kind(change: tuple[tuple[Any, ...], object]) -> tuple[str, bool]:
+    key, row = change
+    return key[0], row is None

@@ -1,0 +1,349 @@
+"""The contract of the file under JOBDIR, which the hold and the spool rely on: whatever happens to it,
+no caller sees an error or waits, what is put is there later, and the log says so once."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.storages import journal as module
+from scrapy_rep.storages.journal import Journal
+from tests.helpers.brokenfiles import DAMAGES, aside, ask
+from tests.helpers.crawling import captured_log
+from tests.helpers.faults import FAULTS, Corrupted, Fault, Full
+from tests.helpers.log import lines, warnings
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS pairs (a TEXT, b TEXT, n INTEGER, PRIMARY KEY (a, b)) WITHOUT ROWID;
+"""
+FILLER = "x" * 3000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.sqlite"
+
+
+def journal_of(path: Path | None) -> Journal:
+    return Journal(path, SCHEMA, None, "it is tried again", "it is lost")
+
+
+def opened(path: Path | None) -> Journal:
+    journal = journal_of(path)
+    assert journal.open(lambda db: True)
+    return journal
+
+
+@pytest.fixture(params=["a file", "temporary"])
+def journal(request: pytest.FixtureRequest, path: Path) -> Iterator[Journal]:
+    made = opened(None if request.param == "temporary" else path)
+    yield made
+    made.close()
+
+
+def ids(journal: Journal) -> list[int]:
+    return [row for [row] in journal.read("SELECT id FROM held ORDER BY id")]
+
+
+def stored(path: Path) -> list[int]:
+    """What another process sees."""
+    with sqlite3.connect(path) as db:
+        found = [row for [row] in db.execute("SELECT id FROM held ORDER BY id")]
+    db.close()
+    return found
+
+
+# As long as all is well
+
+
+def test_rows_are_put_replaced_and_deleted(journal: Journal) -> None:
+    journal.put("held", (1, "one"), (2, "two"), (3, "three"))
+    journal.put("held", (2, "again"))
+    journal.delete("held", 1, 7)
+    assert journal.read("SELECT * FROM held ORDER BY id") == [(2, "again"), (3, "three")]
+    journal.put("pairs", ("a", "b", 1), ("a", "c", 2), ("a", "b", 3))
+    assert journal.read("SELECT b, n FROM pairs ORDER BY b") == [("b", 3), ("c", 2)]
+    assert journal.unwritten("held", 3) is None
+
+
+def test_a_change_is_in_the_file_at_once_and_survives_a_kill(path: Path) -> None:
+    journal = opened(path)
+    for number in range(1, 4):
+        journal.put("held", (journal.new_id("held"), "x"))
+        assert stored(path) == list(range(1, number + 1))
+    assert journal._db is not None
+    journal._db.close()  # what a kill leaves: nothing is closed in order
+    again = opened(path)
+    assert ids(again) == [1, 2, 3]
+    again.close()
+
+
+def test_ids_are_never_used_again(path: Path) -> None:
+    """Not by the next run, and though the highest was deleted: a request on its way may have it."""
+    journal = opened(path)
+    journal.put("held", *((journal.new_id("held"), "x") for _ in range(3)))
+    journal.delete("held", 3)
+    journal.close()
+    journal = opened(path)
+    assert journal.new_id("held") == 4
+    journal.close()
+
+
+def test_changes_that_belong_together_are_written_together(path: Path) -> None:
+    journal = opened(path)
+    with journal.together():
+        journal.put("held", (1, "x"))
+        journal.put("pairs", ("a", "b", 1))
+        assert stored(path) == []
+    assert stored(path) == [1]
+    journal.close()
+
+
+async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
+    """They wait for the disk: nothing that is written in the event loop makes one."""
+    journal = opened(path)
+    size = path.stat().st_size
+    for number in range(1000):
+        journal.put("held", (number, FILLER))
+    assert path.stat().st_size == size
+    await journal.flush()
+    assert path.stat().st_size > 3_000_000
+    journal.close()
+
+
+# While it can't be written
+
+
+@pytest.fixture(params=FAULTS.values(), ids=FAULTS)
+def fault(
+    request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Fault]:
+    monkeypatch.setattr(module, "_CALM_SECONDS", 0.0)
+    with request.param(path).possible() as made:
+        yield made
+
+
+async def test_what_fails_is_written_once_that_works(path: Path, fault: Fault) -> None:
+    journal = opened(path)
+    journal.put("held", *((number, FILLER) for number in range(1, 6)))
+    with captured_log() as records:
+        fault.begin()
+        for number in range(6, 31):
+            journal.put("held", (number, FILLER))
+        journal.delete("held", 2, 7)
+        journal.put("held", (8, "again"))
+        for _ in range(2):
+            await journal.flush()
+        assert stored(path) == [1, 2, 3, 4, 5]
+        assert ids(journal) == [1, 2, 3, 4, 5]
+        assert journal.unwritten("held", 8) == (8, "again")
+        assert journal.unwritten("held", 7) is journal.unwritten("held", 1) is None
+        assert journal.failing_since is not None
+        with pytest.raises(sqlite3.OperationalError):
+            journal.read_latest("SELECT 1")
+        [warning] = warnings(records)
+        assert str(path) in warning
+        assert fault.words in warning
+        assert warning.endswith("it is tried again")
+        fault.end()
+        await journal.flush()
+        await journal.flush()
+    assert stored(path) == [1, 3, 4, 5, 6, *range(8, 31)]
+    assert ask(path, "SELECT text FROM held WHERE id = 8") == "again"
+    assert journal.failing_since is None
+    assert journal.read_latest("SELECT 1") == [(1,)]
+    assert len(warnings(records)) == len(lines(records, "can be used again")) == 1
+    journal.close()
+
+
+def test_closing_is_the_last_chance(path: Path, fault: Fault) -> None:
+    journal = opened(path)
+    fault.begin()
+    journal.put("held", *((number, FILLER) for number in range(30)))
+    fault.end()
+    with captured_log() as records:
+        journal.close()
+    assert stored(path) == list(range(30))
+    assert warnings(records) == []
+
+
+def test_closing_tells_what_was_not_written(path: Path, fault: Fault) -> None:
+    journal = opened(path)
+    journal.put("held", (1, "x"))
+    fault.begin()
+    journal.put("held", *((number, FILLER) for number in range(2, 30)))
+    with captured_log() as records:
+        journal.close()
+    fault.end()
+    [warning] = warnings(records)
+    assert "Could not finish writing" in warning
+    assert stored(path) == [1]
+
+
+async def test_the_log_does_not_swing_back_and_forth(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is deleted from a full disk makes room for a moment, over and over."""
+    now = time.monotonic()
+    with Full(path).possible() as fault, captured_log() as records:
+        journal = opened(path)
+        for _ in range(5):
+            fault.begin()
+            journal.put("held", *((number, FILLER) for number in range(30)))
+            await journal.flush()
+            fault.end()
+            await journal.flush()
+            assert journal.failing_since is None
+        assert (len(warnings(records)), lines(records, "can be used again")) == (1, [])
+        monkeypatch.setattr(module.time, "monotonic", lambda: now + 100)
+        await journal.flush()
+        journal.close()
+    assert len(lines(records, "can be used again")) == 1
+
+
+async def test_what_can_not_be_read_counts_as_failing_until_it_can(path: Path) -> None:
+    """Though writing works."""
+    journal = opened(path)
+    with captured_log() as records:
+        with pytest.raises(sqlite3.OperationalError):
+            journal.read_latest("SELECT x FROM there_later")
+        await journal.flush()
+        assert journal.failing_since is not None
+        with sqlite3.connect(path) as other:
+            other.execute("CREATE TABLE there_later (x)")
+        other.close()
+        await journal.flush()
+    assert journal.read_latest("SELECT x FROM there_later") == []
+    assert len(warnings(records)) == 1
+    journal.close()
+
+
+async def test_a_slow_disk_holds_nobody_up_while_it_is_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that may take long is done in a thread, and what is put meanwhile is not lost."""
+    journal, go_on, threads = opened(path), threading.Event(), set()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    journal.put("held", (1, "x"), (2, "x"), (3, "x"))
+    other.close()
+    write = Journal._write_to
+
+    def slow(self: Journal, *values: Any) -> None:
+        threads.add(threading.current_thread())
+        assert go_on.wait(10)
+        write(self, *values)
+
+    def meanwhile(changes: Any) -> None:
+        """As the event loop does while the thread writes."""
+        journal.put("held", (2, "new"), (4, "x"))
+        journal.delete("held", 1)
+        go_on.set()
+        Journal._write_in_thread(journal, changes)
+
+    monkeypatch.setattr(Journal, "_write_to", slow)
+    monkeypatch.setattr(journal, "_write_in_thread", meanwhile)
+    await journal.flush()
+    assert threading.main_thread() not in threads
+    assert stored(path) == [2, 3, 4]
+    assert ask(path, "SELECT text FROM held WHERE id = 2") == "new"
+    journal.close()
+
+
+# What is there when it is opened
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_set_aside(path: Path, damage: Callable[[Path], object]) -> None:
+    journal = opened(path)
+    journal.put("held", *((number, FILLER) for number in range(40)))
+    journal.close()
+    damage(path)
+    with captured_log() as records:
+        journal = opened(path)
+    kept = aside(path)
+    assert len(kept) == len(warnings(records)) <= 1
+    assert not kept or kept[0].name in warnings(records)[0]
+    assert len(ids(journal)) in (0, 40)
+    journal.put("held", (1, "x"))
+    assert 1 in stored(path)
+    journal.close()
+
+
+@pytest.mark.parametrize("how", ["a file for a folder", "locked"])
+def test_what_can_not_be_opened_is_tried_again(path: Path, how: str) -> None:
+    if how == "locked":
+        opened(path).close()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        end = other.close
+    else:
+        path = path.parent / "file" / path.name
+        path.parent.write_text("")
+        end = path.parent.unlink
+    journal = journal_of(path)
+    with captured_log() as records:
+        for _ in range(2):
+            assert journal.open(lambda db: True) is None
+        assert not journal.is_open
+        assert journal.failing_since is not None
+        with pytest.raises(sqlite3.OperationalError):
+            journal.read("SELECT 1")
+        end()
+        path.parent.mkdir(exist_ok=True)
+        assert journal.open(lambda db: True)
+    assert journal.failing_since is None
+    assert len(warnings(records)) == len(lines(records, "can be used again")) == 1
+    assert aside(path) == []
+    journal.close()
+
+
+async def test_what_is_damaged_while_it_is_open(path: Path) -> None:
+    """What can't be read raises, what can't be written is not retried at the end. The next run sets
+    the file aside."""
+    with Corrupted(path).possible() as fault:
+        journal = opened(path)
+        journal.put("held", *((number, FILLER) for number in range(40)))
+        with captured_log() as records:
+            fault.begin()
+            with pytest.raises(sqlite3.DatabaseError):
+                journal.read_latest("SELECT * FROM held")
+            journal.put("held", (50, FILLER))
+            await journal.flush()
+            journal.close()
+    assert journal.damaged
+    [warning] = warnings(records)
+    assert warning.endswith("it is lost")
+    again = opened(path)
+    assert len(aside(path)) == 1
+    again.close()
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_a_file_that_is_deleted_while_it_is_open(path: Path, works: bool) -> None:
+    """It ends with the run, without an error. What could not be written stays in memory; nothing comes
+    in its place."""
+    journal = opened(path)
+    journal.put("held", (1, "x"))
+    other = sqlite3.connect(path, isolation_level=None)
+    if not works:
+        other.execute("BEGIN IMMEDIATE")
+    journal.put("held", (2, "x"))
+    other.close()
+    for one in path.parent.iterdir():
+        one.unlink()
+    with captured_log() as records:
+        await journal.flush()
+        journal.put("held", (3, "x"))
+        assert ids(journal) == ([1, 2, 3] if works else [1])
+        journal.close()
+    assert not path.exists()
+    assert all("it was deleted" in line for line in warnings(records))
