@@ -90,16 +90,19 @@ def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
     address = facts.robots_url or ""
     if facts.hops:
         address += f", {counted(facts.hops, 'redirect')} to {facts.final_url}"
+    by = [("setting", facts.setting)] if facts.setting else []
     tried = "tried before" if facts.from_cache else "just tried"
+    if facts.status is None and robots.outcome is not Outcome.UNREACHABLE:
+        return [("robots.txt", f"{address}, not fetched"), *by]
     if robots.outcome is Outcome.UNREACHABLE:
-        return [("robots.txt", address), (tried, facts.error or robots.answer)]
+        return [("robots.txt", address), (tried, facts.error or robots.answer), *by]
     fetched = str(iso(facts.fetched_at)) if facts.from_cache or facts.stale else "now"
     if facts.stale:
         fetched += f", still in use: the site is unreachable ({tried}: {facts.error})"
     else:
         cached = " (from the cache)" if facts.from_cache else ""
         fetched += f"{cached}, {robots.answer}, fresh until {iso(facts.fresh_until)}"
-    return [("robots.txt", address), ("fetched", fetched)]
+    return [("robots.txt", address), ("fetched", fetched), *by]
 
 
 def facts_line(robots: RobotsFile) -> str:
@@ -116,7 +119,7 @@ def _short(one: Explanation) -> str:
     if rule is not None:
         return f"line {rule.line}: {rule}".rstrip()
     if one.robots.outcome is Outcome.MISSING:
-        return "no robots.txt"
+        return "no robots.txt" if one.allowed else one.reason
     if one.robots.outcome is Outcome.UNREACHABLE:
         return "robots.txt unreachable"
     return "no rule matches" if one.decision.agent is not None else "no group applies"

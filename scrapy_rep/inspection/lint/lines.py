@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint.file import is_utf16
 from scrapy_rep.inspection.lint.finding import Finding, quoted
-from scrapy_rep.inspection.outline import BOM, is_html
+from scrapy_rep.inspection.outline import BOM
+from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.groups import delay_seconds
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
 from scrapy_rep.protocol.tokens import GLOBAL

@@ -26,7 +26,7 @@ def actions(value: Any) -> dict[str, str] | None:
 
     :raises ValueError: for anything else
     """
-    chosen = _loaded(value)
+    chosen = loaded(value)
     if not chosen:
         return None
     if not isinstance(chosen, Mapping):
@@ -41,7 +41,7 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
 
     :raises ValueError: for anything else
     """
-    named = _loaded(value)
+    named = loaded(value)
     if not named:
         return None
     if isinstance(named, str):
@@ -60,8 +60,8 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
     return found
 
 
-def _loaded(value: Any) -> Any:
-    """On a command line a dict or a list is JSON, as elsewhere in Scrapy."""
+def loaded(value: Any) -> Any:
+    """Return *value*. On a command line a dict or a list is JSON, as elsewhere in Scrapy."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         return json.loads(value)
     return value
