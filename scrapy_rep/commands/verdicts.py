@@ -34,8 +34,11 @@ def block(output: Output, one: Explanation, *, explain: bool, most_delay: float)
     rows = [("agent", one.agent or "unknown: the * group applies"), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
-    if one.delay is not None:
-        rows.append(("crawl-delay", _delay(*one.delay, most_delay)))
+    pace = one.pace
+    if (slowest := pace.slowest) is not None:
+        rows.append((slowest.field, _delay(slowest.seconds, slowest.line, most_delay)))
+    if (visit := pace.visit_time) is not None:
+        rows.append(("visit-time", f"{visit.value} (line {visit.line}), not obeyed"))
     matched = one.matched
     if not explain:
         lost = [f"line {m.rule.line}: {m.rule} ({m.why[6:]})" for m in matched[1:]]
@@ -164,6 +167,7 @@ def _files(output: Output, explanations: Sequence[Explanation]) -> None:
 def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
     """Return what ``--json`` prints of an explanation (docs/command.md explains the fields)."""
     robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
+    _, slowest, visit = one.pace
     data: dict[str, Any] = {
         "url": one.url,
         "agent": one.agent,
@@ -178,8 +182,9 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "fetched_at": iso(facts.fetched_at),
         "fresh_until": iso(facts.fresh_until),
         "sha256": robots.sha256,
-        "crawl_delay": one.delay and one.delay[0],
-        "crawl_delay_line": one.delay and one.delay[1],
+        "crawl_delay": slowest and slowest.seconds,
+        "crawl_delay_line": slowest and slowest.line,
+        "visit_time": visit and visit.value,
     }
     if explain:
         data["chain"] = list(one.chain)

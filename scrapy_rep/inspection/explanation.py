@@ -11,6 +11,7 @@ from scrapy_rep.inspection.outline import Group, Outline, RuleLine
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.tokens import GLOBAL
 
 if TYPE_CHECKING:
@@ -81,10 +82,10 @@ class Explanation:
         return ",".join(self.chain) or None
 
     @property
-    def delay(self) -> tuple[float, int] | None:
-        """The ``crawl-delay`` of the group that applied: seconds, and its line."""
+    def pace(self) -> Pace:
+        """What the group that applied asks of the pace of a crawl."""
         token = self.decision.agent
-        return None if token is None else self.robots.parsed.delay(token)
+        return Pace() if token is None else self.robots.parsed.pace(token)
 
     @property
     def matched(self) -> list[Matched]:

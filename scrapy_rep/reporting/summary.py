@@ -124,6 +124,8 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
     if slowed := int(stats.get_value("rep/crawl_delay/origins", 0)):
         longest = stats.get_value("rep/crawl_delay/max", 0)
         lines.append(f"crawl-delay of {counted(slowed, 'origin')}: {longest:g} s at most")
+    if timed := int(stats.get_value("rep/visit_time/origins", 0)):
+        lines.append(f"visit-time of {counted(timed, 'origin')}, not obeyed")
     if pages := page_rules(stats):
         found = ", ".join(f"{counted(number, noun)} {what}" for number, noun, what in pages)
         dropped = int(stats.get_value("rep/page/dropped", 0))
