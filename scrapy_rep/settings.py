@@ -19,7 +19,7 @@ from scrapy_rep.engine.words import without_passwords
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.origin import Origin, punycode
 from scrapy_rep.protocol.sitemaps.lastmod import moment
-from scrapy_rep.protocol.tokens import is_token, product_token
+from scrapy_rep.protocol.tokens import is_name, product_token
 from scrapy_rep.protocol.usage.options import ACTIONS_HINT, TOKENS_HINT, actions, loaded, tokens
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def chain(value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise ValueError
     found = tuple(value)
-    if not found or not all(isinstance(token, str) and is_token(token) for token in found):
+    if not found or not all(isinstance(token, str) and is_name(token) for token in found):
         raise ValueError
     return found
 

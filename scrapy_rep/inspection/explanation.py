@@ -12,7 +12,7 @@ from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.robotstxt import Pace
-from scrapy_rep.protocol.tokens import GLOBAL
+from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +107,7 @@ class Explanation:
     @property
     def considered(self) -> list[tuple[Group, bool]]:
         """The groups that name a token of the chain, or all crawlers, and whether they applied."""
-        tokens = {token.lower() for token in self.chain} | {GLOBAL}
+        tokens = {leading_token(token.lower()) for token in self.chain} - {""} | {GLOBAL}
         applied = (self.decision.agent or "").lower()
         return [
             (group, group.names(applied))

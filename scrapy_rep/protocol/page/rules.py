@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.page.directives import PREVIEWS, Value, read_content, read_header
 from scrapy_rep.protocol.page.html import MAX_TEXT, metas_of
-from scrapy_rep.protocol.tokens import GLOBAL, checked_chain
+from scrapy_rep.protocol.tokens import GLOBAL, checked_chain, leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -164,5 +164,7 @@ class PageRules:
 
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
-    """Return *agents* in lower case. ``*`` names no crawler."""
-    return {token.lower() for token in checked_chain(agents)} - {"", GLOBAL}
+    """Return *agents* in lower case, with and without their digits: no restriction may be lost. ``*``
+    names no crawler."""
+    names = {token.lower() for token in checked_chain(agents)}
+    return (names | set(map(leading_token, names))) - {"", GLOBAL}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scrapy_rep.protocol.tokens import is_token
+from scrapy_rep.protocol.tokens import is_name
 from scrapy_rep.protocol.usage.statements import PURPOSES, TRAINING
 
 RECORD, DROP_ITEMS, DROP_REQUESTS = ACTIONS = ("record", "drop-items", "drop-requests")
@@ -52,7 +52,7 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
     found = {}
     for token, purposes in pairs.items():
         chosen = (purposes,) if isinstance(purposes, str) else tuple(purposes)
-        if not isinstance(token, str) or not is_token(token) or not chosen:
+        if not isinstance(token, str) or not is_name(token) or not chosen:
             raise ValueError
         if any(purpose not in PURPOSES for purpose in chosen):
             raise ValueError
