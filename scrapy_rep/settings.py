@@ -130,6 +130,8 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
         raise ValueError
     found = {}
     for name, path in value.items():
+        if not isinstance(name, str):
+            raise TypeError
         domain = name.removeprefix("*.")
         ip6 = domain[:1] == "[" and domain[-1:] == "]"
         host = Origin.from_url(f"http://{domain}/").host if ip6 else punycode(domain)

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+GUESSES = (
+    *("/sitemap.xml", "/sitemap_index.xml", "/sitemap-index.xml", "/wp-sitemap.xml"),
+    *("/sitemap.xml.gz", "/sitemap.txt"),
+)
+"""Where sitemaps are found that no robots.txt lists, the most usual place first."""
+
 
 class Intake:
     """Reads sitemaps into the spool, one at a time."""
@@ -132,14 +138,30 @@ class Intake:
         if not isinstance(exception, IgnoreRequest):
             raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
-    def _end(self, sitemap: SitemapRow, why: str, error: Exception | None = None) -> None:
-        """Be done with a sitemap that can't be read."""
+    def _end(
+        self, sitemap: SitemapRow, why: str, error: Exception | None = None, *, down: bool = False
+    ) -> None:
+        """Be done with a sitemap that can't be read. If it was a guess, and the site is not *down*, make
+        the next one."""
         if not self._feeder.stopped:
+            answered = error is None or isinstance(error, RobotsDisallowed)
+            if sitemap.guessed and answered and not down:
+                with suppress(sqlite3.Error):  # it is but a guess
+                    self._spool.patience.attempt("guessing", self._guess_after, sitemap)
             with suppress(sqlite3.Error):  # the next run asks for it again
                 self._spool.patience.attempt("ending", self._spool.sitemaps.done, sitemap)
         self._feeder.sitemaps.came(sitemap.url)
         expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
         self.log.failed(sitemap, why, expected=expected)
+
+    def _guess_after(self, sitemap: SitemapRow) -> None:
+        path = sitemap.url.removeprefix(sitemap.host)
+        at = GUESSES.index(path) + 1 if path in GUESSES else len(GUESSES)
+        if at < len(GUESSES):
+            url = f"{sitemap.host}{GUESSES[at]}"
+            if self._spool.sitemaps.add(url, sitemap.host, sitemap.origin, (), guessed=True):
+                self._discovery.count(url)
+                self._feeder.sitemaps.added()
 
     def lost(self, urls: list[str]) -> None:
         """Nothing is on its way any more: another component has dropped these."""
@@ -180,7 +202,7 @@ class Intake:
 
     async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
         if not 200 <= response.status < 300:
-            self._end(sitemap, f"HTTP {response.status}")
+            self._end(sitemap, f"HTTP {response.status}", down=response.status >= 500)
             return
         settings, spool, retry = self._crawl.settings, self._spool, self._spool.patience.retry
         reader = SitemapReader(

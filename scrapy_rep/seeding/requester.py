@@ -90,6 +90,7 @@ class SitemapRequester:
         self._settings = context.crawl.settings
         self._engine = context.crawl.engine
         self._spool = context.spool
+        self._options = context.options
         self._wake = wake
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._transfers = Transfers(context.crawl)
@@ -164,7 +165,7 @@ class SitemapRequester:
             meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
         )
         self._transfers.watch(True)
-        self._engine.crawl(request)
+        self._engine.crawl(self._options.prepared(request))
 
     def _headers(self, url: str) -> dict[str, str]:
         """Ask for what gunzip.py unpacks, if bodies come as servers encode them. That is so with Scrapy's

@@ -27,9 +27,9 @@ from scrapy_rep.engine.words import counted
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.seeding.discovery import FED, SITEMAP, listed_sitemaps
+from scrapy_rep.seeding.discovery import FED, LISTED, SITEMAP, listed_sitemaps, own_sitemaps
 from scrapy_rep.seeding.feeder import Feeder
-from scrapy_rep.seeding.intake import Intake
+from scrapy_rep.seeding.intake import GUESSES, Intake
 from scrapy_rep.seeding.proof import Proofs
 from scrapy_rep.seeding.spider_options import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
@@ -63,7 +63,7 @@ class SitemapSeeding(ResolutionListener):
         discovery: Discovery,
         mode: str | bool,
     ) -> None:
-        """:param mode: which origins may seed, ``"start"`` or ``"all"``
+        """:param mode: which origins may seed: ``"start"``, ``"all"``, or only those of the spider's list
         :raises SettingsError: if one of the spider's attributes is wrong
         """
         crawler, self._settings = context.crawler, context.settings
@@ -74,6 +74,7 @@ class SitemapSeeding(ResolutionListener):
         self._deferral = deferral
         self._discovery = discovery
         self._start_only = mode == "start"
+        self._listed_only = mode == LISTED
         # An origin that is forgotten and met again does no harm: the spool has its sitemaps.
         self._met = Recent()
         self.met_prefixes: set[str] = set()  # prefixes of URLs whose origins were met: a fast path
@@ -139,7 +140,7 @@ class SitemapSeeding(ResolutionListener):
             if len(self.met_prefixes) >= _PREFIXES:
                 self.met_prefixes.clear()
             self.met_prefixes.add(prefix)
-        if not self._met.add(origin):
+        if self._listed_only or not self._met.add(origin):
             return
         state = self._cache.get(origin)
         if state is not None and not state.unreachable:
@@ -169,7 +170,7 @@ class SitemapSeeding(ResolutionListener):
                 if slices.over:
                     await pause()
             if not seen and self._settings.sitemap_guess:
-                url = f"{origin}/sitemap.xml"
+                url = f"{origin}{GUESSES[0]}"
                 if await retry("seeding", self._add_one, origin, url, origin, guessed=True):
                     self._discovery.count(url)
         except sqlite3.Error:
@@ -195,10 +196,21 @@ class SitemapSeeding(ResolutionListener):
         elif SITEMAP in request.meta and not self._feeder.stopped:
             self.intake.dropped(request)
 
-    def _spider_opened(self) -> Coroutine[Any, Any, None]:
+    async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         self._feeder.sitemaps.open()
-        return self._upkeep.begin()
+        await self._upkeep.begin()
+        self._seed_listed()
+
+    def _seed_listed(self) -> None:
+        """Seed from the sitemaps that the spider names, as if a robots.txt of their origins did."""
+        by_origin: dict[Origin, list[str]] = {}
+        for url in own_sitemaps(self._context.crawler):
+            by_origin.setdefault(Origin.from_url(url), []).append(url)
+            self._discovery.count(url)
+        for origin, urls in by_origin.items():
+            self._adding += 1
+            deferred_from_coro(self._add(str(origin), origin.robots_url, tuple(urls)))
 
     async def _look(self) -> None:
         """Open the spool, or look whether its file is still there."""

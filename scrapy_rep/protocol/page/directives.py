@@ -17,6 +17,7 @@ Value: TypeAlias = "int | str | datetime | None"
 FLAGS = frozenset({
     "all", "index", "follow", "noindex", "nofollow", "none", "noarchive", "nocache", "nosnippet",
     "notranslate", "noimageindex", "noodp", "indexifembedded", "noai", "noimageai",
+    "noml",
 })
 # fmt: on
 """Rules without a value."""

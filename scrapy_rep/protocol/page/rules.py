@@ -124,6 +124,8 @@ class PageRules:
     """Don't train on the page."""
     noimageai = _Says("noimageai")
     """Don't train on its images."""
+    noml = _Says("noml")
+    """Don't use it for machine learning."""
 
     @property
     def max_snippet(self) -> int | None:

@@ -1,5 +1,6 @@
-"""``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas (REP.md section 11): DeviantArt's
-proposal of November 2022. There is no draft; ``noai`` speaks for the images too."""
+"""``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas (REP.md section 11), DeviantArt's proposal of
+November 2022, and ``noml``, that of noml.info of October 2023. There is no draft; ``noai`` and ``noml``
+speak for the images too."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from scrapy_rep.protocol.usage.statements import IMAGES, NO, TRAINING, Statement
 if TYPE_CHECKING:
     from scrapy_rep.protocol.page import PageRules
 
-RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,)}
+RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, IMAGES)}
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
