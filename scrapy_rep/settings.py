@@ -130,9 +130,9 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
         raise ValueError
     found = {}
     for name, path in value.items():
-        if not isinstance(name, str):
-            raise TypeError
-        domain = name.removeprefix("*.")
+        domain = name.removeprefix("*.") if isinstance(name, str) else "*"
+        if "*" in domain:
+            raise ValueError
         ip6 = domain[:1] == "[" and domain[-1:] == "]"
         host = Origin.from_url(f"http://{domain}/").host if ip6 else punycode(domain)
         found["*." * (domain != name) + host] = None if path is None else _path(path)
