@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 class RobotsDisallowed(IgnoreRequest):
     """robots.txt forbids the URL. The message names the deciding line."""
 
-    def __init__(self, origin: Origin, decision: Decision) -> None:
+    def __init__(self, origin: Origin, decision: Decision, by: str = "") -> None:
+        """:param by: the setting that decided, if it wasn't a line alone"""
         self.origin = origin
         self.decision = decision
-        line = decision.rule.line if decision.rule else 0
+        rule, comma = decision.rule, "; " * bool(by)
+        if rule is not None:
+            by = f"line {rule.line}: {rule}, group {decision.agent}{comma}{by}"
+        self.why = clean(by)
+        """The deciding line and setting."""
         # Scrapy logs messages of exceptions as they are.
-        super().__init__(
-            clean(f"Forbidden by robots.txt (line {line}: {decision.rule}, group {decision.agent})")
-        )
+        super().__init__(f"Forbidden by robots.txt ({self.why})")
 
 
 class RobotsUnreachable(IgnoreRequest):

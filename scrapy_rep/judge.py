@@ -145,7 +145,7 @@ class Judge:
 
         :raises RobotsDisallowed: if they forbid the request
         """
-        everything = self._recorder.everything
+        everything = self._recorder.everything or bool(state.by)
         decision = self._origins.decide(state, self._chain_of(request), path, always=everything)
         if decision is None or decision.allowed:
             if everything or state.standing is Standing.UNRESTRICTED:
@@ -154,7 +154,7 @@ class Judge:
             self._recorder.overruled(request, state, decision)
         else:
             self._stats.inc_value("robotstxt/forbidden")
-            self._refuse(request, RobotsDisallowed(state.origin, decision), state)
+            self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
         self._origins.crawl_delay.choose_slot(request, state)
 
     async def _wait_again(

@@ -21,6 +21,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.judge import Decided, Judge, settled
+from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.resolver import RulesReader
@@ -77,7 +78,9 @@ class RepMiddleware:
         # the rules; to the hold last, since requests that it releases need all the others' results.
         reader = RulesReader(origins.agents, origins.cache)
         seeding = [self._seeding] if self._seeding is not None else []
-        listeners = [reader, self.decisions, origins.crawl_delay, discovery, *seeding]
+        choices = origins.cache.choices
+        beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
+        listeners = [reader, self.decisions, *beyond, origins.crawl_delay, discovery, *seeding]
         origins.resolver.listeners += [*listeners, Announcer(context), self._deferral]
 
     @classmethod

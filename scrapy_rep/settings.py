@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -21,7 +21,8 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import without_passwords
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.dates import moment
-from scrapy_rep.protocol.tokens import is_token, product_token
+from scrapy_rep.protocol.origin import Origin, punycode
+from scrapy_rep.protocol.tokens import is_name, product_token
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -45,6 +46,9 @@ SPIDER_SITEMAPS = "rep_sitemaps"
 
 USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
 """Any of them asks for usage preferences."""
+
+LADDER = "google-2026"
+"""The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
 
 NOFOLLOW_CHOICES = ("page", "links", "count")
 NOINDEX_CHOICES = ("drop", "count")
@@ -122,6 +126,24 @@ def _noindex(value: Any) -> str | bool:
     return False
 
 
+def _overrides(value: Any) -> dict[str, str | None] | None:
+    """Return the path of a robots.txt, or None, for each host or ``*.domain``; None for no hosts."""
+    value = loaded(value)
+    if not value:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError
+    found = {}
+    for name, path in value.items():
+        domain = name.removeprefix("*.") if isinstance(name, str) else "*"
+        if "*" in domain:
+            raise ValueError
+        ip6 = domain[:1] == "[" and domain[-1:] == "]"
+        host = Origin.from_url(f"http://{domain}/").host if ip6 else punycode(domain)
+        found["*." * (domain != name) + host] = None if path is None else _path(path)
+    return found
+
+
 def sitemaps(value: Any) -> str | bool:
     """Return which origins may seed a crawl: False, ``"start"`` or ``"all"`` (which is True).
 
@@ -152,12 +174,13 @@ def chain(value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise ValueError
     found = tuple(value)
-    if not found or not all(isinstance(token, str) and is_token(token) for token in found):
+    if not found or not all(isinstance(token, str) and is_name(token) for token in found):
         raise ValueError
     return found
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
+OVERRIDES_HINT = "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, or to None"
 AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
 
 
@@ -201,6 +224,10 @@ class RepSettings:
     user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
     unreachable: str = _choice("defer", "drop", "allow")
+    unreachable_rules: str = _choice("google", LADDER)
+    forbidden: str = _choice("allow", "disallow", "defer")
+    challenge: str = _choice("allow", "defer")
+    overrides: dict[str, str | None] | None = _setting(None, _overrides, OVERRIDES_HINT)  # noqa: RUF009
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
     defer_idle: float = _setting(60.0, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)

@@ -22,6 +22,10 @@ DEFAULTS = {
     "REP_USER_AGENT": None,
     "REP_OBEY_GLOBAL_GROUP": True,
     "REP_UNREACHABLE": "defer",
+    "REP_UNREACHABLE_RULES": "google",
+    "REP_FORBIDDEN": "allow",
+    "REP_CHALLENGE": "allow",
+    "REP_OVERRIDES": None,
     "REP_DEFER_GRACE": 0.5,
     "REP_DEFER_IDLE": 60.0,
     "REP_DEFER_MAX_WAIT": 600.0,
@@ -162,6 +166,26 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_SITEMAP_CROSS_HOST", value, "one of 'strict', 'any'"
     for value in ("Drop", "deferred", "", True, ["drop"], {}):
         yield "REP_UNREACHABLE", value, "one of 'defer', 'drop', 'allow'"
+    for value in ("google-2025", "", True, ["google"]):
+        yield "REP_UNREACHABLE_RULES", value, "one of 'google', 'google-2026'"
+    for value in ("drop", "Defer", "", False, 403):
+        yield "REP_FORBIDDEN", value, "one of 'allow', 'disallow', 'defer'"
+    for value in ("disallow", "", True, {}):
+        yield "REP_CHALLENGE", value, "one of 'allow', 'defer'"
+    for value in (
+        "example.com",
+        ["example.com"],
+        {5: None},
+        {"*": None},
+        {"a b": None},
+        {"a": 5},
+        "{",
+    ):
+        yield (
+            "REP_OVERRIDES",
+            value,
+            "a dict from hosts ('example.com', '*.example.com') to the paths",
+        )
     for value in ("never", "drop", 2, [], "PAGE"):
         yield "REP_NOFOLLOW", value, "one of False, 'page', 'links', 'count', True"
     for value in ("train-ai", {"train": "record"}, {"tdm": "drop"}, {"tdm": []}, ["tdm"], 5, "{"):
@@ -228,6 +252,9 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         *[(name, "5", 5) for name in COUNTS],
         *[(name, text, int(text)) for name in INTEGERS for text in ("5", "-5", "0")],
         ("REP_UNREACHABLE", "allow", "allow"),
+        ("REP_OVERRIDES", '{"*.B\u00dc.example": null}', {"*.xn--b-eha.example": None}),
+        ("REP_OVERRIDES", {"[::1]": Path("a", "b")}, {"[::1]": str(Path("a", "b"))}),
+        ("REP_OVERRIDES", {}, None),
         ("REP_CACHE_STORAGE", "somewhere.Storage", "somewhere.Storage"),
         ("REP_CACHE_STORAGE", MemoryStorage, MemoryStorage),
         ("REP_CACHE_PATH", Path("a", "b"), str(Path("a", "b"))),

@@ -18,11 +18,10 @@ from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.commands.inputs import request_for
 from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output
 from scrapy_rep.engine.words import clean, counted, iso, text_of
-from scrapy_rep.inspection.outline import is_html
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.freshness import Standing, standing
-from scrapy_rep.settings import RepSettings
+from scrapy_rep.protocol.availability import Outcome, is_html
+from scrapy_rep.protocol.freshness import Standing, rung, standing
+from scrapy_rep.settings import LADDER, RepSettings
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.storages.client import make_storage
 from scrapy_rep.storages.memory import MemoryStorage
@@ -76,6 +75,7 @@ class _Cache:
     def __init__(self, storage: Storage, settings: RepSettings, options: Namespace) -> None:
         self._storage = storage
         self._limit = settings.unreachable_limit
+        self._ladder = settings.unreachable_rules == LADDER
         self._json: bool = options.json
         self._drop: bool = options.drop
         self._output = Output()
@@ -165,7 +165,7 @@ class _Cache:
         return dropped
 
     def _standing(self, entry: Entry) -> Standing:
-        return standing(
+        found = standing(
             self._now,
             fresh_until=entry.fresh_until,
             has_copy=entry.has_copy,
@@ -174,6 +174,9 @@ class _Cache:
             next_attempt_at=entry.next_attempt_at,
             limit=self._limit,
         )[0]
+        if self._ladder and entry.unreachable_since is not None and found is not Standing.ASK:
+            return rung(entry, self._now, self._limit)
+        return found
 
     def _fields(self, entry: Entry) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ from scrapy.spiderloader import get_spider_loader
 from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean
-from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE
+from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE, warning_of_digits
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.tokens import product_token
 from scrapy_rep.settings import chain
@@ -69,6 +69,8 @@ def chains(values: Sequence[str]) -> list[Chain]:
                 f"(letters, - and _), or several joined by commas{hint}",
                 print_help=False,
             ) from None
+    if warning := warning_of_digits([token for one in found for token in one]):
+        complain(warning)
     return list(dict.fromkeys(found))
 
 

@@ -27,6 +27,7 @@ from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
@@ -189,6 +190,7 @@ class Lookup:
         table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
         storage = open_storage(crawler, self.settings, time.time)
         self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)
+        self._cache.choices = Choices.of(self.settings)
         self.sources = context, table, self._cache
         """What these files come from, for those who ask them about more than their rules."""
         self._answers: dict[Origin, Answer] = {}
@@ -274,13 +276,17 @@ class Lookup:
             fetched_at=entry.fetched_at,
             fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
             from_cache=answer is None,
-            stale=failed and entry.has_copy,
+            stale=state.standing is Standing.STALE,
             error=entry.error if failed else None,
+            setting=state.by or None,
         )
         return RobotsFile(
-            Outcome.UNREACHABLE if failed and not entry.has_copy else entry.outcome,
+            entry.outcome
+            if not failed or state.standing is Standing.STALE
+            else Outcome.UNREACHABLE,
             entry.body,
             facts,
+            forbids=state.forbids,
             unrestricted=state.standing is Standing.UNRESTRICTED,
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer is not None else "",

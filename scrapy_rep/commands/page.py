@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NAMES = (
     "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate",
-    "indexifembedded", "noai", "noimageai", "max_snippet", "max_image_preview", "max_video_preview",
+    "indexifembedded", "noai", "noimageai", "noml", "max_snippet", "max_image_preview", "max_video_preview",
 )  # fmt: skip
 
 

@@ -34,8 +34,11 @@ def block(output: Output, one: Explanation, *, explain: bool, most_delay: float)
     rows = [("agent", one.agent or "unknown: the * group applies"), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
-    if one.delay is not None:
-        rows.append(("crawl-delay", _delay(*one.delay, most_delay)))
+    pace = one.pace
+    if (slowest := pace.slowest) is not None:
+        rows.append((slowest.field, _delay(slowest.seconds, slowest.line, most_delay)))
+    if (visit := pace.visit_time) is not None:
+        rows.append(("visit-time", f"{visit.value} (line {visit.line}), not obeyed"))
     matched = one.matched
     if not explain:
         lost = [f"line {m.rule.line}: {m.rule} ({m.why[6:]})" for m in matched[1:]]
@@ -90,16 +93,19 @@ def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
     address = facts.robots_url or ""
     if facts.hops:
         address += f", {counted(facts.hops, 'redirect')} to {facts.final_url}"
+    by = [("setting", facts.setting)] if facts.setting else []
     tried = "tried before" if facts.from_cache else "just tried"
+    if facts.status is None and robots.outcome is not Outcome.UNREACHABLE:
+        return [("robots.txt", f"{address}, not fetched"), *by]
     if robots.outcome is Outcome.UNREACHABLE:
-        return [("robots.txt", address), (tried, facts.error or robots.answer)]
+        return [("robots.txt", address), (tried, facts.error or robots.answer), *by]
     fetched = str(iso(facts.fetched_at)) if facts.from_cache or facts.stale else "now"
     if facts.stale:
         fetched += f", still in use: the site is unreachable ({tried}: {facts.error})"
     else:
         cached = " (from the cache)" if facts.from_cache else ""
         fetched += f"{cached}, {robots.answer}, fresh until {iso(facts.fresh_until)}"
-    return [("robots.txt", address), ("fetched", fetched)]
+    return [("robots.txt", address), ("fetched", fetched), *by]
 
 
 def facts_line(robots: RobotsFile) -> str:
@@ -116,7 +122,7 @@ def _short(one: Explanation) -> str:
     if rule is not None:
         return f"line {rule.line}: {rule}".rstrip()
     if one.robots.outcome is Outcome.MISSING:
-        return "no robots.txt"
+        return "no robots.txt" if one.allowed else one.reason
     if one.robots.outcome is Outcome.UNREACHABLE:
         return "robots.txt unreachable"
     return "no rule matches" if one.decision.agent is not None else "no group applies"
@@ -161,6 +167,7 @@ def _files(output: Output, explanations: Sequence[Explanation]) -> None:
 def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
     """Return what ``--json`` prints of an explanation (docs/command.md explains the fields)."""
     robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
+    _, slowest, visit = one.pace
     data: dict[str, Any] = {
         "url": one.url,
         "agent": one.agent,
@@ -175,8 +182,9 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "fetched_at": iso(facts.fetched_at),
         "fresh_until": iso(facts.fresh_until),
         "sha256": robots.sha256,
-        "crawl_delay": one.delay and one.delay[0],
-        "crawl_delay_line": one.delay and one.delay[1],
+        "crawl_delay": slowest and slowest.seconds,
+        "crawl_delay_line": slowest and slowest.line,
+        "visit_time": visit and visit.value,
     }
     if explain:
         data["chain"] = list(one.chain)

@@ -7,11 +7,12 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.inspection.outline import Group, Outline, RuleLine, is_html
+from scrapy_rep.inspection.outline import Group, Outline, RuleLine
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
-from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.protocol.tokens import GLOBAL
+from scrapy_rep.protocol.robotstxt import Pace
+from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,8 @@ class Facts:
     """Unreachable now: the copy of an earlier answer applies."""
     error: str | None = None
     """What happened at the last attempt, if it failed."""
+    setting: str | None = None
+    """The setting that decides beyond the protocol, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,10 @@ class Explanation:
         return ",".join(self.chain) or None
 
     @property
-    def delay(self) -> tuple[float, int] | None:
-        """The ``crawl-delay`` of the group that applied: seconds, and its line."""
+    def pace(self) -> Pace:
+        """What the group that applied asks of the pace of a crawl."""
         token = self.decision.agent
-        return None if token is None else self.robots.parsed.delay(token)
+        return Pace() if token is None else self.robots.parsed.pace(token)
 
     @property
     def matched(self) -> list[Matched]:
@@ -104,7 +107,7 @@ class Explanation:
     @property
     def considered(self) -> list[tuple[Group, bool]]:
         """The groups that name a token of the chain, or all crawlers, and whether they applied."""
-        tokens = {token.lower() for token in self.chain} | {GLOBAL}
+        tokens = {leading_token(token.lower()) for token in self.chain} - {""} | {GLOBAL}
         applied = (self.decision.agent or "").lower()
         return [
             (group, group.names(applied))
@@ -124,6 +127,8 @@ class RobotsFile:
     """Unreachable for so long that there are no restrictions (REP.md section 4)."""
     pass_unreachable: bool = False
     """``REP_UNREACHABLE = "allow"``."""
+    forbids: bool = False
+    """``REP_FORBIDDEN``: everything is forbidden."""
     note: str = ""
     """What is strange about the latest answer."""
 
@@ -171,12 +176,16 @@ class RobotsFile:
         free = Decision(True, None, None)
         if path == ROBOTS_PATH and self.facts.file is None:
             return free, "robots.txt itself may always be fetched"
+        if self.outcome is Outcome.MISSING and (setting := self.facts.setting):
+            meant = "nothing may be fetched" if self.forbids else "no restrictions"
+            return Decision(not self.forbids, None, None), f"{setting}: {meant}"
         if self.outcome is Outcome.MISSING:
             return free, f"no robots.txt ({self.answer}): no restrictions"
         if self.outcome is Outcome.UNREACHABLE:
             why = f"robots.txt unreachable ({noted(str(self.facts.error), self.note)})"
             if self.unrestricted:
-                return free, f"{why} for longer than REP_UNREACHABLE_LIMIT: no restrictions"
+                by = self.facts.setting or "for longer than REP_UNREACHABLE_LIMIT"
+                return free, f"{why}{', ' if self.facts.setting else ' '}{by}: no restrictions"
             if self.pass_unreachable:
                 return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass'
             return Decision(False, None, None), f"{why}: nothing may be fetched for now"

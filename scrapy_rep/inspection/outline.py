@@ -6,7 +6,6 @@ by the same code.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.matching import Rules
 
 BOM = b"\xef\xbb\xbf"
-
-_HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE)
-
-
-def is_html(body: bytes) -> bool:
-    """Return whether *body* is a page, such as an error page sent with status 200."""
-    return _HTML.match(body.removeprefix(BOM)) is not None
 
 
 class AgentLine(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -10,10 +11,12 @@ from scrapy.utils.python import to_unicode
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.tokens import product_token
+from scrapy_rep.protocol.tokens import GLOBAL, leading_token, product_token
 from scrapy_rep.settings import AGENT_HINT, chain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -56,6 +59,7 @@ class Agents:
             raise SettingsError(
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
+        self._warn_of_digits(self._fixed or ())
 
     @property
     def usual(self) -> tuple[str, ...] | None:
@@ -125,10 +129,37 @@ class Agents:
                 extra={"spider": self.crawler.spider},
             )
         if isinstance(value, str):
+            # Of a header, only what is before the digit was taken for the token.
+            name = (
+                re.search(rf"(?<![\w-]){tokens[0]}[0-9][\w-]*", value, re.ASCII) if tokens else None
+            )
+            self._warn_of_digits([name[0]] if name else tokens)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[value] = tokens
         return tokens
+
+    def _warn_of_digits(self, tokens: Sequence[str]) -> None:
+        if not self._warned and (warning := warning_of_digits(tokens)):
+            self._warned = True
+            logger.warning("%(what)s", {"what": warning}, extra={"spider": self.crawler.spider})
+
+
+def warning_of_digits(tokens: Sequence[str]) -> str:
+    """Return what a digit in a product token means; empty if there is none."""
+    token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
+    if token is None:
+        return ""
+    cut = leading_token(token)
+    means = (
+        f"it counts as {cut}, and obeys the groups of all crawlers whose names begin so"
+        if cut
+        else "no group can name it, and the rules for all agents (*) apply"
+    )
+    return (
+        f"The product token {token[:100]} has digits. In robots.txt, names count up to the first digit, as "
+        f"in Google's matcher: {means}. A name of letters, - and _ alone avoids that."
+    )
 
 
 _EACH: WeakSet[Agents] = WeakSet()

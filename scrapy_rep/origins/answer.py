@@ -61,13 +61,20 @@ class Answer:
     error: Exception | None = None
     note: str = ""
     """What is strange about it, in words for people."""
+    by: str = ""
+    """The setting that makes it what it is (REP.md section 13), in words for people."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything was requested."""
+        return self.status is not None or self.error is not None
 
     @property
     def reason(self) -> str:
         """Why there are no rules, in words for people."""
         if self.error is not None:
             return text_of(self.error)[:_MAX_REASON]
-        return f"HTTP {self.status}"
+        return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
 
     def entry(self, origin: str, **times: Any) -> Entry:
         """Return an answer that counts as an entry, with its *times*."""

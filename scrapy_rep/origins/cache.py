@@ -35,6 +35,7 @@ from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
+    BLACKOUT,
     Standing,
     backoff,
     fresh_seconds,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scrapy_rep.origins.choices import Choices
     from scrapy_rep.origins.flights import Flight
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -69,6 +71,9 @@ _PROXY_SECONDS, _PROXY_STEPS, _PROXIES = 1.0, 3, 8
 
 LARGE = 65_536
 """Bytes. A larger robots.txt is parsed in a thread: it would block the event loop for too long."""
+
+# How often a page's answer is remembered, at most.
+_PAGE_SECONDS = 3600.0
 
 _MAX_BROKEN = 10_000
 """Origins."""
@@ -92,6 +97,8 @@ class RobotsCache:
         self._storage = storage
         self._longest_fresh = max(settings.cache_ttl, settings.cache_max_ttl)
         self._table = table
+        self.choices: Choices | None = None
+        """What the project chooses beyond the protocol; None for nothing."""
         # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
         self._read_seconds = 0.0
@@ -175,6 +182,9 @@ class RobotsCache:
         :returns: what is known now, and the answer; None if it came from the storage
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
+        choices = self.choices
+        if choices is not None and (answer := choices.own_answer(origin)) is not None:
+            return self._learn(origin, answer), answer
         broken_until, why = self._broken.get(origin, (-math.inf, None))
         if self._clock() < broken_until:
             raise ProjectError(str(why))
@@ -187,6 +197,8 @@ class RobotsCache:
             return state, None
         try:
             answer = await self._fetch(origin, like, flight)
+            if choices is not None:
+                answer = choices.judged(answer)
             state = self._learn(origin, answer)
             self._broken.pop(origin, None)
         except BaseException as error:
@@ -198,6 +210,16 @@ class RobotsCache:
         if storage:
             storage.publish(state.entry)
         return state, answer
+
+    def page_answered(self, origin: Origin) -> None:
+        """A page of *origin* has answered. If robots.txt doesn't, remember that for a later run, too."""
+        state, now = self._table.get(origin), self._clock()
+        if state is None or not state.entry.unreachable_since or now >= state.usable_until:
+            return
+        if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
+            state.entry = replace(state.entry, page_answered_at=_in_range(now))
+            if self._storage:
+                self._storage.publish(state.entry)
 
     def failure(self, origin: Origin) -> Exception | None:
         """Return what the last attempt to fetch *origin*'s robots.txt raised, without a
@@ -286,6 +308,8 @@ class RobotsCache:
         return self._take(origin, entry)
 
     def _take(self, origin: Origin, entry: Entry) -> OriginState:
+        if self.choices is not None and self.choices.refuses(entry):
+            entry = Entry(entry.origin)
         state = self._table.put(origin, entry)
         self._judge(state, self._clock())
         return state
@@ -296,11 +320,13 @@ class RobotsCache:
         unreachable_for = entry.unreachable_for
         about_site = not isinstance(answer.error, NOT_ABOUT_SITE)
         if about_site:
+            ladder = self.choices is not None and self.choices.ladder
             unreachable_for = unreachable_seconds(
                 unreachable_for,
                 entry.attempts - proxy_attempts,
                 now - entry.updated_at,
-                settings.unreachable_limit,
+                # Twelve hours, too, are attempts that were made, spread over that time.
+                BLACKOUT if ladder and unreachable_for < BLACKOUT else settings.unreachable_limit,
             )
         is_proxys = isinstance(answer.error, ProxyError)
         proxy_attempts += is_proxys
@@ -330,11 +356,15 @@ class RobotsCache:
         """Set what *state* is good for from *now* on."""
         state.rules = None
         state.standing, state.usable_until = self._standing(state.entry, now)
+        if self.choices is not None:
+            self.choices.mark(state, now)
 
     def _is_usable(self, entry: Entry) -> bool:
         if entry.unreachable_since is not None and entry.updated_at <= self._early.get(
             entry.origin, -math.inf
         ):
+            return False
+        if self.choices is not None and self.choices.refuses(entry):
             return False
         return self._standing(entry, self._clock())[0] is not Standing.ASK
 

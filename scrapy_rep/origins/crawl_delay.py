@@ -1,5 +1,5 @@
-"""``crawl-delay``: not in the protocol and ignored by Google. ``REP_CRAWL_DELAY`` slows down the
-site's download slot (REP.md section 12)."""
+"""``crawl-delay`` and ``request-rate``: not in the protocol and ignored by Google. ``REP_CRAWL_DELAY``
+slows down the site's download slot (REP.md section 12)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState, OriginTable
+    from scrapy_rep.protocol import RobotsTxt
+    from scrapy_rep.protocol.robotstxt import Pace
 
 logger = get_logger(__name__)
 
@@ -38,6 +40,7 @@ class CrawlDelay(ResolutionListener):
         self._table = table
         self._told = Recent()
         self._log = Sparse(logger, "origins whose crawl-delay is obeyed")
+        self._visits = Sparse(logger, "origins with a visit-time")
         self.marks = frozenset({META_KEY} if self._most else ())
         """Meta keys that keep a request off the middleware's fast path."""
         if self._most:
@@ -48,8 +51,11 @@ class CrawlDelay(ResolutionListener):
         its robots.txt doesn't say."""
         if state.robots is None or not self._most:
             return 0.0
-        delay = state.robots.delay(chain, self._context.settings.obey_global_group)
-        return 0.0 if delay is None else min(delay[0], self._most)
+        slowest = self._pace(state.robots, chain).slowest
+        return 0.0 if slowest is None else min(slowest.seconds, self._most)
+
+    def _pace(self, robots: RobotsTxt, chain: tuple[str, ...]) -> Pace:
+        return robots.pace(chain, self._context.settings.obey_global_group)
 
     async def resolved(self, resolution: Resolution) -> None:
         """Slow down at once: requests may be waiting in the slot."""
@@ -57,6 +63,16 @@ class CrawlDelay(ResolutionListener):
         if self._most and resolution.robots is not None and self._agents.is_usual(request):
             chain = self._agents.chain_of(request)
             self._slow(self._context.engine.slots.key_of(request.url), resolution.state, chain)
+            visit = self._pace(resolution.robots, chain).visit_time
+            name = resolution.state.name
+            if visit is not None and self._told.add((name, visit.value)):
+                self._context.stats.inc_value("rep/visit_time/origins")
+                values = {"origin": name, "hours": visit.value, "line": visit.line}
+                message = (
+                    "robots.txt of %(origin)s asks for visits at %(hours)s UTC alone (line %(line)d), "
+                    "which is not obeyed"
+                )
+                self._visits.log(message, values, self._context.spider)
 
     def _reached(self, request: Request) -> None:
         """*request* is about to queue in its slot."""
@@ -88,14 +104,17 @@ class CrawlDelay(ResolutionListener):
 
     def _tell(self, state: OriginState, chain: tuple[str, ...], seconds: float) -> None:
         assert state.robots is not None
-        asked, line = state.robots.delay(chain, self._context.settings.obey_global_group) or (0, 0)
+        slowest = self._pace(state.robots, chain).slowest
+        if slowest is None:
+            return
+        asked = slowest.seconds
         stats = self._context.stats
         stats.inc_value("rep/crawl_delay/origins")
         stats.max_value("rep/crawl_delay/max", seconds)
-        values = {"origin": state.name, "seconds": seconds, "line": line, "asked": asked}
+        values = {"origin": state.name, **slowest._asdict(), "seconds": seconds, "asked": asked}
         message = (
-            "Waiting %(seconds)g s between requests to %(origin)s: crawl-delay in line %(line)d of "
-            "its robots.txt"
+            "Waiting %(seconds)g s between requests to %(origin)s: %(field)s in line %(line)d of its "
+            "robots.txt"
         )
         if asked > seconds:
             stats.inc_value("rep/crawl_delay/limited")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.engine.urls import USUAL, origin_of, path_in
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flights
@@ -14,6 +15,7 @@ from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.resolver import Resolver
 from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.storages.client import open_storage
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.protocol import Origin
     from scrapy_rep.storages.client import StorageClient
 
 
@@ -30,7 +32,7 @@ class Origins:
     """The parts of this folder, wired together."""
 
     def __init__(self, context: CrawlContext) -> None:
-        """:raises SettingsError: if the storage doesn't exist"""
+        """:raises SettingsError: if the storage, or a file of ``REP_OVERRIDES``, doesn't exist"""
         settings = context.settings
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
@@ -49,6 +51,7 @@ class Origins:
             storage = open_storage(context.crawler, settings, context.clock)
             storage = storage or (self.http_cache if self.http_cache.enabled else None)
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
+        self.cache.choices = Choices.of(settings)
         self.policy = Policy.of(settings)
         self.resolver = Resolver(context, self.cache)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
@@ -86,7 +89,9 @@ class Origins:
         :param always: return a decision even then, and leave the fast path alone
         """
         robots = state.robots
-        if robots is None:
+        if robots is None or state.standing is Standing.UNRESTRICTED:
+            if state.forbids:
+                return Decision(False, None, None)
             if not always and state.standing is not Standing.UNRESTRICTED:
                 state.rules = NO_RULES
             return None

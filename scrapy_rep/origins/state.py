@@ -48,7 +48,10 @@ class OriginState:
     """
 
     __slots__ = (
+        "blackout",
+        "by",
         "entry",
+        "forbids",
         "name",
         "prefixes",
         "raised",
@@ -74,6 +77,12 @@ class OriginState:
         """For the fast path: the usual agent's, until :attr:`usable_until`. If None, or if they don't
         allow the path, the gate decides."""
         self.prefixes: tuple[str, ...] = ()
+        self.by = ""
+        """The setting that decides (REP.md section 13), in words for people."""
+        self.forbids = False
+        """Whether everything is forbidden, by ``REP_FORBIDDEN``."""
+        self.blackout = False
+        """Whether not even a copy may be applied, by ``REP_UNREACHABLE_RULES``."""
         self.update(entry)
 
     def update(self, entry: Entry) -> None:
@@ -107,7 +116,7 @@ class OriginState:
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
         return (
-            self.entry.outcome is not Outcome.RULES
+            (self.entry.outcome is not Outcome.RULES or self.blackout)
             and self.entry.unreachable_since is not None
             and self.standing is not Standing.UNRESTRICTED
         )

@@ -9,7 +9,7 @@ from scrapy.exceptions import NotConfigured
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.preferences.statements import PURPOSES, TRAINING
-from scrapy_rep.protocol.tokens import is_token
+from scrapy_rep.protocol.tokens import is_name
 from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _tokens(named: Any) -> dict[str, tuple[str, ...]]:
     found = {}
     for token, purposes in pairs.items():
         chosen = (purposes,) if isinstance(purposes, str) else tuple(purposes)
-        if not isinstance(token, str) or not is_token(token) or not chosen:
+        if not isinstance(token, str) or not is_name(token) or not chosen:
             raise ValueError
         if any(purpose not in PURPOSES for purpose in chosen):
             raise ValueError

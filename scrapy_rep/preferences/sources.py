@@ -2,7 +2,8 @@
 
 - ``Content-Signal`` in robots.txt: Cloudflare's Content Signals Policy, September 2025,
   contentsignals.org; draft-romm-aipref-contentsignals-00, October 2025, expired.
-- ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022. No draft.
+- ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
+  October 2023. No draft.
 - Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
   2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … No draft: who reads one describes it.
 - Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported, never fetched.
@@ -74,10 +75,10 @@ def signals(value: str) -> dict[str, str]:
     return says
 
 
-# noai, noimageai
+# noai, noimageai, noml
 
-# noai speaks for the images too.
-RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,)}
+# noai and noml speak for the images too.
+RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, IMAGES)}
 
 
 def page_statements(rules: PageRules) -> list[Statement]:

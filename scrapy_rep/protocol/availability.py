@@ -19,6 +19,9 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 STATUSES = (100, 999)
 """The smallest and the largest valid HTTP status."""
 
+FORBIDDEN = frozenset({401, 403})
+"""The statuses that ``REP_FORBIDDEN`` is about."""
+
 # How much of a page, of a tag and of an element's content is searched.
 _SEARCHED_BYTES = 65536
 _WITHIN = 500
@@ -26,6 +29,17 @@ _WITHIN = 500
 _CHARSET_WITHIN = 1024
 
 _CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
+
+# A page, such as an error page sent with status 200.
+_HTML = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE
+)
+# A rule with a path, or an empty one: not a word of a page's text or script that begins a line. Linear.
+_RULE = re.compile(
+    rb"(?:\A|[\r\n])[ \t\v\f]*(?:allow|diss?all?ow|diasllow|disallaw)"
+    rb"(?:[^\r\n:#]*:[ \t]*(?:[/*]|[\r\n#]|\Z)|[^\r\n:# \t]*[ \t]+[/*])",
+    re.IGNORECASE,
+)
 
 _TITLE = re.compile(rb"<title\b", re.IGNORECASE)
 _HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
@@ -58,6 +72,16 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     if soft_404 and 500 <= status < 600 and says_not_found(body):
         return Outcome.MISSING
     return Outcome.UNREACHABLE
+
+
+def is_html(body: bytes) -> bool:
+    """Return whether *body* is a page of HTML, or XML."""
+    return _HTML.match(body) is not None
+
+
+def is_challenge(status: int | None, body: bytes) -> bool:
+    """Return whether an answer may be a bot wall's: 200 or 202 and a page of HTML, without a rule."""
+    return status in (200, 202) and is_html(body) and _RULE.search(body) is None
 
 
 def says_not_found(body: bytes) -> bool:

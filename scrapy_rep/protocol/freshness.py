@@ -7,11 +7,15 @@ import re
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
+from typing import Protocol
 
 # Two adjacent \s* would backtrack.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
+
+BLACKOUT = 12 * 3600.0
+"""Seconds for which an unreachable origin isn't crawled at all, by Google's rules of April 2026."""
 
 # The time between two attempts counts for at most a quarter of the limit: 7.5 of 30 days, more than
 # the week of a weekly crawl. So it takes five attempts, and no jump of the clock suffices.
@@ -99,6 +103,36 @@ class Standing(Enum):
     """Unreachable, without a copy: everything is disallowed for now."""
     UNRESTRICTED = "unrestricted"
     """Unreachable for more than 30 days, without a copy: no restrictions."""
+
+
+class Row(Protocol):
+    """An unbroken row of failures to fetch an origin's robots.txt."""
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether there are rules from before."""
+
+    @property
+    def unreachable_for(self) -> float:
+        """See :func:`unreachable_seconds`."""
+
+    @property
+    def page_answered_at(self) -> float:
+        """When a page last answered, in seconds since the epoch."""
+
+
+def rung(row: Row, now: float, limit: float) -> Standing:
+    """Return what Google's rules of April 2026 make of an unreachable origin (REP.md section 13).
+
+    :param limit: the 30 days, in seconds
+    """
+    if row.unreachable_for < BLACKOUT:
+        return Standing.UNREACHABLE
+    if row.unreachable_for < limit:
+        return Standing.STALE if row.has_copy else Standing.UNRESTRICTED
+    # As for attempts: a share of the limit, which is more than the week of a weekly crawl.
+    pages_answer = 0 <= now - row.page_answered_at <= limit / _SHARES
+    return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
 
 
 def standing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.matching import ALLOW, ALLOW_BIT
 from scrapy_rep.protocol.syntax import SPACE, Field, read, readable_url
@@ -22,6 +22,13 @@ _LINES_OF_AGENTS = re.compile(
     r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
 )
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+# "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
+_HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
+_RATE = re.compile(
+    rf"([0-9]{{1,9}})[ \t]*/[ \t]*([0-9]{{1,9}})([smh]?)(?:[ \t]+{_HOURS})?", re.IGNORECASE
+)
+_VISIT = re.compile(_HOURS)
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _COMMENT = re.compile(r"#[^\n]*")
 # Up to so many pieces, looking for runs of rules takes longer than reading each line.
 _FEW_PIECES = 3
@@ -41,6 +48,36 @@ def delay_seconds(value: str) -> float | None:
     """Return a number in decimal notation (REP.md section 12), None for anything else."""
     seconds = float(value) if _NUMBER.fullmatch(value) else math.inf
     return seconds if math.isfinite(seconds) else None
+
+
+def rate_seconds(value: str) -> float | None:
+    """Return the seconds between two pages of a ``request-rate``, None if it can't be read. The hours it
+    may name make no difference: at others, nothing says that more is welcome."""
+    rate = _RATE.fullmatch(value)
+    if rate is None or not int(rate[1]):
+        return None
+    return int(rate[2]) * _UNITS[rate[3].lower()] / int(rate[1])
+
+
+class Ask(NamedTuple):
+    """A line about the pace of a crawl (REP.md section 12)."""
+
+    seconds: float
+    """Between two requests; 0 for a ``visit-time``."""
+    line: int
+    field: str
+    """``crawl-delay``, ``request-rate`` or ``visit-time``."""
+    value: str
+
+
+def _ask(number: int, field: int, value: str) -> Ask | None:
+    """Return what such a line asks for, None if it can't be read."""
+    if field == Field.VISIT_TIME:
+        return Ask(0.0, number, "visit-time", value) if _VISIT.fullmatch(value) else None
+    is_rate = field == Field.REQUEST_RATE
+    seconds = rate_seconds(value) if is_rate else delay_seconds(value)
+    name = "request-rate" if is_rate else "crawl-delay"
+    return None if seconds is None else Ask(seconds, number, name, value)
 
 
 class Groups:
@@ -81,30 +118,28 @@ class Groups:
                 upto += 1
         return values, numbers
 
-    def delays_of(self, token: str) -> Iterator[tuple[float, int]]:
-        """Yield the delays of *token*'s groups, in seconds, each with its line number. Here, and only
-        here, a ``crawl-delay`` line ends the list of agents above it, as a rule does (REP.md section
-        12)."""
+    def asks_of(self, token: str) -> Iterator[Ask]:
+        """Yield what *token*'s groups ask of the pace of a crawl. Here, and only here, such a line ends
+        the list of agents above it, as a rule does (REP.md section 12)."""
         named, ended = False, True  # lines before the first group apply to no agent
-        delays: list[tuple[float, int]] = []
+        asks: list[Ask] = []
         line = 0
         for name, stretch in self:
             if name is not None:
                 if ended:
-                    yield from delays if named else ()
+                    yield from asks if named else ()
                     named = ended = False
-                    delays = []
+                    asks = []
                 named = named or name == token
             rows = stretch.split("\n")
             for number, field, value in read(rows, line):
                 if field <= Field.ALLOW:
                     ended = True
-                elif field == Field.CRAWL_DELAY:
+                elif field >= Field.CRAWL_DELAY:
                     ended = True
-                    seconds = delay_seconds(value)
-                    delays += [] if seconds is None else [(seconds, number)]
+                    asks += filter(None, [_ask(number, field, value)])
             line += len(rows)
-        yield from delays if named else ()
+        yield from asks if named else ()
 
 
 def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from reprlib import repr as short_repr
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from scrapy_rep.protocol.groups import Groups, sitemaps_of
+from scrapy_rep.protocol.groups import Ask, Groups, sitemaps_of
 from scrapy_rep.protocol.matching import (
     ALLOW,
     NO_RULES,
@@ -32,8 +32,6 @@ _MAX_SIZE = 16_000_000
 # Bytes of memory besides the text: for a sitemap, a rule that decided, an agent.
 _SITEMAP, _DECIDED, _ANSWER = 57, 230, 200
 
-# Seconds, and the number of the line.
-Delay: TypeAlias = "tuple[float, int]"
 _Agent: TypeAlias = "str | tuple[str, ...]"
 # The agent, whether it obeys "*", the token whose group applies, and its rules. Replaced as a whole,
 # so that threads may share a RobotsTxt.
@@ -44,11 +42,20 @@ _NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 _USUAL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
 
 
+class Pace(NamedTuple):
+    """What a file asks of the pace of a crawl (REP.md section 12). Of several lines the slowest counts."""
+
+    crawl_delay: Ask | None = None
+    slowest: Ask | None = None
+    """Of ``crawl-delay`` and ``request-rate``."""
+    visit_time: Ask | None = None
+
+
 class RobotsTxt:
     """A robots.txt. Build it with :meth:`parse`, or with a function that returns its body.
 
     Lazy: the file is read for each new agent, to keep only the rules of its group, for each line that
-    decides, for each group's :meth:`crawl_delay`, and for :attr:`sitemaps` on each call.
+    decides, for each group's :meth:`pace`, and for :attr:`sitemaps` on each call.
 
     *agent* is always a product token (letters, ``-`` and ``_``), or a sequence of them, most specific
     first: only the first token with a group in this file counts. For an empty string, an empty
@@ -58,7 +65,7 @@ class RobotsTxt:
     Threads may share an instance. Copies and pickles hold the body, and read it again.
     """
 
-    __slots__ = ("_answer", "_delays", "_known", "_rules", "_site", "_sitemaps", "_source", "size")
+    __slots__ = ("_answer", "_known", "_paces", "_rules", "_site", "_sitemaps", "_source", "size")
 
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """:param source: the body, or a function that always returns the same one"""
@@ -68,7 +75,7 @@ class RobotsTxt:
         self._site = ""
         self._known: dict[tuple[_Agent | None, bool | None], _Answer] | None = None
         self._rules: dict[int, Rule] | None = None
-        self._delays: dict[str, Delay | None] | None = None
+        self._paces: dict[str, Pace] | None = None
         self._sitemaps: tuple[str, ...] | None = None
         self.size = 0
         """Approximate bytes of memory, without the source."""
@@ -107,7 +114,7 @@ class RobotsTxt:
         obey_global: bool = True,
         with_delay: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`delay`, in one reading of
+        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`, in one reading of
         *body*, which is what the source would return."""
         text = normalise(body)
         sitemaps = self._sitemaps = sitemaps_of(text)
@@ -115,7 +122,7 @@ class RobotsTxt:
         groups = Groups(text)
         self._turn_to(agent, obey_global, groups)
         if with_delay:
-            self.delay(agent, obey_global, groups)
+            self.pace(agent, obey_global, groups)
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
         """Return whether the rules for *agent* are ready, without reading the file."""
@@ -190,26 +197,31 @@ class RobotsTxt:
 
         :raises ValueError: if *agent* is not a product token
         """
-        delay = self.delay(agent, obey_global)
-        return None if delay is None else delay[0]
+        delay = self.pace(agent, obey_global).crawl_delay
+        return None if delay is None else delay.seconds
 
-    def delay(
+    def pace(
         self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
-    ) -> Delay | None:
-        """Return :meth:`crawl_delay` with its line number, from *groups* if the file is read."""
+    ) -> Pace:
+        """Return :meth:`crawl_delay` and what else is asked of the pace of a crawl, each with its line;
+        from *groups* if the file is read."""
         token, _ = self.rules(agent, obey_global)
         if token is None:
-            return None
+            return _ANY_PACE
         token = token.lower()
-        delays = self._delays
-        if delays is None or len(delays) >= _AGENTS_REMEMBERED:
-            delays = self._delays = {}
-        if token not in delays:
+        paces = self._paces
+        if paces is None or len(paces) >= _AGENTS_REMEMBERED:
+            paces = self._paces = {}
+        if token not in paces:
             groups = groups or Groups(self._text())
-            found = groups.delays_of(token)
-            delays[token] = max(found, key=lambda delay: (delay[0], -delay[1]), default=None)
+            asks = list(groups.asks_of(token))
+            paces[token] = Pace(
+                _slowest(asks, "crawl-delay"),
+                _slowest(asks, "crawl-delay", "request-rate"),
+                _slowest(asks, "visit-time"),
+            )
             self.size += _ANSWER
-        return delays[token]
+        return paces[token]
 
     def _text(self) -> str:
         source = self._source
@@ -251,3 +263,12 @@ class RobotsTxt:
         rules = Rules(*groups.rules_of(token.lower()))
         self.size += rules.size
         return rules
+
+
+_ANY_PACE = Pace()
+
+
+def _slowest(asks: Sequence[Ask], *fields: str) -> Ask | None:
+    """Return the first of the slowest lines of these *fields*."""
+    found = (ask for ask in asks if ask.field in fields)
+    return max(found, key=lambda ask: (ask.seconds, -ask.line), default=None)

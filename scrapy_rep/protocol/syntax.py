@@ -25,10 +25,10 @@ SPACE = " \t\v\f"
 class Field:
     """The known fields. Plain integers, which compare faster than an enumeration's members."""
 
-    DISALLOW, ALLOW, USER_AGENT, SITEMAP, CRAWL_DELAY = range(5)
+    DISALLOW, ALLOW, USER_AGENT, SITEMAP, CRAWL_DELAY, REQUEST_RATE, VISIT_TIME = range(7)
 
 
-# Recognised by prefix. Crawl-delay is not part of the protocol.
+# Recognised by prefix. The last three are not part of the protocol.
 _DISALLOW = ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw")
 _NAMES = {
     **dict.fromkeys(("user-agent", "useragent", "user agent"), Field.USER_AGENT),
@@ -36,6 +36,8 @@ _NAMES = {
     **dict.fromkeys(_DISALLOW, Field.DISALLOW),
     **dict.fromkeys(("sitemap", "site-map"), Field.SITEMAP),
     "crawl-delay": Field.CRAWL_DELAY,
+    "request-rate": Field.REQUEST_RATE,
+    "visit-time": Field.VISIT_TIME,
 }
 
 _PREFIXES = re.compile("|".join(map(re.escape, _NAMES)), re.IGNORECASE | re.ASCII)

@@ -14,6 +14,8 @@ GLOBAL = "*"
 
 _TOKEN = re.compile(r"[a-zA-Z_-]*")
 
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+
 _COMMENT = re.compile(r"\(([^()]*)\)")
 
 # Words that browsers use, and crawlers that pose as browsers.
@@ -41,6 +43,12 @@ def is_token(value: str) -> bool:
     return bool(value) and leading_token(value) == value
 
 
+def is_name(value: str) -> bool:
+    """Return whether a crawler may go by *value*: a product token, or one with digits, which counts up
+    to the first of them, as in Google's matcher."""
+    return _NAME.fullmatch(value) is not None
+
+
 def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
     """Return the tokens of *agent*. They may include ``*`` and an empty one, which name no crawler.
 
@@ -51,7 +59,7 @@ def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
     for token in chain:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
-        if token not in ("", GLOBAL) and not is_token(token):
+        if token not in ("", GLOBAL) and not is_name(token):
             shown = token[:200]
             meant = product_token(shown)
             hint = f"; product_token() finds {meant!r} in it" if meant else ""
@@ -63,7 +71,7 @@ def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
 def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
     """Return the tokens whose groups *agent* obeys, of which the first one with a group counts. Raises
     what :func:`checked_chain` does."""
-    named = [token for token in checked_chain(agent) if token not in ("", GLOBAL)]
+    named = filter(None, map(leading_token, checked_chain(agent)))
     return (*named, GLOBAL) if obey_global else tuple(named)
 
 

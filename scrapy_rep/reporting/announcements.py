@@ -12,6 +12,7 @@ from scrapy_rep.engine.log import Isolation, Sparse, get_logger
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.robotparser import RobotParser
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class Announcer(ResolutionListener):
     def _count(self, answer: Answer) -> None:
         inc_value = self._context.stats.inc_value
         inc_value(f"rep/outcome/{answer.outcome.value}")
+        if not answer.asked:
+            return
         # Scrapy's own names, for dashboards written for the built-in middleware.
         inc_value("robotstxt/request_count")
         if answer.status is not None:
@@ -103,7 +106,7 @@ class Announcer(ResolutionListener):
 
     def _log_failure(self, state: OriginState, answer: Answer) -> None:
         entry = state.entry
-        copy = ", so an older copy applies" if entry.has_copy else ""
+        copy = ", so an older copy applies" if state.standing is Standing.STALE else ""
         message = (
             f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}; next attempt in "
             "%(delay).1f s"

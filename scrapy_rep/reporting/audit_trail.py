@@ -82,8 +82,12 @@ class AuditTrail:
         entry = state.entry if state is not None else None
         if entry is not None and entry.fetched_at is None:
             entry = None  # there has never been an answer
-        if reason is None and state is not None and state.standing in _REASONS:
-            reason = f"{_REASONS[state.standing]}; {state.entry.error}"
+        if reason is None and state is not None:
+            by, why = state.by, _REASONS.get(state.standing)
+            if by and state.standing is Standing.UNRESTRICTED:
+                why = "unreachable"
+            error = state.entry.error if why else None
+            reason = "; ".join(text for text in (by, why, error) if text) or None
         rule = decision.rule if decision is not None else None
         record = {
             "time": _iso(self._context.clock()),

@@ -52,14 +52,12 @@ class DecisionLog:
 
     def forbidden(self, request: Request, error: RobotsDisallowed) -> None:
         """Log that robots.txt forbids *request*."""
-        _, rule, group = error.decision
-        if self._told.add(error.origin) and rule is not None:
+        if self._told.add(error.origin):
             message = (
-                "robots.txt of %(origin)s forbids %(url)s (line %(line)d: %(rule)s, group "
-                "%(group)s); more for this origin at DEBUG level"
+                "robots.txt of %(origin)s forbids %(url)s (%(why)s); more for this origin at DEBUG "
+                "level"
             )
-            where = {"origin": error.origin, "url": request.url}
-            values = {**where, "line": rule.line, "rule": rule, "group": group}
+            values = {"origin": error.origin, "url": request.url, "why": error.why}
             self._forbids.log(message, values, self._context.spider)
             if not self._dry_run:
                 return

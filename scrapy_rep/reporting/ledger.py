@@ -99,9 +99,11 @@ class Ledger:
         self._maybe_flush()
 
     def forbidden(self, error: RobotsDisallowed, url: str) -> None:
-        """Count a request for *url* that a line forbids."""
+        """Count a request for *url* that a line forbids, or a setting."""
         rule, token = error.decision.rule, error.decision.agent
-        assert rule is not None
+        if rule is None:
+            self.count(error.origin, "forbidden")
+            return
         key = (str(error.origin), rule.line, str(rule), token or "")
         if key not in self._rules:
             self._rules[key] = [0, clean(url[:_URL_LENGTH])]

@@ -83,7 +83,7 @@ class Recorder(ResolutionListener):
             self._ledger.answered(
                 state.origin,
                 Outcome.UNREACHABLE if failed else entry.outcome,
-                asked=answer is not None,
+                asked=answer is not None and answer.asked,
                 status=answer.status if answer is not None else entry.status,
                 hops=answer.hops if answer is not None else entry.hops,
                 error=entry.error if failed else None,

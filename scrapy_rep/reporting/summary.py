@@ -35,6 +35,9 @@ PAGE_VERDICTS = (
 )
 """Verdicts of page rules, each with what it applies to, in words."""
 
+BEYOND = ("REP_OVERRIDES", "REP_FORBIDDEN", "REP_CHALLENGE", "REP_UNREACHABLE_RULES")
+"""Settings that decide about origins beyond the protocol."""
+
 # What becomes of held requests.
 _ENDS = {
     "released": "released",
@@ -111,9 +114,18 @@ def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[st
         f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
         _requests(figures, figures.counts(ledger, stats)),
     ]
+    beyond = [
+        f"{name} for {counted(int(number), 'origin')}"
+        for name in BEYOND
+        if (number := stats.get_value(f"rep/beyond/{name.removeprefix('REP_').lower()}", 0))
+    ]
+    if beyond:
+        lines.append(f"Beyond the protocol: {', '.join(beyond)}")
     if slowed := int(stats.get_value("rep/crawl_delay/origins", 0)):
         longest = stats.get_value("rep/crawl_delay/max", 0)
         lines.append(f"crawl-delay of {counted(slowed, 'origin')}: {longest:g} s at most")
+    if timed := int(stats.get_value("rep/visit_time/origins", 0)):
+        lines.append(f"visit-time of {counted(timed, 'origin')}, not obeyed")
     if pages := page_rules(stats):
         found = ", ".join(f"{counted(number, noun)} {what}" for number, noun, what in pages)
         dropped = int(stats.get_value("rep/page/dropped", 0))

@@ -14,6 +14,7 @@ from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, sitemaps
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from scrapy_rep.engine.encoding import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.resolver import Resolution
-    from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
@@ -48,18 +48,38 @@ MAX_SITEMAPS = 500
 _WARNINGS = 3
 
 
+LISTED = "listed"
+"""A mode of seeding: only from the sitemaps that the spider names."""
+
+
+def own_sitemaps(crawler: Crawler) -> list[str]:
+    """Return the sitemaps that the spider names itself.
+
+    :raises ValueError: if one is no absolute URL
+    """
+    value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
+    urls = [str(url) for url in value] if isinstance(value, list | tuple) else []
+    for url in urls:
+        Origin.from_url(url)
+    return urls
+
+
 def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
-    """Return which origins may seed the crawl: False, ``"start"`` or ``"all"``.
+    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or ``"all"``.
 
     :raises SettingsError: if the spider's attribute has another value
     """
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     try:
-        mode = settings.sitemaps if value is None else sitemaps(value)
+        if value is None or isinstance(value, list | tuple):
+            mode = settings.sitemaps or (LISTED if own_sitemaps(crawler) else False)
+        else:
+            mode = sitemaps(value)
         return mode and not is_interactive(crawler) and mode
     except ValueError:
         raise SettingsError(
-            f"The spider's attribute {SPIDER_SITEMAPS} is {value!r}, but must be {SITEMAPS_HINT}."
+            f"The spider's attribute {SPIDER_SITEMAPS} is {value!r}, but must be {SITEMAPS_HINT}, "
+            "or a list of sitemaps' URLs."
         ) from None
 
 

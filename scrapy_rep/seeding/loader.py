@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+GUESSES = (
+    *("/sitemap.xml", "/sitemap_index.xml", "/sitemap-index.xml", "/wp-sitemap.xml"),
+    *("/sitemap.xml.gz", "/sitemap.txt"),
+)
+"""Where sitemaps are found that no robots.txt lists, the most usual place first."""
 
 SITEMAP_KEY = "rep_sitemap_of"
 """Meta key of requests for sitemaps: the origin whose robots.txt led there."""
@@ -114,6 +119,7 @@ class SitemapRequester:
         self._settings = context.crawl.settings
         self._engine = context.crawl.engine
         self._spool = context.spool
+        self._options = context.options
         self._wake = wake
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._transfers = Transfers(context.crawl)
@@ -188,7 +194,7 @@ class SitemapRequester:
             meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
         )
         self._transfers.watch(True)
-        self._engine.crawl(request)
+        self._engine.crawl(self._options.prepared(request))
 
     def _headers(self, url: str) -> dict[str, str]:
         """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of one: these
@@ -221,6 +227,7 @@ class Loader:
         self._crawl = context.crawl
         self._engine = context.crawl.engine
         self._spool = context.spool
+        self._options = context.options
         self._feeder = feeder
         self._verifier = verifier
         self.log = SitemapLog(context.crawl)
@@ -303,13 +310,29 @@ class Loader:
         if not isinstance(exception, IgnoreRequest):
             raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
-    def _end(self, sitemap: SitemapRow, why: str, error: Exception | None = None) -> None:
-        """Mark a sitemap that can't be read as finished, and log why."""
+    def _end(
+        self, sitemap: SitemapRow, why: str, error: Exception | None = None, *, down: bool = False
+    ) -> None:
+        """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the origin is
+        not *down*, make the next one."""
         if not self._feeder.stopped:
+            answered = error is None or isinstance(error, RobotsDisallowed)
+            if sitemap.guessed and answered and not down:
+                with suppress(sqlite3.Error):  # it is but a guess
+                    self._guess_after(sitemap)
             self._spool.sitemaps.done(sitemap)
         self._feeder.sitemaps.finished(sitemap.url)
         expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
         self.log.failed(sitemap, why, expected=expected)
+
+    def _guess_after(self, sitemap: SitemapRow) -> None:
+        path = sitemap.url.removeprefix(sitemap.host)
+        at = GUESSES.index(path) + 1 if path in GUESSES else len(GUESSES)
+        if at < len(GUESSES):
+            url = f"{sitemap.host}{GUESSES[at]}"
+            if self._spool.sitemaps.add(url, sitemap.host, sitemap.origin, (), guessed=True):
+                self._discovery.count(url)
+                self._feeder.sitemaps.added()
 
     def lost(self, urls: list[str]) -> None:
         """The crawl is idle, so another component must have dropped the requests for these *urls*."""
@@ -350,7 +373,7 @@ class Loader:
 
     async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
         if not 200 <= response.status < 300:
-            self._end(sitemap, f"HTTP {response.status}")
+            self._end(sitemap, f"HTTP {response.status}", down=response.status >= 500)
             return
         settings, spool, retry = self._crawl.settings, self._spool, self._spool.retry
         reader = SitemapReader(

@@ -27,9 +27,9 @@ from scrapy_rep.engine.words import counted
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.seeding.discovery import FED, SITEMAP, listed_sitemaps
+from scrapy_rep.seeding.discovery import FED, LISTED, SITEMAP, listed_sitemaps, own_sitemaps
 from scrapy_rep.seeding.feeder import Feeder
-from scrapy_rep.seeding.loader import Loader
+from scrapy_rep.seeding.loader import GUESSES, Loader
 from scrapy_rep.seeding.selection import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
 from scrapy_rep.seeding.verifier import Verifier
@@ -63,7 +63,7 @@ class SitemapSeeding(ResolutionListener):
         discovery: Discovery,
         mode: str | bool,
     ) -> None:
-        """:param mode: which origins may seed, ``"start"`` or ``"all"``
+        """:param mode: which origins may seed: ``"start"``, ``"all"``, or only those of the spider's list
         :raises SettingsError: if one of the spider's attributes is wrong
         """
         crawler, self._settings = context.crawler, context.settings
@@ -74,6 +74,7 @@ class SitemapSeeding(ResolutionListener):
         self._deferral = deferral
         self._discovery = discovery
         self._start_only = mode == "start"
+        self._listed_only = mode == LISTED
         # To forget an origin does no harm: the spool has its sitemaps.
         self._visited = Recent()
         self.visited_prefixes: set[str] = set()
@@ -140,7 +141,7 @@ class SitemapSeeding(ResolutionListener):
             if len(self.visited_prefixes) >= _PREFIXES:
                 self.visited_prefixes.clear()
             self.visited_prefixes.add(prefix)
-        if not self._visited.add(origin):
+        if self._listed_only or not self._visited.add(origin):
             return
         state = self._cache.get(origin)
         if state is not None and not state.unreachable:
@@ -170,7 +171,7 @@ class SitemapSeeding(ResolutionListener):
                 if slices.over:
                     await pause()
             if not seen and self._settings.sitemap_guess:
-                url = f"{origin}/sitemap.xml"
+                url = f"{origin}{GUESSES[0]}"
                 if await retry(self._add_one, origin, url, origin, guessed=True):
                     self._discovery.count(url)
         except sqlite3.Error:
@@ -196,10 +197,21 @@ class SitemapSeeding(ResolutionListener):
         elif SITEMAP in request.meta and not self._feeder.stopped:
             self.loader.dropped(request)
 
-    def _spider_opened(self) -> Coroutine[Any, Any, None]:
+    async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         self._feeder.sitemaps.open()
-        return self._upkeep.begin()
+        await self._upkeep.begin()
+        self._seed_listed()
+
+    def _seed_listed(self) -> None:
+        """Seed from the sitemaps that the spider names, as if a robots.txt of their origins did."""
+        by_origin: dict[Origin, list[str]] = {}
+        for url in own_sitemaps(self._context.crawler):
+            by_origin.setdefault(Origin.from_url(url), []).append(url)
+            self._discovery.count(url)
+        for origin, urls in by_origin.items():
+            self._adding += 1
+            deferred_from_coro(self._add(str(origin), origin.robots_url, tuple(urls)))
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""

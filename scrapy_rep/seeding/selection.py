@@ -14,6 +14,7 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scrapy import Request
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.domains import registrable_domain
@@ -291,7 +292,8 @@ class Entries:
 
 class SpiderOptions:
     """The attributes of Scrapy's SitemapSpider, on any spider, checked: ``sitemap_rules``,
-    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``.
+    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media`` and
+    ``sitemap_request``.
     """
 
     def __init__(self, spider: Spider | None) -> None:
@@ -305,9 +307,8 @@ class SpiderOptions:
         self._follow: list[re.Pattern[str]] | None = self._checked(
             "sitemap_follow", _patterns, "regular expressions"
         )
-        self._filter = getattr(spider, "sitemap_filter", None)
-        if self._filter is not None and not callable(self._filter):
-            raise SettingsError("The spider's attribute sitemap_filter must be a method.")
+        self._filter, self._request = map(self._method, ("sitemap_filter", "sitemap_request"))
+        self._logged = False
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
         """Whether alternate URLs of a page are requested too."""
         self.media = bool(getattr(spider, "sitemap_media", False))
@@ -321,6 +322,33 @@ class SpiderOptions:
             raise SettingsError(
                 f"The spider's attribute {name} must be a list of {what}: {error}."
             ) from None
+
+    def _method(self, name: str) -> Any:
+        method = getattr(self._spider, name, None)
+        if method is not None and not callable(method):
+            raise SettingsError(f"The spider's attribute {name} must be a method.")
+        return method
+
+    def prepared(self, request: Request) -> Request:
+        """Return the request for a sitemap as ``sitemap_request`` makes it."""
+        if self._request is None:
+            return request
+        ours = dict(request.meta)
+        try:
+            made = self._request(request) or request
+            if not isinstance(made, Request):
+                raise TypeError(f"it returned {made!r}, which is no request")
+            made.meta.update(ours)
+        except Exception:
+            if not self._logged:
+                self._logged = True
+                logger.exception(
+                    "sitemap_request() raised an exception: the sitemap is requested as it was. "
+                    "Further exceptions are not logged.",
+                    extra={"spider": self._spider},
+                )
+            return request
+        return made
 
     def _callback(self, value: Any) -> Any:
         callback = getattr(self._spider, value) if isinstance(value, str) else value

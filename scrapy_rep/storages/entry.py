@@ -118,6 +118,8 @@ class Entry:
     """When the site allows the next attempt (``Retry-After``)."""
     error: str | None = None
     """The last failure, in words."""
+    page_answered_at: float = 0.0
+    """When a page of the origin last answered, for ``REP_UNREACHABLE_RULES``."""
 
     @property
     def body(self) -> bytes:

@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep import signals
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.summary import PAGE_VERDICTS
+from scrapy_rep.reporting.summary import BEYOND, PAGE_VERDICTS
 from scrapy_rep.settings import RepSettings, setting_name
 from tests.helpers.docs import PAGES, ROOT, blocks, page, section
 
@@ -55,7 +55,8 @@ def test_every_stat_is_documented() -> None:
     # What the code puts together of two parts.
     outcomes = {f"rep/outcome/{outcome.value}" for outcome in Outcome}
     pages = {f"rep/page/{verdict}" for verdict, _, _ in PAGE_VERDICTS}
-    assert documented - counted == outcomes | pages
+    beyond = {f"rep/beyond/{name.removeprefix('REP_').lower()}" for name in BEYOND}
+    assert documented - counted == outcomes | pages | beyond
 
 
 @pytest.mark.parametrize(("name", "code"), CODE)

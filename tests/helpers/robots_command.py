@@ -129,6 +129,6 @@ def ends(process: subprocess.Popen[bytes]) -> int:
 FIELDS = [
     *["url", "agent", "allowed", "line", "rule", "group", "reason", "path", "outcome", "origin"],
     *["robots_url", "file", "status", "hops", "final_url", "fetched_at", "fresh_until"],
-    *["from_cache", "stale", "error", "sha256"],
-    *["crawl_delay", "crawl_delay_line"],
+    *["from_cache", "stale", "error", "setting", "sha256"],
+    *["crawl_delay", "crawl_delay_line", "visit_time"],
 ]

@@ -206,7 +206,6 @@ async def test_each_request_goes_by_its_own(sites: Sites) -> None:
 
 
 NO_TOKEN = [
-    ({"USER_AGENT": "12345"}, None, None),
     ({"USER_AGENT": ""}, None, None),
     # A browser's: nothing in it is a crawler's own name.
     ({"USER_AGENT": "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101"}, None, None),

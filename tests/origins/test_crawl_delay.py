@@ -341,13 +341,13 @@ async def test_a_large_file_is_read_once_and_in_a_thread(
 ) -> None:
     """Fetched, and found in a storage by the next crawl."""
     read_in: list[threading.Thread] = []
-    delays_of = Groups.delays_of
+    asks_of = Groups.asks_of
 
     def watched(groups: Groups, token: str) -> Any:
         read_in.append(threading.current_thread())
-        return delays_of(groups, token)
+        return asks_of(groups, token)
 
-    monkeypatch.setattr(Groups, "delays_of", watched)
+    monkeypatch.setattr(Groups, "asks_of", watched)
     site = sites.add(robots=asking(DELAY) + "Disallow: /x\n" * 10_000)
     settings = {
         **ON,

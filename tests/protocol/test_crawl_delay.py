@@ -88,11 +88,11 @@ LINES = [
 @pytest.mark.parametrize(("body", "delay"), rows("12", LINES))
 def test_the_line_that_asks_for_the_delay_is_known(body: str, delay: tuple[float, int]) -> None:
     robots = RobotsTxt.parse(body.encode())
-    assert robots.delay("FooBot") == delay
+    assert (robots.pace("FooBot").slowest or ())[:2] == delay
     prepared = RobotsTxt(robots._source)
     prepared.preload(body.encode(), "FooBot", with_delay=True)
     prepared._source = lambda: pytest.fail("the file is read again")
-    assert prepared.delay("FooBot") == delay
+    assert (prepared.pace("FooBot").slowest or ())[:2] == delay
 
 
 def test_delays_of_many_agents_take_bounded_memory() -> None:
@@ -101,8 +101,8 @@ def test_delays_of_many_agents_take_bounded_memory() -> None:
     )
     names = [f"Foo{'o' * number}" for number in range(300)]
     assert {robots.crawl_delay(name) for name in names} == {5.0, 6.0}
-    assert robots._delays is not None
-    assert len(robots._delays) <= 2
+    assert robots._paces is not None
+    assert len(robots._paces) <= 2
 
 
 def test_a_crawl_delay_ends_no_group_of_rules() -> None:

@@ -118,7 +118,6 @@ WRONG = [
     "Foo Bar",
     " foo",
     "foo\n",
-    "foo2",
     "f\xf6\xf6",
     "\u212aoo",
     "\ud800",

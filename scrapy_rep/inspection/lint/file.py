@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint.finding import Finding
-from scrapy_rep.inspection.outline import BOM, is_html
+from scrapy_rep.inspection.outline import BOM
+from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
 if TYPE_CHECKING:

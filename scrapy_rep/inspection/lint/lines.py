@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint.file import is_utf16
 from scrapy_rep.inspection.lint.finding import Finding, quoted
-from scrapy_rep.inspection.outline import BOM, is_html
-from scrapy_rep.protocol.groups import delay_seconds
+from scrapy_rep.inspection.outline import BOM
+from scrapy_rep.protocol.availability import is_html
+from scrapy_rep.protocol.groups import delay_seconds, rate_seconds
 from scrapy_rep.protocol.syntax import MAX_LINE, SPACE, Field, lines
 from scrapy_rep.protocol.tokens import GLOBAL
 
@@ -24,15 +25,14 @@ _CANONICAL = {
     Field.DISALLOW: "disallow",
     Field.SITEMAP: "sitemap",
     Field.CRAWL_DELAY: "crawl-delay",
+    Field.REQUEST_RATE: "request-rate",
+    Field.VISIT_TIME: "visit-time",
 }
 
 _META_INSTEAD = "ignored here; for search engines use the robots meta tag or X-Robots-Tag"
-_BY_FEW = "ignored here; a few crawlers obey it"
 
 # Fields that mean something to somebody, none of them part of RFC 9309.
 _ELSEWHERE = {
-    "request-rate": _BY_FEW,
-    "visit-time": _BY_FEW,
     "host": "ignored here; only Yandex used it, and no longer does",
     "clean-param": "ignored here; Yandex obeys it",
     "noindex": _META_INSTEAD,
@@ -119,23 +119,26 @@ def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]
     elif name.lower() != canonical:
         why = f"{quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
         yield Finding(number, "typo", why)
-    if field == Field.CRAWL_DELAY:
-        yield _delay(number, value)
+    if field in (Field.CRAWL_DELAY, Field.REQUEST_RATE):
+        yield _delay(number, field, value)
+    if field == Field.VISIT_TIME:
+        yield Finding(number, "other-field", "visit-time is ignored here; a few crawlers obey it")
     if field in (Field.ALLOW, Field.DISALLOW) and value and hash_sign and before[-1:] not in SPACE:
         why = f"# starts a comment, so the rule is {quoted(value)}"
         yield Finding(number, "comment-in-rule", why)
 
 
-def _delay(number: int, value: str) -> Finding:
-    seconds = delay_seconds(value)
+def _delay(number: int, field: int, value: str) -> Finding:
+    is_rate = field == Field.REQUEST_RATE
+    seconds = rate_seconds(value) if is_rate else delay_seconds(value)
     if seconds is None:
-        why = (
-            f"{quoted(value)} is not a number of seconds, such as 10 or 2.5: the line has no effect"
-        )
+        right = "a rate, such as 1/10" if is_rate else "a number of seconds, such as 10 or 2.5"
+        why = f"{quoted(value)} is not {right}: the line has no effect"
         return Finding(number, "bad-delay", why)
+    who = "A few crawlers" if is_rate else "Bing and some others"
     why = (
-        f"Bing and some others wait {seconds:g} s between two requests, and so does a crawl with "
-        "REP_CRAWL_DELAY; Google ignores crawl-delay"
+        f"{who} wait {seconds:g} s between two requests, and so does a crawl with "
+        f"REP_CRAWL_DELAY; Google ignores {_CANONICAL[field]}"
     )
     return Finding(number, "other-field", why)
 

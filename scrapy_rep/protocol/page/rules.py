@@ -23,6 +23,7 @@ Value: TypeAlias = "int | str | datetime | None"
 FLAGS = frozenset({
     "all", "index", "follow", "noindex", "nofollow", "none", "noarchive", "nocache", "nosnippet",
     "notranslate", "noimageindex", "noodp", "indexifembedded", "noai", "noimageai",
+    "noml",
 })
 # fmt: on
 """Rules without a value."""
@@ -159,6 +160,8 @@ class PageRules:
     """Don't train on the page."""
     noimageai = _Says("noimageai")
     """Don't train on its images."""
+    noml = _Says("noml")
+    """Don't use it for machine learning."""
 
     @property
     def max_snippet(self) -> int | None:
@@ -199,8 +202,10 @@ class PageRules:
 
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
-    """Return *agents* in lower case. ``*`` names no crawler."""
-    return {token.lower() for token in checked_chain(agents)} - {"", GLOBAL}
+    """Return *agents* in lower case, with and without their digits: no restriction may be lost. ``*``
+    names no crawler."""
+    names = {token.lower() for token in checked_chain(agents)}
+    return (names | set(map(leading_token, names))) - {"", GLOBAL}
 
 
 def read_header(text: str) -> Iterator[tuple[str, str, Value]]:

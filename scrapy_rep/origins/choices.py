@@ -1,0 +1,212 @@
+"""What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its own for some hosts,
+and what some answers mean to it. All off by default; then nothing here is made, or asked.
+
+Entries say what the site said, so that a storage can be shared. What that means to the project is told
+apart here, whenever an entry is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy import signals
+from scrapy.utils.asyncio import run_in_thread
+
+from scrapy_rep.engine.log import Few, Sparse, get_logger
+from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.urls import origin_of
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
+from scrapy_rep.protocol.freshness import Standing, rung
+from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.protocol.syntax import MAX_BYTES
+from scrapy_rep.settings import LADDER, RepSettings, setting_name
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from scrapy_rep.origins.cache import RobotsCache
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.state import OriginState
+    from scrapy_rep.storages.entry import Entry
+
+logger = get_logger(__name__)
+
+_NAMES = ("overrides", "forbidden", "challenge", "unreachable_rules")
+_SETTING = re.compile(r"REP_([A-Z_]+)")
+
+# Findings of the linter that are logged for each file.
+_WARNINGS = 3
+
+
+class Override(NamedTuple):
+    """A robots.txt of the project's own."""
+
+    body: bytes | None
+    """None: whatever the site says is ignored."""
+    by: str
+    """In words for people."""
+
+
+class Choices:
+    """The settings of REP.md section 13, applied."""
+
+    def __init__(self, settings: RepSettings) -> None:
+        """:raises SettingsError: if a file of ``REP_OVERRIDES`` can't be read"""
+        self._settings = settings
+        self.ladder = settings.unreachable_rules == LADDER
+        """Whether Google's rules of April 2026 apply to unreachable origins."""
+        chosen = settings.overrides or {}
+        self.overrides = {host: _override(host, path) for host, path in chosen.items()}
+        """By host, or ``*.`` and a domain."""
+
+    @classmethod
+    def of(cls, settings: RepSettings) -> Choices | None:
+        """Return those of *settings*; None if all have their defaults."""
+        return cls(settings) if chosen(settings) else None
+
+    def override(self, host: str) -> Override | None:
+        """Return what the project says of *host*: by its name, or else by its closest domain."""
+        found, domain = self.overrides.get(host), host
+        while found is None and "." in domain:
+            domain = domain.partition(".")[2]
+            found = self.overrides.get(f"*.{domain}")
+        return found
+
+    def own_answer(self, origin: Origin) -> Answer | None:
+        """Return the project's answer in place of *origin*'s, if it has one."""
+        override = self.override(origin.host) if self.overrides else None
+        if override is None:
+            return None
+        outcome = Outcome.MISSING if override.body is None else Outcome.RULES
+        return Answer(outcome, origin.robots_url, 0, body=override.body or b"", by=override.by)
+
+    def judged(self, answer: Answer) -> Answer:
+        """Return *answer* as the project takes it: perhaps for none."""
+        if answer.outcome is Outcome.RULES:
+            by = self._refusal(answer.outcome, answer.status, answer.body)
+        else:
+            by = self._refusal(answer.outcome, answer.status)
+        return replace(answer, outcome=Outcome.UNREACHABLE, by=by) if by else answer
+
+    def refuses(self, entry: Entry) -> bool:
+        """Whether *entry*, which another project may have stored, is no answer to this one."""
+        rules = entry.outcome is Outcome.RULES and self._settings.challenge == "defer"
+        return bool(self._refusal(entry.outcome, entry.status, entry.body if rules else b""))
+
+    def _refusal(self, outcome: Outcome, status: int | None, body: bytes = b"") -> str:
+        """Return why such an answer counts as none; empty if it does count."""
+        settings = self._settings
+        if outcome is Outcome.MISSING and status in FORBIDDEN and settings.forbidden == "defer":
+            return "REP_FORBIDDEN is 'defer'"
+        rules = outcome is Outcome.RULES and settings.challenge == "defer"
+        if rules and is_challenge(status, body):
+            return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
+        return ""
+
+    def mark(self, state: OriginState, now: float) -> None:
+        """Set what the project's choices make of *state*."""
+        entry = state.entry
+        failing = entry.unreachable_since is not None
+        state.by, state.forbids, state.blackout = "", False, False
+        override = self.override(state.origin.host) if self.overrides else None
+        if override is not None:
+            state.by = override.by
+        elif failing and self.ladder:
+            state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
+            step = rung(entry, now, self._settings.unreachable_limit)
+            state.blackout = step is Standing.UNREACHABLE
+            if state.standing is not Standing.ASK:
+                state.standing = step
+        elif not failing and entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN:
+            state.forbids = self._settings.forbidden == "disallow"
+            if state.forbids:
+                state.by = f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
+
+
+class ChoiceListener(ResolutionListener):
+    """Tells of the project's choices in the log and the stats, and lets Google's newer rules know which
+    origins still answer requests for pages."""
+
+    part = "log of choices beyond the protocol"
+
+    def __init__(self, context: CrawlContext, cache: RobotsCache, choices: Choices) -> None:
+        self._context = context
+        self._cache = cache
+        self._choices = choices
+        self._counted = Recent()
+        self._log = Sparse(logger, "origins about which a setting decides")
+        connect = context.crawler.signals.connect
+        connect(self._opened, signals.spider_opened)
+        if choices.ladder:
+            connect(self._answered, signals.response_received)
+
+    async def _opened(self) -> None:
+        from scrapy_rep.inspection.lint import lint  # most crawls don't need it
+
+        extra = self._context.extra
+        values = {"settings": ", ".join(chosen(self._context.settings))}
+        logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
+        for host, override in self._choices.overrides.items():
+            few = Few(_WARNINGS)
+            body = override.body
+            for finding in await run_in_thread(lint, body) if body is not None else ():
+                if few.one_more():
+                    found = {"host": host, "line": finding.line or 0, "what": finding.message}
+                    message = "REP_OVERRIDES, the file for %(host)s, line %(line)d: %(what)s"
+                    logger.warning(message, found, extra=extra)
+            if few.left_out:
+                left = {"host": host, "count": few.left_out}
+                message = (
+                    "REP_OVERRIDES, the file for %(host)s: %(count)d more; see scrapy robots --lint"
+                )
+                logger.warning(message, left, extra=extra)
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """Count and log an origin about which a setting decides."""
+        state, answer = resolution.state, resolution.answer
+        by = (answer.by if answer is not None else "") or state.by
+        if by and self._counted.add((state.name, by)):
+            for name in _SETTING.findall(by):
+                self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
+            message = "robots.txt of %(origin)s: %(by)s"
+            self._log.log(message, {"origin": state.name, "by": by}, self._context.spider)
+
+    def _answered(self, response: Response, request: Request) -> None:
+        working = response.status < 500 and response.status != 429
+        if working and "cached" not in response.flags:
+            try:
+                origin = origin_of(request)
+            except ValueError:
+                return  # the protocol doesn't cover it
+            if request.url != f"{origin}{ROBOTS_PATH}":
+                self._cache.page_answered(origin)
+
+
+def chosen(settings: RepSettings) -> list[str]:
+    """Return the settings of REP.md section 13 that are on, with their values."""
+    values = [(setting_name(name), getattr(settings, name)) for name in _NAMES]
+    on = [(name, value) for name, value in values if value not in (None, "allow", "google")]
+    return [
+        f"{name} for {', '.join(value)}" if isinstance(value, dict) else f"{name} is {value!r}"
+        for name, value in on
+    ]
+
+
+def _override(host: str, path: str | None) -> Override:
+    if path is None:
+        return Override(None, "REP_OVERRIDES says to ignore it")
+    try:
+        with Path(path).open("rb") as file:
+            return Override(file.read(MAX_BYTES + 1), f"REP_OVERRIDES names {path} instead")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or error
+        raise SettingsError(f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}.") from None

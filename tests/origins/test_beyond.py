@@ -1,0 +1,333 @@
+"""REP.md section 13: what users may choose beyond the protocol, each value in a real crawl: what becomes
+of pages, and what the log, the record, the stats and the summary say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.protocol.availability import is_challenge
+from scrapy_rep.protocol.freshness import Standing, rung, unreachable_seconds
+from scrapy_rep.storages import Entry
+from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Site, Sites
+from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, StepSpider
+from tests.helpers.storing import in_a_file, missing, rules
+
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+
+WALL = b"<!DOCTYPE html>\n<html><title>Just a moment</title>\n<p>Allow scripts to go on\n</html>"
+HOUR = 3600.0
+
+
+def outcome(result: CrawlResult, url: str) -> str:
+    error = result.failure(url)
+    return str(result.status(url)) if error is None else type(error).__name__
+
+
+async def recorded(
+    sites: list[Site], folder: Path, **settings: Any
+) -> tuple[CrawlResult, dict[str, list[dict[str, Any]]]]:
+    """Crawl / of each site: the result, and the lines of the record by origin."""
+    path = folder / "decisions.jsonl"
+    result = await crawl(
+        [site.url("/") for site in sites],
+        {**ONE_ATTEMPT, "REP_DECISIONS": path, **settings},
+    )
+    result.assert_clean()
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for text in path.read_text().splitlines() if path.exists() else ():
+        line = json.loads(text)
+        lines.setdefault(line["origin"] + "/", []).append(line)
+    return result, lines
+
+
+@pytest.mark.parametrize("value", ["allow", "disallow", "defer"])
+async def test_401_and_403_mean_what_the_project_says(
+    sites: Sites, tmp_path: Path, value: str
+) -> None:
+    refusing = [sites.add(robots=status) for status in (401, 403)]
+    gone, ruled = sites.add(robots=404), sites.add(robots=RULES)
+    every = [*refusing, gone, ruled]
+    result, lines = await recorded(every, tmp_path, REP_FORBIDDEN=value)
+    expected = {"allow": "200", "disallow": NO, "defer": DOWN}[value]
+    told = f"REP_FORBIDDEN is '{value}'"
+    for status, site in zip((401, 403), refusing, strict=True):
+        assert outcome(result, site.url("/")) == expected
+        if value == "disallow":
+            error = result.failure(site.url("/"))
+            assert isinstance(error, RobotsDisallowed)
+            assert str(error) == f"Forbidden by robots.txt (HTTP {status}, and {told})"
+            [line] = lines[site.url("/")]
+            assert (line["verdict"], line["status"]) == ("disallowed", status)
+            assert told in line["reason"]
+        elif value == "defer":
+            error = result.failure(site.url("/"))
+            assert isinstance(error, RobotsUnreachable)
+            assert error.reason == f"HTTP {status}, {told}"
+            assert lines[site.url("/")][0]["reason"] == error.reason
+    assert outcome(result, gone.url("/")) == outcome(result, ruled.url("/")) == "200"
+    off = value == "allow"
+    assert result.stat("rep/beyond/forbidden") == (0 if off else 2)
+    assert (f"Beyond the protocol: {told}" in result.log) is not off
+    assert ("Beyond the protocol: REP_FORBIDDEN for 2 origins" in result.log) is not off
+    assert (result.log.count(told) >= 3) is not off
+
+
+@pytest.mark.parametrize("value", ["disallow", "defer"])
+async def test_what_is_forbidden_stays_so_while_it_is_known(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """A run that takes 403 for "no restrictions" shares its storage with one that doesn't."""
+    clock = Clock().install(monkeypatch)
+    site = sites.add(robots=403)
+    settings = {**SLOW, **in_a_file(tmp_path)}
+    seen = []
+    for chosen in ("allow", value, "allow"):
+        steps = [site.url("/a"), site.url("/b")]
+        result = await crawl(
+            StepSpider, {**settings, "REP_FORBIDDEN": chosen}, steps=steps, clock=clock
+        )
+        result.assert_clean()
+        seen.append(result.spider.outcomes)  # type: ignore[attr-defined]
+        clock.now += DAY / 2 if value == "disallow" else DAY
+    refused = [NO] * 2 if value == "disallow" else [DOWN] * 2
+    assert seen == [[OK, OK], refused, [OK, OK]]
+    assert site.count("/robots.txt") == (
+        1 + (clock.now - 1_800_000_000 > DAY) if value == "disallow" else 3
+    )
+
+
+@pytest.mark.parametrize("value", ["allow", "defer"])
+async def test_a_page_of_html_without_a_rule_may_be_a_bot_walls(
+    sites: Sites, tmp_path: Path, value: str
+) -> None:
+    walls = [sites.add(robots=answer(WALL, status)) for status in (200, 202)]
+    fine = [
+        sites.add(robots=behaviour)
+        for behaviour in (
+            answer(WALL, 404),
+            RULES,
+            "",
+            answer(WALL + b"\nUser-agent: *\nDisallow:\n"),
+        )
+    ]
+    result, lines = await recorded([*walls, *fine], tmp_path, REP_CHALLENGE=value)
+    told = "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
+    for site in walls:
+        assert outcome(result, site.url("/")) == ("200" if value == "allow" else DOWN)
+        if value == "defer":
+            [line] = lines[site.url("/")]
+            assert line["reason"].endswith(told)
+    assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 4
+    assert result.stat("rep/beyond/challenge") == (2 if value == "defer" else 0)
+    assert ("Beyond the protocol: REP_CHALLENGE for 2 origins" in result.log) is (value == "defer")
+
+
+def test_what_is_taken_for_a_bot_wall() -> None:
+    page = b"<html>\n%s\n</html>"
+    rows = {
+        "a rule": (200, page % b"User-agent: *\nDisallow: /x", False),
+        "a rule, indented, without a colon": (200, page % b"  disallow /x", False),
+        "an empty rule": (200, page % b"Disallow:", False),
+        "a typo": (200, page % b"Dissallow: *.php", False),
+        "script": (200, page % b"allow: true,\ndisallowed: [1]\nallow scripts", True),
+        "a byte order mark": (202, b"\xef\xbb\xbf \n<html>", True),
+        "text": (200, b"welcome", False),
+        "nothing": (200, b"", False),
+        "another status": (203, b"<html>", False),
+    }
+    with every_row() as checking:
+        for name, (status, body, wall) in rows.items():
+            with checking(name):
+                assert is_challenge(status, body) is wall
+
+
+async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: Path) -> None:
+    own = tmp_path / "own.txt"
+    own.write_bytes(RULES_BYTES.replace(b"private", b"mine") + b"Dissallow /typo\n")
+    named, ignored, other = (sites.add(robots=RULES) for _ in range(3))
+    overrides = {named.host: own, ignored.host: None}
+    every = [site.url(path) for site in (named, ignored, other) for path in ("/private", "/mine")]
+    path = tmp_path / "decisions.jsonl"
+    result = await crawl(every, {"REP_OVERRIDES": overrides, "REP_DECISIONS": path})
+    result.assert_clean()
+    assert [outcome(result, url) for url in every] == ["200", NO, "200", "200", NO, "200"]
+    assert [site.count("/robots.txt") for site in (named, ignored, other)] == [0, 0, 1]
+    assert f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead" in result.log
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    assert sorted(
+        (line["url"], line["verdict"], "REP_OVERRIDES" in line["reason"])
+        for line in lines
+        if line["origin"] + "/" != other.url("/")
+    ) == sorted(
+        [
+            (named.url("/private"), "allowed", True),
+            (named.url("/mine"), "disallowed", True),
+            (ignored.url("/private"), "allowed", True),
+            (ignored.url("/mine"), "allowed", True),
+        ]
+    )
+    assert f"REP_OVERRIDES, the file for {named.host}, line 3" in result.log
+    assert "REP_OVERRIDES for 2 origins" in result.log
+    assert (
+        f"robots.txt of {ignored.url('').rstrip('/')}: REP_OVERRIDES says to ignore it"
+        in result.log
+    )
+    assert result.stat("robotstxt/request_count") == result.stat("rep/beyond/overrides") - 1 == 1
+
+
+async def test_an_override_goes_by_the_closest_domain_and_survives_no_storage(
+    sites: Sites, tmp_path: Path
+) -> None:
+    from scrapy_rep.origins.choices import Choices
+    from scrapy_rep.settings import RepSettings
+
+    files = {}
+    for name in ("example.com", "*.example.com", "*.www.example.com", "b\u00fccher.example"):
+        files[name] = tmp_path / f"{len(files)}.txt"
+        files[name].write_text("")
+    settings = RepSettings.from_settings({"REP_OVERRIDES": files})  # type: ignore[arg-type]
+    choices = Choices.of(settings)
+    assert choices is not None
+    found = {}
+    for host in (
+        "example.com",
+        "www.example.com",
+        "a.b.example.com",
+        "x.www.example.com",
+        "notexample.com",
+        "com",
+        "xn--bcher-kva.example",
+    ):
+        override = choices.override(host)
+        found[host] = override and override.by.split("/")[-1].split(".txt")[0]
+    assert list(found.values()) == ["0", "1", "1", "2", None, None, "3"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"example.com": "no/such/file.txt"}, "can't read 'no/such/file.txt', for example.com"),
+        ({"http://example.com/": "x"}, "but must be a dict from hosts"),
+        ({"example.com:8080": "x"}, "but must be a dict from hosts"),
+        (["example.com"], "but must be a dict from hosts"),
+    ],
+)
+async def test_a_wrong_override_ends_the_crawl_at_its_start(
+    sites: Sites, value: Any, words: str
+) -> None:
+    site = sites.add(robots=RULES)
+    result = await crawl(site.url("/"), {"REP_OVERRIDES": value})
+    assert words in result.log
+    assert site.requests == []
+
+
+# Google's ladder of April 2026: the table in docs/deferral.md.
+
+FAR = 40 * DAY
+LADDER = [
+    # Unreachable for, with a copy?, pages answered before, what it is good for.
+    (0.0, True, None, Standing.UNREACHABLE),
+    (0.0, False, None, Standing.UNREACHABLE),
+    (12 * HOUR - 1, True, HOUR, Standing.UNREACHABLE),
+    (12 * HOUR - 1, False, HOUR, Standing.UNREACHABLE),
+    (12 * HOUR, True, None, Standing.STALE),
+    (12 * HOUR, False, None, Standing.UNRESTRICTED),
+    (30 * DAY - 1, True, None, Standing.STALE),
+    (30 * DAY - 1, False, None, Standing.UNRESTRICTED),
+    (30 * DAY, True, HOUR, Standing.UNRESTRICTED),
+    (30 * DAY, False, HOUR, Standing.UNRESTRICTED),
+    (30 * DAY, True, 7 * DAY, Standing.UNRESTRICTED),
+    (30 * DAY, True, 8 * DAY, Standing.UNREACHABLE),
+    (30 * DAY, False, None, Standing.UNREACHABLE),
+    (30 * DAY, False, -HOUR, Standing.UNREACHABLE),  # a clock that was set
+]
+
+
+def test_the_ladder_as_a_table() -> None:
+    now = 1_800_000_000.0
+    with every_row() as checking:
+        for seconds, copy, ago, expected in LADDER:
+            with checking((seconds, copy, ago)):
+                entry = rules() if copy else missing()
+                row = Entry(
+                    entry.origin,
+                    outcome=entry.outcome,
+                    unreachable_since=now - FAR,
+                    unreachable_for=seconds,
+                    page_answered_at=0.0 if ago is None else now - ago,
+                )
+                assert rung(row, now, 30 * DAY) is expected
+
+
+def test_twelve_hours_are_attempts_spread_over_that_time() -> None:
+    seconds = 0.0
+    for attempts in range(6):  # one a week
+        seconds = unreachable_seconds(seconds, attempts, 7 * DAY, 12 * HOUR)
+        assert seconds == attempts * 3 * HOUR
+
+
+class Runs:
+    """Runs of two pages of a site, each of which knows of the others by the storage alone."""
+
+    def __init__(self, site: Site, clock: Clock, settings: dict[str, Any]) -> None:
+        self.site, self.clock = site, clock
+        self.settings = {**SLOW, "REP_UNREACHABLE_RULES": "google-2026", **settings}
+        self.log = ""
+
+    async def next(self, hours: float, path: str = "/private") -> str:
+        self.clock.now += hours * HOUR
+        result = await crawl(
+            StepSpider, self.settings, steps=[self.site.url(path)], clock=self.clock
+        )
+        result.assert_clean()
+        self.log = result.log
+        [found] = result.spider.outcomes  # type: ignore[attr-defined]
+        return str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("copy", [True, False])
+async def test_the_ladder_across_restarts(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: bool
+) -> None:
+    clock = Clock().install(monkeypatch)
+    site = sites.add(robots=in_turn(RULES, 503) if copy else 503)
+    runs = Runs(site, clock, in_a_file(tmp_path))
+    if copy:
+        assert await runs.next(0, "/x") == OK
+    assert await runs.next(25) == DOWN, "no crawling, even by a copy"
+    for _ in range(3):
+        assert await runs.next(3) == DOWN
+        assert "older copy" not in runs.log
+    assert await runs.next(3) == (NO if copy else OK), "12 hours: the copy, or no restrictions"
+    assert "older copy" in runs.log or not copy
+    assert await runs.next(1, "/x") == OK
+    for _ in range(4):
+        assert await runs.next(7.2 * 24) == (NO if copy else OK)
+        assert await runs.next(1, "/x") == OK, "a page that answers"
+    assert await runs.next(24) == OK, "30 days, and pages answer: no restrictions"
+    assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in runs.log
+    assert await runs.next(20 * 24) == DOWN, "no page has answered for long"
+    site.set("/robots.txt", RULES)
+    assert await runs.next(24) == NO, "an answer ends it"
+
+
+@pytest.mark.slow
+async def test_the_older_rules_stay_the_default(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock().install(monkeypatch)
+    site = sites.add(robots=in_turn(RULES, 503))
+    runs = Runs(site, clock, {**in_a_file(tmp_path), "REP_UNREACHABLE_RULES": "google"})
+    assert await runs.next(0, "/x") == OK
+    for hours in (25, 3, 3, 3, 3, 3, 24 * 40):
+        assert await runs.next(hours) == NO
+    assert "eyond the protocol" not in runs.log
