@@ -181,7 +181,7 @@ class RobotsFile:
                 return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass'
             return Decision(False, None, None), f"{why}: nothing may be fetched for now"
         token, rules = self.parsed.rules(chain, obey_global)
-        decision = self.parsed._decision(token, rules._find(path))
+        decision = self.parsed.decision(token, rules.find(path))
         rule = decision.rule
         if token is None:
             reason = f"no group for {' or '.join(chain) or 'this crawler'}, "
@@ -189,7 +189,7 @@ class RobotsFile:
         elif rule is None:
             reason = f"no rule matches in the group for {token}"
         else:
-            empty = "" if rule.pattern else "(empty: restricts nothing)"
+            empty = "" if rule.pattern else " (empty: restricts nothing)"
             reason = f"line {rule.line}: {rule}{empty}"
         return decision, reason + " (robots.txt is an HTML page)" * self.is_page
 

@@ -45,7 +45,7 @@ def sitemap_findings(
         if own is not None and origin != own:
             continue
         path = comparable(path_of(url))
-        found = [(agent, own_rules._find(path)) for agent, own_rules in rules.items()]
+        found = [(agent, own_rules.find(path)) for agent, own_rules in rules.items()]
         by = [f"{agent} (line {line_of(key)})" for agent, key in found if not allows(key)]
         if by:
             condition = "" if own is not None or relative else "if it is on this host, "
