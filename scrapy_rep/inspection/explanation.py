@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+STDIN = "standard input"
+
+
+def in_words(chain: Sequence[str]) -> str:
+    """Return the name of a crawler that goes by these tokens, most specific first:
+    ``GPTBot, as fallback for Googlebot``."""
+    return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
+
+
 class Matched(NamedTuple):
     """A matching rule of the group that applied."""
 
@@ -77,6 +86,21 @@ class Explanation:
     def agent(self) -> str | None:
         """The crawler's token or chain, as ``--agent`` takes it."""
         return ",".join(self.chain) or None
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in one word."""
+        return "allowed" if self.allowed else "unreachable" if self.unreachable else "disallowed"
+
+    @property
+    def why(self) -> str:
+        """The reason, with the group, and with the file's name if there is one."""
+        rule, file = self.decision.rule, self.robots.facts.file
+        if rule is None:
+            return self.reason
+        line = f"line {rule.line}"
+        place = f"{STDIN if file == '-' else file}:{rule.line}" if file else line
+        return f"{place}{self.reason.removeprefix(line)} (group {self.decision.agent})"
 
     @property
     def delay(self) -> tuple[float, int] | None:
@@ -234,7 +258,7 @@ def missing(status: int | None, hops: int, note: str = "") -> str:
         after = f", after {hops} redirects" if hops else ""
         answer += f" that leads nowhere{after}"
     elif status is not None and status >= 500:
-        answer += ' with a page that says "not found", see REP_SOFT_404'
+        answer += ' with a page that says "not found"'
     return noted(answer, note)
 
 

@@ -118,6 +118,16 @@ class Outline:
                 outline.sitemaps.append((number, readable_url(value)))
         return outline
 
+    def tokens(self) -> list[str]:
+        """Return the agents that the file names, in their spelling and order, and ``*`` last."""
+        named = {
+            agent.token: agent.value[: len(agent.token)]
+            for group in self.groups
+            for agent in group.agents
+            if agent.token not in ("", GLOBAL)
+        }
+        return [*named.values(), GLOBAL]
+
     def rules_for(self, token: str) -> Iterable[RuleLine]:
         """Return the rules of all groups that name *token*."""
         return (rule for group in self.groups if group.names(token) for rule in group.rules)

@@ -20,7 +20,6 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import SPACE, escape, readable
 from scrapy_rep.protocol.wildcards import Wildcards
 
-
 _BLANKS = str.maketrans(SPACE, " " * len(SPACE))
 
 

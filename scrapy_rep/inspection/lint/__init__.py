@@ -9,16 +9,16 @@
 
 from __future__ import annotations
 
+from scrapy_rep.inspection.lint.effects import effect_findings
 from scrapy_rep.inspection.lint.file import file_findings
 from scrapy_rep.inspection.lint.finding import Finding
 from scrapy_rep.inspection.lint.groups import group_findings
 from scrapy_rep.inspection.lint.lines import line_findings, rows
-from scrapy_rep.inspection.lint.sitemaps import sitemap_findings
 from scrapy_rep.inspection.lint.usage import usage_findings
 from scrapy_rep.inspection.outline import Outline
 from scrapy_rep.protocol.syntax import cut
 
-__all__ = ["Finding", "lint"]
+__all__ = ["Finding", "lint", "rows"]
 
 
 def lint(body: bytes, *, robots_url: str | None = None, complete: bool = True) -> list[Finding]:
@@ -34,7 +34,7 @@ def lint(body: bytes, *, robots_url: str | None = None, complete: bool = True) -
         *file_findings(body, kept, outline, complete=complete),
         *line_findings(kept, outline),
         *group_findings(outline),
-        *sitemap_findings(kept, outline, robots_url),
+        *effect_findings(kept, outline, robots_url),
         *usage_findings(kept, outline),
     ]
     texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]

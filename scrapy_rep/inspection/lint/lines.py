@@ -133,10 +133,7 @@ def _delay(number: int, value: str) -> Finding:
             f"{quoted(value)} is not a number of seconds, such as 10 or 2.5: the line has no effect"
         )
         return Finding(number, "bad-delay", why)
-    why = (
-        f"Bing and some others wait {seconds:g} s between two requests, and so does a crawl with "
-        "REP_CRAWL_DELAY; Google ignores crawl-delay"
-    )
+    why = f"Bing and some others wait {seconds:g} s between two requests; Google doesn't"
     return Finding(number, "other-field", why)
 
 
