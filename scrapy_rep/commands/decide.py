@@ -56,9 +56,9 @@ def file_named(name: str) -> RobotsFile:
 
 def path_as_given(url: str) -> str:
     """Return what is compared of a URL that any text will do for: as it stands, as Google's matcher
-    does. What isn't ASCII, which no rule could match then, is encoded as a crawl encodes it."""
+    does. A path alone that isn't ASCII is encoded, as a browser or a crawl would do."""
     path = path_of(url)
-    return path if path.isascii() else comparable(path)
+    return comparable(path) if url[:1] == "/" and not url.isascii() else path
 
 
 def _by_file(arguments: Sequence[str], name: str, printer: Printer) -> None:

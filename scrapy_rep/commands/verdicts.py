@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from scrapy_rep.commands.inputs import Chain
+    from scrapy_rep.protocol import Rule
     from scrapy_rep.settings import RepSettings
 
     Steps = Callable[[str, str], Sequence[tuple[str, str]]]
@@ -56,7 +57,8 @@ class _Shown:
     facts: str
     is_file: bool
     body: bytes = b""
-    decided: dict[int, list[str]] = field(default_factory=dict)
+    decided: dict[Rule, dict[str, None]] = field(default_factory=dict)
+    """The URLs that each rule decided about, in order."""
 
 
 class Printer:
@@ -125,9 +127,7 @@ class Printer:
         if options.show:
             shown.body = one.robots.body
             if one.decision.rule is not None:
-                name = f" to {in_words(one.chain)}" if columns else ""
-                decided = shown.decided.setdefault(one.decision.rule.line, [])
-                decided.append(f"{one.verdict}{name}: {one.url}")
+                shown.decided.setdefault(one.decision.rule, {})[one.url] = None
 
     def _line(self, one: Explanation, columns: int) -> None:
         """:param columns: for the agent; 0: all verdicts are for one"""
@@ -157,18 +157,18 @@ class Printer:
 
     def _show(self, shown: _Shown) -> None:
         """Print a file, with the lines marked that decided."""
-        output = self.output
+        decided = {rule.line: (rule.allow, list(urls)) for rule, urls in shown.decided.items()}
         for number, row in enumerate(rows(cut(shown.body).rstrip(b"\r\n")), 1):
             text = clean(row.decode("utf-8", "backslashreplace").expandtabs())
-            decided = shown.decided.get(number, [])
-            more = [f"and {len(decided) - _NAMED:,} more"] if len(decided) > _NAMED else []
-            mark = "; ".join([*decided[:_NAMED], *more])
-            line = f"{'>' if mark else ' '}{number:5}  {text}".rstrip()
-            if mark:
-                colour = RED if "disallowed" in mark else GREEN
-                line = f"{output.paint(line, BOLD)}  {output.paint(f'<- {mark}', colour)}"
-            output.line(line)
-
+            if number not in decided:
+                self.output.line(f" {number:5}  {text}".rstrip())
+                continue
+            allow, urls = decided[number]
+            more = f" and {len(urls) - _NAMED:,} more" if len(urls) > _NAMED else ""
+            mark = f"<- {'allowed' if allow else 'disallowed'}: {', '.join(urls[:_NAMED])}{more}"
+            colour = GREEN if allow else RED
+            line = self.output.paint(f">{number:5}  {text}", BOLD)
+            self.output.line(f"{line}  {self.output.paint(mark, colour)}")
 
 def block(output: Output, one: Explanation, most_delay: float) -> None:
     """Print all about one URL and one agent. *most_delay* is the setting ``REP_CRAWL_DELAY``."""

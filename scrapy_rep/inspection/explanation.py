@@ -96,11 +96,12 @@ class Explanation:
     def why(self) -> str:
         """The reason, with the group, and with the file's name if there is one."""
         rule, file = self.decision.rule, self.robots.facts.file
+        raw = "" if self.path.isascii() else "; compared as it stands, but a crawl encodes it"
         if rule is None:
-            return self.reason
+            return self.reason + raw
         line = f"line {rule.line}"
         place = f"{STDIN if file == '-' else file}:{rule.line}" if file else line
-        return f"{place}{self.reason.removeprefix(line)} (group {self.decision.agent})"
+        return f"{place}{self.reason.removeprefix(line)} (group {self.decision.agent}){raw}"
 
     @property
     def delay(self) -> tuple[float, int] | None:

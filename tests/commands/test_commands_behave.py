@@ -161,20 +161,3 @@ def test_bench_works_with_the_add_on(tmp_path: Path) -> None:
     assert "'finish_reason': 'closespider_pagecount'" in done.err
     assert "'rep/outcome/" in done.err
     assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
-    ("name", "printed"),
-    [
-        ("REP_DEFER_GRACE", "0.5"),
-        ("REP_UNREACHABLE", "drop"),  # the project's
-        ("REP_CACHE_STORAGE", "scrapy_rep.storages.MemoryStorage"),
-        ("REP_REPORT", "None"),
-        ("BOT_NAME", "shop"),
-    ],
-)
-def test_scrapy_settings_prints_our_defaults(tmp_path: Path, name: str, printed: str) -> None:
-    """Also where the middleware is enabled by hand."""
-    project = make_project(tmp_path, ["ADDONS = {}", "REP_UNREACHABLE = 'drop'"])
-    done = run_scrapy(["settings", "--get", name], cwd=project, variables=environment())
-    assert (done.status, done.out.strip(), done.err) == (0, printed, "")
