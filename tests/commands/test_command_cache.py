@@ -171,7 +171,7 @@ def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, project: Project) -> 
 
 def test_cache_lists_each_entry_on_a_line(project: Project) -> None:
     """With the origin whole, and the state in the word that JSON has for it."""
-    project.keep(*ALL, replace(FRESH, origin="https://" + "a" * 200 + ".example"))
+    project.keep(*ALL, replace(FRESH, origin="http://" + "a" * 200 + ".example"))
     output, errors = project.cache()
     assert errors == ""
     long, *lines = output.splitlines()
@@ -183,7 +183,7 @@ def test_cache_lists_each_entry_on_a_line(project: Project) -> None:
         "fresh         https://www.example.com  200: rules  "
         "fetched 2023-11-14T22:13:20Z, fresh until 2096-10-02T07:06:40Z",
     ]
-    assert long.startswith(f"fresh         https://{'a' * 200}.example  200: rules")
+    assert long.startswith(f"fresh         http://{'a' * 200}.example  200: rules")
 
 
 def test_cache_says_what_is_strange_about_an_answer(project: Project) -> None:

@@ -50,7 +50,7 @@ def test_labels_are_aligned_and_texts_never_wrapped(terminal: Terminal) -> None:
     long = "a word " * 50 + "end"
     Output(terminal).block("title", [("a", long), ("label", "")])
     plain = terminal.getvalue().replace("\x1b[2m", "").replace("\x1b[0m", "")
-    assert plain == f"title\n  a      {long}\n  label  \n"
+    assert plain == f"title\n  a      {long}\n  label\n"
 
 
 def test_cells_of_csv_are_quoted_where_they_must_be() -> None:
