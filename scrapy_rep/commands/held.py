@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,7 +38,7 @@ class HeldOrigin(NamedTuple):
 
 # What a newer or damaged file has in place of numbers is left out.
 _HELD = """
-SELECT origin, count(*), max(0, max((SELECT max(ran) FROM clock), max(since)) - min(since))
+SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
 FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
 """
 
@@ -102,9 +101,8 @@ def _why(entry: Entry | None) -> str:
         return "why is not known here: REP_CACHE_STORAGE keeps nothing of it"
     if entry.unreachable_since is None:
         return "robots.txt is reachable again: released when the crawl goes on"
-    left = entry.next_attempt_at - time.time()
-    when = f"in {duration(left)}" if left > 0 else "when the crawl goes on"
     since = iso(entry.unreachable_since)
+    when = f"not before {iso(entry.next_attempt_at)}"
     return f"robots.txt unreachable since {since} ({clean(str(entry.error))}), next attempt {when}"
 
 

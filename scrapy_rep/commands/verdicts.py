@@ -170,6 +170,7 @@ class Printer:
             line = self.output.paint(f">{number:5}  {text}", BOLD)
             self.output.line(f"{line}  {self.output.paint(mark, colour)}")
 
+
 def block(output: Output, one: Explanation, most_delay: float) -> None:
     """Print all about one URL and one agent. *most_delay* is the setting ``REP_CRAWL_DELAY``."""
     agent = in_words(one.chain) if one.chain else "unknown: the * group applies"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -658,3 +659,70 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
         "from scrapy.commands import ScrapyCommand",
         "from scrapy.exceptions import UsageError",
     }
+
+
+# -- while it waits --------------------------------------------------------------------------
+
+
+def test_verdicts_are_printed_as_they_come(sites: Sites, project: Path) -> None:
+    """One silent origin, the first of all, doesn't keep the others from being printed."""
+    silent, others = sites.add(robots=silence()), [sites.add(robots=RULES) for _ in range(3)]
+    urls = [site.url("/private/x") for site in (silent, *others)]
+    process = subprocess.Popen(
+        command("robots", *urls, settings={"REP_DOWNLOAD_TIMEOUT": 300}),
+        cwd=project,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in others]
+    process.terminate()
+    process.stdout.close()
+    ends(process)
+    assert lines == [
+        f"disallowed   {url}  line 5: Disallow: /private/ (group ShopBot)\n" for url in urls[1:]
+    ]
+
+
+def test_csv_and_json_keep_the_order_of_the_urls(sites: Sites, project: Path) -> None:
+    """The first origin answers after those behind it would have been printed."""
+    slow, fast = sites.add(robots=silence()), sites.add(robots=RULES)
+    urls = [slow.url("/a"), fast.url("/b"), slow.url("/c"), fast.url("/d")]
+    for form in ("--json", "--csv"):
+        done = robots(project, *urls, form, settings={"REP_DOWNLOAD_TIMEOUT": 5})
+        texts = [re.search('http[^",]+', line) for line in done.out.splitlines()]
+        assert [one[0] for one in texts if one] == urls
+
+
+def test_it_is_said_what_is_waited_for(sites: Sites, project: Path) -> None:
+    """On a terminal, in a line that goes away again."""
+    silent, fast = sites.add(robots=silence()), sites.add(robots=RULES)
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        command("robots", silent.url("/"), fast.url("/"), settings={"REP_DOWNLOAD_TIMEOUT": 6}),
+        cwd=project,
+        env=environment(TERM="xterm", COLUMNS="200"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert f"\r\x1b[Kwaiting for {silent.url('/robots.txt')}" in shown
+    assert shown.endswith("\r\x1b[K")
+    assert [line.split()[0] for line in done.stdout.decode().splitlines()[:2]] == [
+        "allowed",
+        "unreachable",
+    ]
+
+
+def test_where_there_is_no_terminal_it_is_said_after_ten_seconds(
+    sites: Sites, project: Path
+) -> None:
+    silent = sites.add(robots=silence())
+    done = robots(project, silent.url("/"), settings={"REP_DOWNLOAD_TIMEOUT": 14})
+    assert done.errors == [f"scrapy robots: waiting for {silent.url('/robots.txt')}"]

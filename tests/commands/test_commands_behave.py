@@ -116,6 +116,7 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
         "-s REP_UNREACHABLE=allow"
     )
     assert "held" not in done.err
+    assert "next attempt" not in done.err
     if name == "shell":
         assert done.errors[-1].endswith("NotFetched: robots.txt unreachable: HTTP 503")
     else:
