@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from fnmatch import fnmatchcase
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Spider
@@ -16,7 +15,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.commands.inputs import request_for
-from scrapy_rep.commands.terminal import BOLD, DIM, GREEN, RED, YELLOW, Output
+from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Output
 from scrapy_rep.engine.words import clean, counted, iso, text_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, is_html
@@ -35,16 +34,14 @@ if TYPE_CHECKING:
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
-# How many rows of the list are aligned with each other: there may be a million.
-_AT_A_TIME = 1000
-
-_LOOKS = {
-    Standing.FRESH: ("fresh", GREEN),
-    Standing.ASK: ("due for a refetch", DIM),
-    Standing.STALE: ("stale", YELLOW),
-    Standing.UNREACHABLE: ("unreachable", RED),
-    Standing.UNRESTRICTED: ("no restrictions", YELLOW),
+_COLOURS = {
+    Standing.FRESH: GREEN,
+    Standing.ASK: DIM,
+    Standing.STALE: YELLOW,
+    Standing.UNREACHABLE: RED,
+    Standing.UNRESTRICTED: YELLOW,
 }
+_WIDEST = max(len(state.value) for state in _COLOURS)
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
@@ -134,8 +131,8 @@ class _Cache:
             dropped = [self._dropped(entry.origin) for entry in list(entries)]
             return any(dropped)
         found = False
-        while some := list(islice(entries, _AT_A_TIME)):
-            self._list(some, heading=not found)
+        for entry in entries:
+            self._list(entry)
             found = True
         if not found:
             complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
@@ -196,26 +193,22 @@ class _Cache:
             "error": entry.error,
         }
 
-    def _list(self, entries: Sequence[Entry], *, heading: bool) -> None:
+    def _state(self, entry: Entry, columns: int = 0) -> str:
+        state = self._standing(entry)
+        return self._output.paint(state.value.ljust(columns), _COLOURS[state])
+
+    def _list(self, entry: Entry) -> None:
         if self._json:
-            for entry in entries:
-                self._output.json(self._fields(entry))
+            self._output.json(self._fields(entry))
             return
-        rows = [("origin", "state", "answer", "fetched", "details")] if heading else []
-        colours = [(DIM,) * 5] if heading else []
-        for entry in entries:
-            state, colour = _LOOKS[self._standing(entry)]
-            details = f"fresh until {iso(entry.fresh_until)}"
-            if entry.unreachable_since is not None:
-                details = f"unreachable since {iso(entry.unreachable_since)}: {entry.error}"
-            fetched = iso(entry.fetched_at) or "-"
-            rows.append((entry.origin, state, _answer(entry), fetched, details))
-            colours.append(("", colour, "", "", DIM))
-        self._output.table(rows, colours)
+        details = f"fetched {iso(entry.fetched_at)}, fresh until {iso(entry.fresh_until)}"
+        if entry.unreachable_since is not None:
+            details = f"since {iso(entry.unreachable_since)}: {entry.error}"
+        cells = [self._state(entry, _WIDEST), clean(entry.origin), _answer(entry)]
+        self._output.line("  ".join([*cells, self._output.paint(details, DIM)]))
 
     def _show(self, entry: Entry) -> None:
         output = self._output
-        state, colour = _LOOKS[self._standing(entry)]
         rows = [("answer", _answer(entry))]
         if entry.hops:
             rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
@@ -231,7 +224,7 @@ class _Cache:
             ]
         if entry.sha256 is not None:
             rows.append(("SHA-256", entry.sha256))
-        output.block(f"{output.paint(state, BOLD, colour)}  {clean(entry.origin)}", rows)
+        output.block(f"{self._state(entry)}  {clean(entry.origin)}", rows)
         if entry.has_copy:
             output.line()
             for line in entry.body.decode("utf-8", "replace").splitlines():

@@ -109,9 +109,9 @@ class Judges:
                 tally.unjudged += 1
                 continue
             robots, rules = judge
-            found = rules._find(comparable(path))
+            found = rules.find(comparable(path))
             if not allows(found):
-                rule = robots.parsed._decision(None, found).rule
+                rule = robots.parsed.decision(None, found).rule
                 assert rule is not None
                 tally.forbidden += 1
                 url = robots.facts.robots_url or ""

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands import verdicts
-from scrapy_rep.commands.ending import Status, gravest
+from scrapy_rep.commands.ending import Status, complain, gravest
 from scrapy_rep.commands.inputs import STDIN, chains, read_file, requests, urls
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, run_crawl, usual_chain
-from scrapy_rep.commands.terminal import Output
+from scrapy_rep.commands.output import Progress
+from scrapy_rep.commands.verdicts import Printer
 from scrapy_rep.engine.urls import path_in
-from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
+from scrapy_rep.engine.words import counted
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.body import READ_BYTES
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
@@ -23,41 +24,58 @@ from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
 
-    Steps = Callable[[str, str], Sequence[tuple[str, str]]]
+# Origins whose files are kept until the end, to be shown.
+_MAX_SHOWN = 100
+
+# Seconds without a word before it is said what is waited for, where no progress line can be shown.
+_SILENT = 10
 
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
     """Explain the URLs."""
-    printer = _VerdictPrinter(options, RepSettings.from_settings(command.settings))
+    settings = RepSettings.from_settings(command.settings)
+    printer = Printer(options, settings, chains(options.agent))
     if options.file is not None:
-        printer.agents = printer.agents or [chain_of_project(command.settings)]
+        printer.begin(chain_of_project(command.settings))
         _by_file(arguments, options.file, printer)
     else:
-        _by_sites(command, arguments, printer)
+        _by_sites(command, arguments, options, printer)
     printer.end()
     return gravest(*printer.statuses)
 
 
-def _by_file(arguments: Sequence[str], name: str, printer: _VerdictPrinter) -> None:
-    """Explain by a file. URLs are compared as they are, as Google's matcher does; anything will do
-    for one."""
+def file_named(name: str) -> RobotsFile:
+    """Return the robots.txt in a file, or raise ``CommandError``."""
+    return RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
+
+
+def path_as_given(url: str) -> str:
+    """Return what is compared of a URL that any text will do for: as it stands, as Google's matcher
+    does. A path alone that isn't ASCII is encoded, as a browser or a crawl would do."""
+    path = path_of(url)
+    return comparable(path) if url[:1] == "/" and not url.isascii() else path
+
+
+def _by_file(arguments: Sequence[str], name: str, printer: Printer) -> None:
     if name == STDIN and (not arguments or STDIN in arguments):
         raise UsageError("standard input can't be both robots.txt and URLs", print_help=False)
-    robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
+    robots = file_named(name)
+    agents = printer.chains_for(robots)
     url = None
     for url, _ in urls(arguments, printer.statuses):
-        printer.add(url, path_of(url), robots, _steps_of_file)
+        printer.add(url, path_as_given(url), robots, agents, _steps_of_file)
     if url is None and not printer.statuses:
         raise UsageError("no URL given", print_help=False)
 
 
 def _steps_of_file(url: str, path: str) -> list[tuple[str, str]]:
-    steps = [("compared as is", path)]
+    as_is = path_of(url)
+    steps = [("compared as is", path)] if path == as_is else [("path", as_is), ("compared", path)]
     try:
         crawled = comparable(path_in(Request(url)))
     except ValueError:
@@ -65,28 +83,81 @@ def _steps_of_file(url: str, path: str) -> list[tuple[str, str]]:
     return steps if crawled == path else [*steps, ("a crawl compares", crawled)]
 
 
-def _by_sites(command: RobotsCommand, arguments: Sequence[str], printer: _VerdictPrinter) -> None:
-    """Explain by the robots.txt of each URL's origin, in the order of the URLs."""
-    pending = deque(
-        (url, origin, comparable(path_in(request)))
-        for url, request, origin in requests(arguments, printer.statuses)
-    )
-    left = Counter(origin for _, origin, _ in pending)
+class _Pending:
+    """URLs that wait for their robots.txt."""
+
+    def __init__(self, asked: Sequence[tuple[str, Request, Origin]]) -> None:
+        self._urls = deque(
+            (url, origin, comparable(path_in(request))) for url, request, origin in asked
+        )
+        self.left = Counter(origin for _, origin, _ in self._urls)
+        self._files: dict[Origin, RobotsFile] = {}
+        self._first: object = None
+
+    def is_stuck(self) -> bool:
+        """Whether the first URL has been the first since the last call."""
+        before, self._first = self._first, self._urls[0] if self._urls else None
+        return before is self._first
+
+    def answer(self, origin: Origin, robots: RobotsFile) -> None:
+        """A file has come."""
+        self._files[origin] = robots
+
+    def take(self, *, in_order: bool) -> Iterator[tuple[str, str, RobotsFile]]:
+        """Remove and yield URLs whose file has come, their paths, and the file.
+
+        :param in_order: up to the first one whose file hasn't
+        """
+        passed_over = []
+        while self._urls and (not in_order or self._urls[0][1] in self._files):
+            url, origin, path = one = self._urls.popleft()
+            if origin not in self._files:
+                passed_over.append(one)
+                continue
+            yield url, path, self._files[origin]
+            self.left[origin] -= 1
+            if not self.left[origin]:
+                del self.left[origin], self._files[origin]
+        self._urls.extendleft(reversed(passed_over))
+
+    def waits_for(self) -> str:
+        """Return what has not come, in words."""
+        missing = [origin.robots_url for origin in self.left if origin not in self._files]
+        more = f" and {counted(len(missing) - 1, 'more file')}" if missing[1:] else ""
+        return f"waiting for {missing[0]}{more}" if missing else ""
+
+
+def _by_sites(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, printer: Printer
+) -> None:
+    """Explain by the robots.txt of each URL's origin: in the order of the URLs, unless one of these
+    files keeps the others waiting for seconds, and people read along."""
+    asked = requests(arguments, printer.statuses)
+    pending = _Pending(asked)
+    if options.show and len(pending.left) > _MAX_SHOWN:
+        raise UsageError(f"--show is for at most {_MAX_SHOWN} origins", print_help=False)
+    ordered = options.json or options.csv
 
     async def job(lookup: Lookup) -> None:
-        printer.agents = printer.agents or [usual_chain(lookup.agents)]
-        files: dict[Origin, RobotsFile] = {}
-        async for landed, robots in lookup.each(list(left)):
-            files[landed] = robots
-            while pending and pending[0][1] in files:
-                url, origin, path = pending.popleft()
-                printer.add(url, path, files[origin], _steps_of_crawl)
-                left[origin] -= 1
-                if not left[origin]:
-                    del files[origin]
+        printer.begin(usual_chain(lookup.agents))
+        progress = Progress()
+        silent = 0
+        async for landed in lookup.each(list(pending.left)):
+            progress.clear()
+            if landed is not None:
+                pending.answer(*landed)
+            stuck = landed is None and pending.is_stuck()
+            for url, path, robots in pending.take(in_order=ordered or not stuck):
+                printer.add(url, path, robots, printer.chains_for(robots), _steps_of_crawl)
             printer.output.flush()
+            if stuck:
+                silent += 1
+                progress.tell(pending.waits_for())
+                if silent == _SILENT and not progress.on:
+                    complain(pending.waits_for())
+        progress.clear()
 
-    if pending:
+    if asked:
         run_crawl(command, job)
 
 
@@ -96,43 +167,3 @@ def _steps_of_crawl(url: str, path: str) -> list[tuple[str, str]]:
     if path_in(request) != path:
         steps.append(("path", path_in(request)))
     return [*steps, ("compared", path)]
-
-
-class _VerdictPrinter:
-    """Prints verdicts, and collects the exit statuses."""
-
-    def __init__(self, options: Namespace, settings: RepSettings) -> None:
-        self.agents = chains(options.agent)
-        self.output = Output()
-        self.statuses: set[Status] = set()
-        self._explain: bool = options.explain
-        self._json: bool = options.json
-        self._settings = settings
-        self._kept: list[Explanation] = []
-
-    def add(self, url: str, path: str, robots: RobotsFile, steps_of: Steps) -> None:
-        """Explain *url* for each of the agents."""
-        steps = steps_of(url, path) if self._explain else ()
-        obey_global = self._settings.obey_global_group
-        for chain in self.agents:
-            one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
-            if one.unreachable:
-                self.statuses.add(Status.UNREACHABLE)
-            elif not one.allowed:
-                self.statuses.add(Status.FOUND)
-            if self._json:
-                self.output.json(verdicts.as_json(one, explain=self._explain))
-            else:
-                self._kept.append(one)  # columns are as wide as their widest cell
-
-    def end(self) -> None:
-        """Print what has to wait until all is known."""
-        kept, most_delay = self._kept, self._settings.crawl_delay
-        if kept and len(self.agents) > 1 and not self._explain:
-            verdicts.matrix(self.output, kept, len(self.agents))
-        elif len(kept) > 1 and not self._explain:
-            verdicts.table(self.output, kept)
-        else:
-            for one in kept:
-                verdicts.block(self.output, one, explain=self._explain, most_delay=most_delay)
-        self.output.flush()

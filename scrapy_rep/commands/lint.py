@@ -9,11 +9,12 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
 from scrapy_rep.commands.inputs import STDIN, read_file, request_for
 from scrapy_rep.commands.lookup import Lookup, run_crawl
-from scrapy_rep.commands.terminal import DIM, YELLOW, Output
-from scrapy_rep.engine.words import clean, text_of
-from scrapy_rep.inspection.explanation import missing, noted
+from scrapy_rep.commands.output import DIM, RED, YELLOW, Output
+from scrapy_rep.engine.words import clean
+from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
+from scrapy_rep.inspection.explanation import RobotsFile
 from scrapy_rep.inspection.lint import Finding, lint
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
+from scrapy_rep.inspection.lint.finding import ERROR, NOTE, SEVERITIES, WARNING
 from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES
@@ -30,40 +31,22 @@ _MAX_READ = 16 * MAX_BYTES
 # Characters of a line that are shown below a finding.
 _SHOWN = 100
 
+_COLOURS = {ERROR: RED, WARNING: YELLOW, NOTE: DIM}
+
 
 def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
     """Lint files, and the robots.txt of URLs as they are now, past the cache."""
     if not arguments:
         raise UsageError("--lint needs a URL, a file, or - for standard input", print_help=False)
-    output = Output()
-    statuses: set[Status] = set()
+    printer = _Printer(options)
     origins: list[Origin] = []
-
-    def show(source: str, findings: Sequence[Finding]) -> None:
-        statuses.add(Status.FOUND if findings else Status.GOOD)
-        for one in findings:
-            if options.json:
-                output.json({"source": source, **one._asdict()})
-                continue
-            place = f"{clean(source)}:{one.line}:" if one.line else f"{clean(source)}:"
-            output.line(f"{place} {clean(one.message)} {output.paint(f'[{one.code}]', YELLOW)}")
-            text = one.text.strip()
-            if text:
-                more = "…" if len(text) > _SHOWN else ""
-                output.line("    " + output.paint(clean(text[:_SHOWN]) + more, DIM))
-        if not findings and not options.json:
-            output.line(f"{clean(source)}: nothing found")
-        output.flush()
 
     async def job(lookup: Lookup) -> None:
         for origin in dict.fromkeys(origins):
             try:
-                findings = await _lint_site(lookup, origin)
+                printer.show(origin.robots_url, _lint_site(await lookup.now(origin)))
             except CommandError as error:
-                complain(f"{origin.robots_url}: {error}")
-                statuses.add(error.status)
-            else:
-                show(origin.robots_url, findings)
+                printer.complain(f"{origin.robots_url}: {error}", error.status)
 
     for argument in arguments:
         try:
@@ -71,28 +54,57 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
                 origins.append(request_for(argument)[1])
                 continue
             body = read_file(argument, _MAX_READ)
-            findings = lint(body, complete=len(body) < _MAX_READ)
         except CommandError as error:
-            complain(error)
-            statuses.add(error.status)
+            printer.complain(str(error), error.status)
         else:
-            show("standard input" if argument == STDIN else argument, findings)
+            name = STDIN_IN_WORDS if argument == STDIN else argument
+            printer.show(name, lint(body, complete=len(body) < _MAX_READ, also=[usage_findings]))
     if origins:
         run_crawl(command, job)
-    return gravest(*statuses)
+    return gravest(*printer.statuses)
 
 
-async def _lint_site(lookup: Lookup, origin: Origin) -> list[Finding]:
-    try:
-        answer = await lookup.fetcher.fetch(origin)
-    except CONFIGURATION_ERRORS as error:
-        raise CommandError(text_of(error), Status.UNREACHABLE) from None
-    if answer.outcome is Outcome.UNREACHABLE:
-        why = noted(answer.reason, answer.note)
-        raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
-    if answer.outcome is Outcome.MISSING:
-        why = missing(answer.status, answer.hops, answer.note)
-        message = f"no robots.txt ({why}): no restrictions"
-        return [Finding(None, "no-file", message)]
-    complete = len(answer.body) <= MAX_BYTES
-    return lint(answer.body, robots_url=origin.robots_url, complete=complete, also=[usage_findings])
+def _lint_site(robots: RobotsFile) -> list[Finding]:
+    if robots.outcome is Outcome.MISSING:
+        return [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
+    complete = len(robots.body) <= MAX_BYTES
+    url = robots.facts.robots_url
+    return lint(robots.body, robots_url=url, complete=complete, also=[usage_findings])
+
+
+class _Printer:
+    """Prints findings, and collects the exit statuses."""
+
+    def __init__(self, options: Namespace) -> None:
+        self.statuses: set[Status] = set()
+        self._output = Output()
+        self._json: bool = options.json
+        self._counted = SEVERITIES[: SEVERITIES.index(options.fail_on or NOTE) + 1]
+
+    def complain(self, message: str, status: Status) -> None:
+        """Tell of a file that can't be linted."""
+        complain(message)
+        self.statuses.add(status)
+
+    def show(self, source: str, findings: Sequence[Finding]) -> None:
+        """Print what was found in one file."""
+        counts = any(one.severity in self._counted for one in findings)
+        self.statuses.add(Status.FOUND if counts else Status.GOOD)
+        for one in findings:
+            if self._json:
+                data = {"source": source, **one._asdict(), "severity": one.severity}
+                self._output.json(data)
+            else:
+                self._print(source, one)
+        if not findings and not self._json:
+            self._output.line(f"{clean(source)}: nothing found")
+        self._output.flush()
+
+    def _print(self, source: str, one: Finding) -> None:
+        place = f"{clean(source)}:{one.line}:" if one.line else f"{clean(source)}:"
+        severity = self._output.paint(one.severity, _COLOURS[one.severity])
+        self._output.line(f"{place} {severity}: {clean(one.message)} [{one.code}]")
+        text = one.text.strip()
+        if text:
+            more = "…" if len(text) > _SHOWN else ""
+            self._output.line("    " + self._output.paint(text[:_SHOWN] + more, DIM))

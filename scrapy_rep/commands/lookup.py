@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
 
 from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.urls import origin_of, path_in
 from scrapy_rep.engine.words import text_of
-from scrapy_rep.inspection.explanation import Facts, RobotsFile
+from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.cache import RobotsCache
@@ -52,8 +54,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Origin
     from scrapy_rep.storages.base import Entry
 
-# How many origins are asked ahead of time: a slow one must not hold up the others.
+# How many origins are asked at once.
 _AHEAD = 256
+
+# Seconds after which the one who waits is woken.
+_TICK = 1.0
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
 _OVERRIDES: dict[str, Any] = {
@@ -202,17 +207,48 @@ class Lookup:
         """Stop waiting for answers: those who wait get ``CrawlEnding``."""
         self._flights.end()
 
-    async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order, while the next ones are being fetched."""
+    async def each(
+        self, origins: Iterable[Origin]
+    ) -> AsyncIterator[tuple[Origin, RobotsFile] | None]:
+        """Yield the robots.txt of each origin as it comes, and None each second while some are
+        waited for."""
         coming = iter(origins)
-        asked: deque[Flight] = deque()
+        waited_for: set[Origin] = set()
+        landed: deque[tuple[Origin, Any]] = deque()
+        bell: Deferred[None] = Deferred()
+        tick = time.monotonic() + _TICK
+
+        def ring() -> None:
+            if not bell.called:
+                bell.callback(None)
+
+        def lands(result: Any, origin: Origin) -> None:
+            waited_for.remove(origin)
+            landed.append((origin, result))
+            ring()
+
         while True:
-            while len(asked) < _AHEAD and (origin := next(coming, None)) is not None:
-                asked.append(self._flights.to(origin))
-            if not asked:
+            while len(waited_for) < _AHEAD and (origin := next(coming, None)) is not None:
+                waited_for.add(origin)
+                landing = deferred_from_coro(self._landed(self._flights.to(origin)))
+                landing.addBoth(lands, origin)
+            if time.monotonic() >= tick:
+                tick = time.monotonic() + _TICK
+                yield None
+            elif landed:
+                origin, file = landed.popleft()
+                if isinstance(file, Failure):
+                    file.raiseException()
+                yield origin, file
+            elif waited_for:
+                bell = Deferred()
+                timer = call_later(max(0.0, tick - time.monotonic()), ring)
+                try:
+                    await maybe_deferred_to_future(bell)
+                finally:
+                    timer.cancel()
+            else:
                 return
-            flight = asked.popleft()
-            yield flight.origin, await self._landed(flight)
 
     async def get(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
@@ -223,6 +259,22 @@ class Lookup:
             # If several waited, the first one has the answer.
             self._files.setdefault(origin, file)
         return self._files[origin]
+
+    async def now(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin* as it is now, past the cache: its owner may have just
+        changed it. The body may be longer than what counts.
+
+        :raises CommandError: if it is unreachable
+        """
+        try:
+            answer = await self.fetcher.fetch(origin)
+        except CONFIGURATION_ERRORS as error:
+            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+        if answer.outcome is Outcome.UNREACHABLE:
+            why = noted(answer.reason, answer.note)
+            raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
+        facts = Facts(str(origin), origin.robots_url, status=answer.status, hops=answer.hops)
+        return RobotsFile(answer.outcome, answer.body, facts, note=answer.note)
 
     async def check(self, request: Request, chain: Chain) -> None:
         """Raise ``CommandError`` unless robots.txt allows *request*."""

@@ -12,8 +12,9 @@ from scrapy.http import Headers, HtmlResponse, Response
 from scrapy_rep.commands.ending import CommandError, Status, gravest
 from scrapy_rep.commands.inputs import Chain, chains, read_file, requests
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, run_crawl, usual_chain
-from scrapy_rep.commands.terminal import BOLD, Output
+from scrapy_rep.commands.output import BOLD, Output
 from scrapy_rep.engine.words import clean, iso
+from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.page.html import MAX_BYTES
@@ -125,11 +126,10 @@ class _PagePrinter:
         meaning = _meaning(rules)
         if rules.noindex or rules.nofollow or meaning["expired"]:
             self.statuses.add(Status.FOUND)
-        agent = ",".join(chain)
         if self._json:
             data = {
                 "url": name,
-                "agent": agent or None,
+                "agent": ",".join(chain) or None,
                 "status": fetched and fetched.status,
                 "final_url": fetched and fetched.url,
                 "error": str(page) if isinstance(page, CommandError) else None,
@@ -138,15 +138,15 @@ class _PagePrinter:
                     for r in rules.rules
                 ],
             }
-            self.output.json({**data, **meaning})
+            self.output.json({**data, **meaning, "agent_in_words": in_words(chain)})
             return
         if not isinstance(page, CommandError):
             rows += [(one.where, str(one)) for one in rules.rules]
             words = [key if value is True else f"{key}: {value}" for key, value in meaning.items()
                      if value is not None and value is not False]  # fmt: skip
             rows.append(("overall", ", ".join(words) or "no restrictions"))
-        rows.insert(0, ("agent", agent or "unknown"))
-        self.output.block(self.output.paint(clean(name), BOLD), rows)
+        rows.insert(0, ("agent", in_words(chain)))
+        self.output.block(self.output.paint(name, BOLD), rows)
 
 
 def _meaning(rules: PageRules) -> dict[str, Any]:

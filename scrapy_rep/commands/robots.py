@@ -9,7 +9,7 @@ imported by then. Each action is a module of its own, imported when needed, with
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
@@ -19,15 +19,29 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-# Options that name a module of this package, and the options that have no effect on each. Without
-# any of them, `decide` answers.
+# Options that name a module of this package, and the options that have an effect on each, besides
+# --json and --spider. Without any of the former, `decide` answers.
 _ACTIONS = {
-    "lint": ("file", "agent", "explain"),
-    "sitemaps": ("file", "explain"),
-    "cache": ("file", "agent", "explain"),
-    "page": ("explain",),
-    "usage": ("file", "explain"),
+    "compare": ("agent", "agents_of_file"),
+    "lint": ("fail_on",),
+    "sitemaps": ("agent",),
+    "page": ("agent", "file", "header"),
+    "usage": ("agent",),
+    "cache": ("drop",),
+    "held": (),
 }
+_DEPENDENT = (
+    "agent",
+    "agents_of_file",
+    "file",
+    "explain",
+    "show",
+    "csv",
+    "fail_on",
+    "header",
+    "drop",
+)
+_FORMS = ("json", "csv", "explain", "show")
 
 
 class RobotsCommand(ScrapyCommand):
@@ -55,35 +69,45 @@ class RobotsCommand(ScrapyCommand):
     def add_options(self, parser: ArgumentParser) -> None:
         super().add_options(parser)
 
-        def option(name: str, text: str, metavar: str | None = None, *, many: bool = False) -> None:
-            if metavar is None:
-                parser.add_argument(name, action="store_true", help=text)
-            elif many:
-                text += "; may be repeated"
-                parser.add_argument(name, action="append", metavar=metavar, default=[], help=text)
-            else:
-                parser.add_argument(name, metavar=metavar, help=text)
+        # Scrapy takes a line that ends with a colon for a heading: no colon before a blank here.
+        def option(name: str, text: str, metavar: Any = None, **more: Any) -> None:
+            how = {"metavar": metavar} if metavar else {"action": "store_true"}
+            parser.add_argument(name, help=text, **{**how, **more})
 
-        agent = "product token, or several joined by commas (default: the project's)"
-        option("--agent", agent, "TOKEN", many=True)
+        many = {"action": "append", "default": []}
+        agent = (
+            "product token of a crawler, by default the project's; A,B is one crawler, B being its "
+            "fallback for A; may be repeated"
+        )
+        option("--agent", agent, "TOKEN", **many)
+        option("--agents-of-file", "ask about all agents that the robots.txt names, and *")
         option("--spider", "use the settings and the agent of this spider", "NAME")
-        option("--file", "read robots.txt from FILE (-: standard input)", "FILE")
+        option("--file", "read robots.txt from FILE, - for standard input", "FILE")
         option("--json", "print JSON, one object a line")
-        option("--explain", "also show how it was decided: groups, all matching rules, steps")
-        option("--lint", "list likely mistakes in a robots.txt (of a URL, or a file)")
+        option("--csv", "print CSV, with a heading")
+        option("--explain", "explain each verdict (groups, all matching rules, steps)")
+        option("--show", "also print the robots.txt, with the deciding lines marked")
+        compare = "print the URLs whose verdict changes between two files or sites; without URLs, the rules"
+        option("--compare", compare, ("OLD", "NEW"), nargs=2)
+        option("--lint", "list likely mistakes in a robots.txt, of a URL or a file")
+        fail_on = "with --lint, exit with 1 only for findings of this severity (error, warning, note) or above"
+        option("--fail-on", fail_on, "SEVERITY", choices=("error", "warning", "note"))
         option("--sitemaps", "list a site's sitemaps as a tree, and count their URLs")
-        option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
-        option("--page", "show X-Robots-Tag headers and robots metas of pages (URLs, or --file)")
+        option("--page", "show X-Robots-Tag headers and robots metas of pages, URLs or --file")
+        header = (
+            "with --page --file, a header of the page such as X-Robots-Tag:noindex; may be repeated"
+        )
+        option("--header", header, "HEADER", **many)
         option("--usage", "show whether pages may be used for AI training, search and so on")
-        header = "with --page --file: a header of the page, such as 'X-Robots-Tag: noindex'"
-        option("--header", header, "HEADER", many=True)
-        option("--drop", "with --cache: remove the entries instead")
+        option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
+        option("--drop", "with --cache, remove the entries instead")
+        option("--held", "list what the crawl with this JOBDIR holds, running or not", "JOBDIR")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
         super().process_options(args, opts)
         # Python before 3.13 turns the value of "--file=--" into an empty list.
         for name, value in vars(opts).items():
-            if name in ("file", "spider") and value == []:
+            if name in ("file", "spider", "held") and value == []:
                 setattr(opts, name, "--")
             elif name in ("agent", "header"):
                 setattr(opts, name, ["--" if one == [] else one for one in value])
@@ -101,19 +125,10 @@ class RobotsCommand(ScrapyCommand):
                 from scrapy_rep.engine.words import clean
 
                 raise UsageError(f"no such option: {clean(argument)}", print_help=False)
-        actions = [name for name in _ACTIONS if getattr(opts, name)]
-        if len(actions) > 1:
-            raise UsageError(f"--{actions[0]} and --{actions[1]} can't be combined")
-        for name in _ACTIONS[actions[0]] if actions else ():
-            if getattr(opts, name) not in (None, False, []):  # an empty name is one too
-                raise UsageError(f"--{name} has no effect with --{actions[0]}")
-        if opts.drop and not opts.cache:
-            raise UsageError("--drop needs --cache")
-        if opts.header and not (opts.page and opts.file is not None):
-            raise UsageError("--header needs --page and --file")
-        fetches = opts.file is None and not opts.cache
-        if opts.lint:
-            fetches = any("://" in one for one in args)
+        _check_combination(opts)
+        fetches = opts.file is None and not opts.cache and opts.held is None
+        if opts.lint or opts.compare:
+            fetches = any("://" in one for one in opts.compare or args)
         self.requires_crawler_process = fetches
 
     def run(self, args: list[str], opts: Namespace) -> None:
@@ -124,11 +139,37 @@ class RobotsCommand(ScrapyCommand):
             inputs.use_spider(self.settings, opts.spider)
         ending.set_up_logging(self.settings, configured=self.crawler_process is not None)
         warn_of_unknown(self.settings)
-        name = next((name for name in _ACTIONS if getattr(opts, name)), "decide")
-        action = import_module(f"scrapy_rep.commands.{name}")
+        action = import_module(f"scrapy_rep.commands.{(_given(opts, _ACTIONS) or ['decide'])[0]}")
 
         def act() -> ending.Status:
             RepSettings.from_settings(self.settings)  # wrong settings end it before any crawl
             return action.run(self, args, opts)  # type: ignore[no-any-return]
 
         self.exitcode = ending.status_of(act)
+
+
+def _given(opts: Namespace, names: Any) -> list[str]:
+    """Return which of these options are given: an empty value is one too."""
+    return [name for name in names if getattr(opts, name) not in (None, False, [])]
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _check_combination(opts: Namespace) -> None:
+    """Raise ``UsageError`` for options that would change nothing."""
+    if opts.drop and not opts.cache:
+        raise UsageError("--drop needs --cache")
+    if opts.header and not (opts.page and opts.file is not None):
+        raise UsageError("--header needs --page and --file")
+    if opts.fail_on and not opts.lint:
+        raise UsageError("--fail-on needs --lint")
+    for these in (list(_ACTIONS), _FORMS):
+        given = _given(opts, these)
+        if len(given) > 1 and given != ["json", "explain"]:
+            raise UsageError(f"{_option(given[0])} and {_option(given[1])} can't be combined")
+    for action in _given(opts, _ACTIONS):
+        for name in _given(opts, _DEPENDENT):
+            if name not in _ACTIONS[action]:
+                raise UsageError(f"{_option(name)} has no effect with {_option(action)}")

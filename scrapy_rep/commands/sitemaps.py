@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
@@ -14,10 +14,10 @@ from scrapy_rep.commands.counts import Counts, Judges
 from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
 from scrapy_rep.commands.inputs import chains, requests
 from scrapy_rep.commands.lookup import Lookup, follow, run_crawl, usual_chain
-from scrapy_rep.commands.terminal import Output, Progress
-from scrapy_rep.commands.tree import Tree, as_json
+from scrapy_rep.commands.output import DIM, RED, YELLOW, Output, Progress
 from scrapy_rep.engine.encoding import PageURLs, resolve_sitemap
-from scrapy_rep.engine.words import counted
+from scrapy_rep.engine.words import clean, counted
+from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 
@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
+    from scrapy_rep.commands.inputs import Chain
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
     from scrapy_rep.protocol.sitemaps.xml import Entry
+
+# How many of the rules that forbid something are named.
+_RULES = 10
 
 # How many sitemaps are fetched ahead of the one that is read.
 _AHEAD = 4
@@ -75,7 +79,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         output = Output()
         for origin in origins:
             judges = Judges(lookup, chain, origin)
-            site = _Site(lookup, judges, output, None if options.json else Tree(output, chain))
+            site = _Site(lookup, judges, output, None if options.json else _Tree(output, chain))
             await site.show(origin)
             statuses.update(site.statuses)
             output.flush()
@@ -88,7 +92,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 class _Site:
     """The sitemaps of one site."""
 
-    def __init__(self, lookup: Lookup, judges: Judges, output: Output, tree: Tree | None) -> None:
+    def __init__(self, lookup: Lookup, judges: Judges, output: Output, tree: _Tree | None) -> None:
         """:param tree: None for JSON"""
         self.statuses: set[Status] = set()
         self._lookup = lookup
@@ -141,7 +145,7 @@ class _Site:
                 if self._tree is not None:
                     self._tree.add(one, here)
                 else:
-                    self._output.json(as_json(one))
+                    self._output.json(_as_json(one))
                 self._output.flush()
                 if one.children:
                     await self._each(one.children, one.url, here, depth + 1)
@@ -246,3 +250,99 @@ def _absolute(base: str, value: str) -> str:
         return resolve_sitemap(value, base).url
     except ValueError:
         return value
+
+
+class _Tree:
+    """Prints a line for each sitemap as soon as it was read."""
+
+    def __init__(self, output: Output, chain: Chain) -> None:
+        self._output = output
+        self._who = in_words(chain)
+        self._count = 0
+        self._signs = output.signs("├── ", "└── ", "│   ")
+
+    def begin(self, robots_url: str, count: int) -> None:
+        """Print the root of the tree, which lists *count* sitemaps."""
+        self._row("URLs", "forbidden", f"sitemap (for {self._who})", DIM)
+        self._row("", "", f"{robots_url}: {counted(count, 'sitemap')}")
+        self._output.flush()
+
+    def add(self, one: Sitemap, last: tuple[bool, ...]) -> None:
+        """Print a sitemap.
+
+        :param last: for each level of the tree, whether it ends there
+        """
+        self._count += not one.repeated
+        fork, corner, line = self._signs
+        branch = "".join("    " if end else line for end in last[:-1])
+        branch += corner if last[-1] else fork
+        tally = one.tally
+        urls = forbidden = ""
+        notes = []
+        if one.kind is Kind.INDEX:
+            notes.append(f"index of {counted(len(one.children), 'sitemap')}")
+        elif one.kind is not None:
+            urls, forbidden = f"{tally.urls:,}", _number(tally.forbidden)
+        if one.final_url is not None:
+            notes.append(f"redirects to {one.final_url}")
+        if tally.unjudged:
+            notes.append(f"{tally.unjudged:,} not checked: robots.txt unavailable")
+        if tally.invalid:
+            notes.append(f"{counted(tally.invalid, 'entry', 'entries')} without a URL")
+        if tally.broken:
+            notes.append(f"{counted(tally.broken, 'entry', 'entries')} with a damaged URL")
+        if one.problem:
+            notes.append(one.problem)
+        shade = RED if one.forbidden else YELLOW if one.problem else DIM
+        colour = RED if tally.forbidden else ""
+        self._row(urls, forbidden, branch + one.url, colour, "; ".join(notes), shade)
+
+    def end(self, total: Counts, files: int) -> None:
+        """Print the totals, unless no file was read."""
+        if not files:
+            return
+        read = f"{files:,} of " if files < self._count else ""
+        where = f"total in {read}{counted(self._count, 'sitemap')}"
+        self._row(f"{total.urls:,}", _number(total.forbidden), where)
+        rules = total.by_rule.most_common(_RULES)
+        for (robots_url, line, rule), count in rules:
+            self._row("", f"{count:,}", f"by line {line} of {robots_url}: {rule}", RED)
+        more = len(total.by_rule) - len(rules)
+        if more:
+            self._row("", "", f"and by {counted(more, 'more rule')}")
+
+    def _row(
+        self, urls: str, count: str, text: str, colour: str = "", note: str = "", shade: str = ""
+    ) -> None:
+        output = self._output
+        after = f"  {output.paint(f'({note})', shade)}" if note else ""
+        numbers = f"{urls:>10}  {output.paint(f'{count:>10}', colour)}"
+        output.line(f"{numbers}  {clean(text)}{after}".rstrip())
+
+
+def _number(count: int) -> str:
+    return f"{count:,}" if count else "-"
+
+
+def _as_json(one: Sitemap) -> dict[str, Any]:
+    """Return what ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
+    tally = one.tally
+    return {
+        "sitemap": one.url,
+        "listed_in": one.listed_in,
+        "depth": one.depth,
+        "kind": one.kind.value if one.kind else None,
+        "status": one.status,
+        "final_url": one.final_url or one.url,
+        "sitemaps": len(one.children),
+        "urls": tally.urls,
+        "forbidden": tally.forbidden,
+        "unjudged": tally.unjudged,
+        "invalid": tally.invalid,
+        "broken": tally.broken,
+        "rules": [
+            {**rule._asdict(), "urls": count} for rule, count in tally.by_rule.most_common(_RULES)
+        ],
+        "fetched": one.status is not None,
+        "problem": one.problem,
+    }

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.commands.ending import CommandError, Status, gravest
 from scrapy_rep.commands.inputs import Chain, chains, request_for, requests
 from scrapy_rep.commands.lookup import Lookup, run_crawl
+from scrapy_rep.commands.output import BOLD, GREEN, RED, Output
 from scrapy_rep.commands.page import fetched
-from scrapy_rep.commands.terminal import BOLD, GREEN, RED, Output
-from scrapy_rep.engine.words import clean
+from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.preferences.aipref import EXTRA
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import NO, PURPOSES, YES
@@ -68,6 +68,7 @@ def _as_json(url: str, chain: Chain, usage: Usage, page: Response | CommandError
         "status": fetched and fetched.status,
         "final_url": fetched and fetched.url,
         "error": None if fetched else str(page),
+        "agent_in_words": in_words(chain),
         **usage.as_dict(),
     }
 
@@ -75,7 +76,7 @@ def _as_json(url: str, chain: Chain, usage: Usage, page: Response | CommandError
 def _print(
     output: Output, url: str, chain: Chain, usage: Usage, page: Response | CommandError
 ) -> None:
-    rows = [("agent", ",".join(chain) or "unknown")]
+    rows = [("agent", in_words(chain))]
     if isinstance(page, CommandError):
         rows.append(("not fetched", str(page)))
     else:
@@ -95,4 +96,4 @@ def _print(
     if usage.robots_sha256:
         rows.append(("robots.txt", f"SHA-256 {usage.robots_sha256}"))
     colours += [""] * (len(rows) - len(colours))
-    output.block(output.paint(clean(url), BOLD), rows, colours)
+    output.block(output.paint(url, BOLD), rows, colours)

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+STDIN = "standard input"
+
+
+def in_words(chain: Sequence[str]) -> str:
+    """Return the name of a crawler that goes by these tokens, most specific first:
+    ``GPTBot, as fallback for Googlebot``."""
+    return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
+
+
 class Matched(NamedTuple):
     """A matching rule of the group that applied."""
 
@@ -80,6 +89,22 @@ class Explanation:
     def agent(self) -> str | None:
         """The crawler's token or chain, as ``--agent`` takes it."""
         return ",".join(self.chain) or None
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in one word."""
+        return "allowed" if self.allowed else "unreachable" if self.unreachable else "disallowed"
+
+    @property
+    def why(self) -> str:
+        """The reason, with the group, and with the file's name if there is one."""
+        rule, file = self.decision.rule, self.robots.facts.file
+        raw = "" if self.path.isascii() else "; compared as it stands, but a crawl encodes it"
+        if rule is None:
+            return self.reason + raw
+        line = f"line {rule.line}"
+        place = f"{STDIN if file == '-' else file}:{rule.line}" if file else line
+        return f"{place}{self.reason.removeprefix(line)} (group {self.decision.agent}){raw}"
 
     @property
     def pace(self) -> Pace:
@@ -190,7 +215,7 @@ class RobotsFile:
                 return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass'
             return Decision(False, None, None), f"{why}: nothing may be fetched for now"
         token, rules = self.parsed.rules(chain, obey_global)
-        decision = self.parsed._decision(token, rules._find(path))
+        decision = self.parsed.decision(token, rules.find(path))
         rule = decision.rule
         if token is None:
             reason = f"no group for {' or '.join(chain) or 'this crawler'}, "
@@ -198,7 +223,7 @@ class RobotsFile:
         elif rule is None:
             reason = f"no rule matches in the group for {token}"
         else:
-            empty = "" if rule.pattern else "(empty: restricts nothing)"
+            empty = "" if rule.pattern else " (empty: restricts nothing)"
             reason = f"line {rule.line}: {rule}{empty}"
         return decision, reason + " (robots.txt is an HTML page)" * self.is_page
 
@@ -243,7 +268,7 @@ def missing(status: int | None, hops: int, note: str = "") -> str:
         after = f", after {hops} redirects" if hops else ""
         answer += f" that leads nowhere{after}"
     elif status is not None and status >= 500:
-        answer += ' with a page that says "not found", see REP_SOFT_404'
+        answer += ' with a page that says "not found"'
     return noted(answer, note)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import RobotsTxt, Rule
-from scrapy_rep.protocol.syntax import SPACE, Field, escape, lines, readable, readable_url
+from scrapy_rep.protocol.syntax import SPACE, Field, escape, normalise, read, readable, readable_url
 from scrapy_rep.protocol.tokens import GLOBAL, leading_token
 
 if TYPE_CHECKING:
@@ -37,25 +37,25 @@ class RuleLine:
 
     __slots__ = ("_directory", "_rules", "pattern", "rule")
 
-    def __init__(self, line: int, value: str, allow: bool) -> None:
-        """:param value: latin-1, as :func:`~scrapy_rep.protocol.syntax.lines` yields it"""
-        self.rule = Rule(line, readable(value), allow)
+    def __init__(self, rule: Rule, value: str) -> None:
+        """:param value: latin-1, as :func:`~scrapy_rep.protocol.syntax.read` yields it"""
+        self.rule = rule
         self.pattern = escape(value)
         """As it is compared: percent-encoded."""
         # Matched as a disallow: an allow may speak for a directory too.
         self._rules = _alone("Disallow", value)
         slash = self.pattern.rfind("/")
         self._directory: tuple[int, Rules] | None = None
-        if allow and self.pattern.startswith("/index.htm", slash):
+        if rule.allow and self.pattern.startswith("/index.htm", slash):
             # The directory and a "$" are what counts then (REP.md section 8).
             self._directory = slash + 2, _alone("Allow", value)
 
     def length_for(self, path: str) -> int | None:
         """Return how many octets of this rule match *path*, None if it doesn't match: the length
         of the pattern, or of the directory that an ``index.htm`` stands for."""
-        if self._rules._find(path):
+        if self._rules.find(path):
             return len(self.pattern)
-        if self._directory is not None and self._directory[1]._find(path):
+        if self._directory is not None and self._directory[1].find(path):
             return self._directory[0]
         return None
 
@@ -93,9 +93,11 @@ class Outline:
         """Read *body*, any bytes at all; never raises."""
         outline = cls()
         open_to_agents = False
-        for number, kind, value in lines(body):
+        rows = normalise(body).split("\n")
+        for number, kind, value in read(rows):
             if kind in (Field.ALLOW, Field.DISALLOW):
-                rule = RuleLine(number, value, kind == Field.ALLOW)
+                found = Rule.of(rows[number - 1], number, value, kind == Field.ALLOW)
+                rule = RuleLine(found, value)
                 (outline.groups[-1].rules if outline.groups else outline.homeless).append(rule)
                 open_to_agents = False
             elif kind == Field.USER_AGENT:
@@ -107,6 +109,16 @@ class Outline:
             elif kind == Field.SITEMAP:
                 outline.sitemaps.append((number, readable_url(value)))
         return outline
+
+    def tokens(self) -> list[str]:
+        """Return the agents that the file names, in their spelling and order, and ``*`` last."""
+        named = {
+            agent.token: agent.value[: len(agent.token)]
+            for group in self.groups
+            for agent in group.agents
+            if agent.token not in ("", GLOBAL)
+        }
+        return [*named.values(), GLOBAL]
 
     def rules_for(self, token: str) -> Iterable[RuleLine]:
         """Return the rules of all groups that name *token*."""

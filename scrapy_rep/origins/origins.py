@@ -97,9 +97,9 @@ class Origins:
             return None
         token, rules = robots.rules(chain, self._obey_global)
         self.table.weigh(state)
-        found = rules._find(comparable(path))
+        found = rules.find(comparable(path))
         if always or not allows(found):
-            return robots._decision(token, found)
+            return robots.decision(token, found)
         if chain is self.agents.usual and state.standing is Standing.FRESH:
             state.rules = rules
         return None

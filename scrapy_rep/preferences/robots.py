@@ -69,7 +69,7 @@ class RobotsUsage:
         """
         best, found = -1, list[Statement]()
         for rules, statement in self.rules if allowed else ():
-            key = SHORTEST if rules is None else rules._find(path)
+            key = SHORTEST if rules is None else rules.find(path)
             length = 0 if rules is None else key >> LENGTH_BIT
             if key < SHORTEST or length < best:
                 continue

@@ -99,7 +99,7 @@ class TdmFile:
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         """
         for rules, reservation in self._rules:
-            if rules._find(path) >= SHORTEST:
+            if rules.find(path) >= SHORTEST:
                 return reservation
         return None
 

@@ -17,21 +17,36 @@ from itertools import compress
 from typing import NamedTuple
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.protocol.syntax import escape
+from scrapy_rep.protocol.syntax import SPACE, escape, readable
 from scrapy_rep.protocol.wildcards import Wildcards
 
+_BLANKS = str.maketrans(SPACE, " " * len(SPACE))
 
-class Rule(NamedTuple):
-    """The line of a robots.txt that decided."""
 
+class _Rule(NamedTuple):
     line: int
     """Counted from 1."""
     pattern: str
     """As written in the file."""
     allow: bool
 
+
+class Rule(_Rule):
+    """The line of a robots.txt that decided."""
+
+    text: str = ""
+    """The whole line as written, without its comment. Empty for a rule that is from no file; rules
+    are equal whatever it is."""
+
     def __str__(self) -> str:
-        return f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
+        return self.text or f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
+
+    @classmethod
+    def of(cls, row: str, line: int, value: str, allow: bool) -> Rule:
+        """Return the rule that stands in *row*, with its *value*: both as :func:`read` has them."""
+        rule = cls(line, readable(value), allow)
+        rule.text = readable(row.partition("#")[0].translate(_BLANKS).strip())
+        return rule
 
 
 class Decision(NamedTuple):
@@ -162,10 +177,10 @@ class Rules:
 
     def allows(self, path: str) -> bool:
         """Return whether *path* may be fetched, see :func:`path_of` and :func:`comparable`."""
-        found = self._find(path)
+        found = self.find(path)
         return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
 
-    def _find(self, path: str) -> int:
+    def find(self, path: str) -> int:
         """Return the key of the rule that decides about *path*, 0 for none."""
         found = self._fallback
         prefixes = self._prefixes
@@ -195,5 +210,5 @@ NO_RULES = Rules([], [])
 
 
 def allows(found: int) -> bool:
-    """Return whether the rule of key *found* allows, see :meth:`Rules._find`."""
+    """Return whether the rule of key *found* allows, see :meth:`Rules.find`."""
     return found < SHORTEST or found & ALLOW > 0

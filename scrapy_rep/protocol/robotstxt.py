@@ -19,7 +19,7 @@ from scrapy_rep.protocol.matching import (
     path_of,
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.protocol.syntax import MAX_BYTES, Field, cut, normalise, read, readable
+from scrapy_rep.protocol.syntax import MAX_BYTES, Field, cut, normalise, read
 from scrapy_rep.protocol.tokens import obeyed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _AGENTS_REMEMBERED = 100
 _MAX_SIZE = 16_000_000
 
 # Bytes of memory besides the text: for a sitemap, a rule that decided, an agent.
-_SITEMAP, _DECIDED, _ANSWER = 57, 230, 200
+_SITEMAP, _DECIDED, _ANSWER = 57, 390, 200
 
 _Agent: TypeAlias = "str | tuple[str, ...]"
 # The agent, whether it obeys "*", the token whose group applies, and its rules. Replaced as a whole,
@@ -141,7 +141,7 @@ class RobotsTxt:
                 path = path_of(url)
             else:
                 self._site, path = usual.groups()
-        found = answer[3]._find(path)
+        found = answer[3].find(path)
         return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
 
     def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
@@ -156,10 +156,10 @@ class RobotsTxt:
         """
         token, rules = self.rules(agent, obey_global)
         path = path_of(url)
-        found = rules._find(path)
+        found = rules.find(path)
         if path == ROBOTS_PATH and not allows(found):
             return Decision(True, None, token)
-        return self._decision(token, found)
+        return self.decision(token, found)
 
     def rules(
         self, agent: str | Sequence[str], obey_global: bool = True
@@ -171,8 +171,8 @@ class RobotsTxt:
             answer = self._turn_to(agent, obey_global)
         return answer[2:]
 
-    def _decision(self, token: str | None, found: int) -> Decision:
-        """Return the decision for the group of *token* by what :meth:`Rules._find` has *found*."""
+    def decision(self, token: str | None, found: int) -> Decision:
+        """Return the decision for the group of *token* by what :meth:`Rules.find` has *found*."""
         return Decision(allows(found), self._rule(found) if found else None, token)
 
     def _rule(self, found: int) -> Rule:
@@ -180,9 +180,10 @@ class RobotsTxt:
         rule = rules.get(found)
         if rule is None:
             line = line_of(found)
-            ((_, field, value),) = read([self._text().split("\n", line)[line - 1]])
-            rule = rules[found] = Rule(line, readable(value), field == Field.ALLOW)
-            self.size += _DECIDED + len(rule.pattern)
+            row = self._text().split("\n", line)[line - 1]
+            ((_, field, value),) = read([row])
+            rule = rules[found] = Rule.of(row, line, value, field == Field.ALLOW)
+            self.size += _DECIDED + len(rule.pattern) + len(rule.text)
         return rule
 
     @property

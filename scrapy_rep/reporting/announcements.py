@@ -8,6 +8,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep import signals
+from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation, Sparse, get_logger
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
@@ -39,6 +40,7 @@ class Announcer(ResolutionListener):
         self._context = context
         self._send = context.crawler.signals.send_catch_log_async
         self._logged: set[str] = set()
+        self._once = is_interactive(context.crawler)  # there is only one attempt
         self._unreachable = Sparse(logger, "failures to fetch the robots.txt of an origin")
         self._isolated = Isolation(context.crawler)
 
@@ -107,10 +109,9 @@ class Announcer(ResolutionListener):
     def _log_failure(self, state: OriginState, answer: Answer) -> None:
         entry = state.entry
         copy = ", so an older copy applies" if state.standing is Standing.STALE else ""
-        message = (
-            f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}; next attempt in "
-            "%(delay).1f s"
-        )
+        message = f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}"
+        if not self._once:
+            message += "; next attempt in %(delay).1f s"
         delay = entry.next_attempt_at - self._context.clock()
         values = {"origin": state.origin, "reason": answer.reason, "delay": delay}
         if entry.attempts == 1:  # the first of a series is news

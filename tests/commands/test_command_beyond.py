@@ -71,7 +71,7 @@ def test_what_the_choices_make_of_urls(sites: Sites, project: Path) -> None:
     assert (
         f"{named.url('/robots.txt')}, not fetched: setting: REP_OVERRIDES names {own}" in done.out
     )
-    done = robots(project, locked.url("/"), settings=on)
+    done = robots(project, locked.url("/"), "--explain", settings=on)
     assert "  setting     HTTP 403, and REP_FORBIDDEN is 'disallow'\n" in done.out
     done = robots(project, named.url("/"), settings={"REP_OVERRIDES": '{"a.example": "none.txt"}'})
     assert done.status != 0
@@ -80,12 +80,12 @@ def test_what_the_choices_make_of_urls(sites: Sites, project: Path) -> None:
 
 def test_a_name_with_digits_and_the_pace(sites: Sites, project: Path) -> None:
     site = sites.add(robots=PACED)
-    done = robots(project, site.url("/x"), "--agent", "MJ12bot")
+    done = robots(project, site.url("/x"), "--agent", "MJ12bot", "--explain")
     assert done.status == 1
-    assert "  agent         MJ12bot\n" in done.out
-    assert "  group         MJ (line 1)\n" in done.out
-    assert "  request-rate  10 s (line 2), ignored: REP_CRAWL_DELAY is off\n" in done.out
-    assert "  visit-time    0600-0845 (line 3), not obeyed\n" in done.out
+    assert "  agent          MJ12bot\n" in done.out
+    assert "  group          MJ (line 1)\n" in done.out
+    assert "  request-rate   10 s (line 2), ignored: REP_CRAWL_DELAY is off\n" in done.out
+    assert "  visit-time     0600-0845 (line 3), not obeyed\n" in done.out
     assert done.err.count("The product token MJ12bot has digits.") == 1
     done = robots(project, site.url("/x"), "--agent", "MJ12bot", "--explain", "--json")
     (line,) = done.json

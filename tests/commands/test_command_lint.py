@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.behaviours import Stream, answer, redirect
 from tests.helpers.process import REACTORS, on_every_reactor
-from tests.helpers.robots_command import files_in, make_project, project, robots
+from tests.helpers.robots_command import files_in, make_project, project, robots, robots_here
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.process
@@ -28,15 +28,15 @@ def test_lint_of_files(tmp_path: Path) -> None:
     done = robots(tmp_path, "--lint", "bad.txt", "good.txt")
     assert (done.status, done.err) == (1, "")
     assert done.out == (
-        'bad.txt:1: "Useragent" is read as user-agent here; other crawlers may ignore the line '
+        'bad.txt:1: warning: "Useragent" is read as user-agent here; other crawlers may ignore the line '
         "[typo]\n"
         "    Useragent: *\n"
-        'bad.txt:2: "Dissallow" is read as disallow here; other crawlers may ignore the line '
+        'bad.txt:2: warning: "Dissallow" is read as disallow here; other crawlers may ignore the line '
         "[typo]\n"
         "    Dissallow: /x\n"
-        "bad.txt:3: can never match: paths start with / [never-matches]\n"
+        "bad.txt:3: error: can never match: paths start with / [never-matches]\n"
         "    Allow: shop\n"
-        "bad.txt:4: not a full URL, which the standard asks for; read as relative to robots.txt "
+        "bad.txt:4: warning: not a full URL, which the standard asks for; read as relative to robots.txt "
         "[relative-sitemap]\n"
         "    Sitemap: /s.xml\n"
         "good.txt: nothing found\n"
@@ -44,9 +44,27 @@ def test_lint_of_files(tmp_path: Path) -> None:
     done = robots(tmp_path, "--lint", "-", "--json", stdin=BAD)
     assert done.status == 1
     assert found(done.json)[0] == ("standard input", 1, "typo")
-    assert list(done.json[0]) == ["source", "line", "code", "message", "text"]
+    assert list(done.json[0]) == ["source", "line", "code", "message", "text", "severity"]
     done = robots(tmp_path, "--lint", "good.txt", "--json")
     assert (done.status, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("severity", "status"), [("error", 0), ("warning", 1), ("note", 1), (None, 1)]
+)
+def test_the_exit_status_counts_from_a_severity_on(
+    tmp_path: Path, severity: str | None, status: int
+) -> None:
+    (tmp_path / "robots.txt").write_text("User-agent: *\nDissallow: /x\n")
+    options = ["--fail-on", severity] if severity else []
+    done = robots_here(tmp_path, "--lint", "robots.txt", *options)
+    assert (done.status, "[typo]" in done.out) == (status, True)
+
+
+def test_a_note_fails_by_default_alone(tmp_path: Path) -> None:
+    (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /x*\n")
+    assert robots_here(tmp_path, "--lint", "robots.txt").status == 1
+    assert robots_here(tmp_path, "--lint", "robots.txt", "--fail-on", "warning").status == 0
 
 
 @on_every_reactor
@@ -75,7 +93,7 @@ def test_lint_bypasses_the_cache(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=BAD)
     robots(tmp_path, site.url("/"))
     before = files_in(tmp_path)
-    site.set("/robots.txt", "User-agent: *\nDisallow: /\n")
+    site.set("/robots.txt", "User-agent: *\nDisallow: /x\n")
     done = robots(tmp_path, "--lint", site.url("/"))
     assert (done.status, done.out) == (0, f"{site.url('/robots.txt')}: nothing found\n")
     assert files_in(tmp_path) == before

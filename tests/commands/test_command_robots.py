@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -87,27 +88,27 @@ def test_outside_a_project_the_agent_is_an_option(sites: Sites, tmp_path: Path) 
     site = sites.add(robots=RULES)
     done = robots(tmp_path, site.url("/private/x.html"), site.url("/"), "--agent", "shopbot")
     assert (done.status, done.err) == (0, "")
-    assert done.out.splitlines()[:3] == [
-        "verdict  group    because                          URL",
-        f"allowed  shopbot  line 7: Allow: /private/*.html$  {site.url('/private/x.html')}",
-        f"allowed  shopbot  no rule matches                  {site.url('/')}",
+    assert done.out.partition(", fresh")[0].splitlines() == [
+        f"allowed      {site.url('/private/x.html')}  line 7: Allow: /private/*.html$ (group shopbot)",
+        f"allowed      {site.url('/')}  no rule matches in the group for shopbot",
+        f"# {site.url('/robots.txt')}: fetched now, HTTP 200",
     ]
-    assert site.url("/robots.txt") in done.out
+    assert done.out.endswith("\n# shopbot: 2 allowed\n")
     assert site.count("/robots.txt") == 1
 
 
 def test_one_url_is_explained_at_length(sites: Sites, project: Path) -> None:
     site = sites.add(robots=redirect("/elsewhere.txt"), pages={"/elsewhere.txt": RULES})
-    done = robots(project, site.url("/private/x"))
+    done = robots(project, site.url("/private/x"), "--explain")
     assert done.status == 1
-    assert done.out.partition(", now")[0].splitlines()[:-1] == [
+    assert done.out.partition(", now")[0].splitlines()[:5] == [
         f"disallowed  {site.url('/private/x')}",
-        "  agent       ShopBot",
-        "  because     line 5: Disallow: /private/",
-        "  group       ShopBot (line 4)",
-        "  lost        line 6: Allow: /private (shorter)",
-        f"  robots.txt  {site.url('/robots.txt')}, 1 redirect to {site.url('/elsewhere.txt')}",
+        "  agent              ShopBot",
+        "  because            line 5: Disallow: /private/",
+        "  group              ShopBot (line 4)",
+        f"  robots.txt         {site.url('/robots.txt')}, 1 redirect to {site.url('/elsewhere.txt')}",
     ]
+    assert "  rule               line 6: Allow: /private (8 octets; lost: shorter)\n" in done.out
 
 
 @pytest.mark.parametrize(
@@ -124,11 +125,12 @@ def test_the_crawl_delay_of_the_group_is_shown(
     delays = "User-agent: *\nCrawl-delay: 5\nCrawl-delay: 90\nAllow: /\n"
     site = sites.add(robots=delays + "User-agent: Foo\nAllow: /\n")
     settings = ["-s", f"REP_CRAWL_DELAY={setting}"]
-    done = robots(project, site.url("/"), *settings)
-    assert f"  crawl-delay  {told}\n" in done.out
+    done = robots(project, site.url("/"), "--explain", *settings)
+    assert f"  crawl-delay    {told}\n" in done.out
     done = robots(project, site.url("/"), "--json", *settings)
     assert (done.json[0]["crawl_delay"], done.json[0]["crawl_delay_line"]) == (90.0, 3)
-    assert "crawl-delay" not in robots(project, site.url("/"), "--agent", "Foo").out
+    done = robots(project, site.url("/"), "--explain", "--agent", "Foo")
+    assert "crawl-delay" not in done.out
 
 
 def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
@@ -203,16 +205,23 @@ def test_standard_input_beside_arguments(sites: Sites, project: Path) -> None:
     assert [line["url"] for line in done.json] == [one, two, three]
 
 
-def test_several_agents_make_a_table(sites: Sites, project: Path) -> None:
+def test_several_agents_have_a_line_each(sites: Sites, project: Path) -> None:
     site = sites.add(robots=RULES)
     urls = [site.url("/private/x"), site.url("/y")]
     agents = ["--agent", "ShopBot", "--agent", "Other", "--agent", "*"]
     done = robots(project, *urls, *agents)
     assert done.status == 1
-    assert done.out.splitlines()[:3] == [
-        "ShopBot             Other               *                   URL",
-        f"disallowed, line 5  disallowed, line 2  disallowed, line 2  {urls[0]}",
-        f"allowed             disallowed, line 2  disallowed, line 2  {urls[1]}",
+    lines = done.out.splitlines()
+    assert lines[:4] == [
+        f"disallowed   ShopBot  {urls[0]}  line 5: Disallow: /private/ (group ShopBot)",
+        f"disallowed   Other    {urls[0]}  line 2: Disallow: / (group *)",
+        f"disallowed   *        {urls[0]}  line 2: Disallow: / (group *)",
+        f"allowed      ShopBot  {urls[1]}  no rule matches in the group for ShopBot",
+    ]
+    assert lines[-3:] == [
+        "# ShopBot: 1 allowed, 1 disallowed",
+        "# Other: 2 disallowed",
+        "# *: 2 disallowed",
     ]
     done = robots(project, *urls, *agents, "--json")
     assert pick(done.json, "url", "agent", "line")[3:] == [
@@ -226,10 +235,10 @@ def test_explain_prints_each_step_of_the_decision(sites: Sites, project: Path) -
     robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
     site = sites.add(robots=robots_txt)
     done = robots(project, site.url("/private/é%2fx"), "--explain", "--agent", "Shop,ShopBot")
+    assert "  agent              ShopBot, as fallback for Shop\n" in done.out
     text = done.out.partition("compared")[2]
     assert "  a crawl requests   http" in done.out
     assert text.split("\n", 1)[1] == (
-        "  chain              Shop, then ShopBot\n"
         "  group passed over  line 1: * (1 rule)\n"
         "  group applied      line 4: ShopBot (3 rules)\n"
         "  group applied      line 9: shopbot (1 rule)\n"
@@ -273,7 +282,8 @@ def test_no_file_and_no_answer(sites: Sites, project: Path) -> None:
     # Alone: nothing to hide behind what is disallowed elsewhere.
     done = robots(project, down.url("/x"))
     assert done.status == 3
-    assert done.out.startswith(f"unreachable  {down.url('/x')}\n")
+    why = "robots.txt unreachable (HTTP 503): nothing may be fetched for now"
+    assert done.out.startswith(f"unreachable  {down.url('/x')}  {why}\n")
     done = robots(project, down.url("/x"), "--json", settings={"REP_UNREACHABLE": "allow"})
     assert (done.status, done.json[0]["allowed"]) == (3, True)
 
@@ -363,10 +373,9 @@ def test_urls_are_judged_by_a_file(project: Path) -> None:
     ]
     done = robots(project, "--file", "-", "https://a.b/robots.txt", "--agent", "c", stdin=RULES)
     assert done.status == 1
-    assert "line 2: Disallow: /" in done.out
-    assert "robots.txt  standard input" in done.out
+    assert "standard input:2: Disallow: /" in done.out
     done = robots(project, "--file", "robots.txt", stdin="/%c3%a9\n/y", settings={})
-    assert done.out.count("allowed") == 2
+    assert [line.split()[0] for line in done.out.splitlines()] == ["allowed", "allowed", "#"]
     done = robots(project, "--file", "robots.txt", "http://a.b/%c3%a9", "--explain")
     assert "compared as is     /%c3%a9\n" in done.out
     assert "a crawl compares   /%C3%A9\n" in done.out
@@ -601,7 +610,7 @@ def test_colour_on_a_terminal_alone(project: Path, variables: dict[str, str]) ->
     shown = os.read(ours, 10_000)
     os.close(ours)
     assert done.returncode == 1
-    assert (b"\x1b[1;31mdisallowed\x1b[0m" in shown) is (not variables)
+    assert (b"\x1b[31mdisallowed \x1b[0m" in shown) is (not variables)
     assert (b"\x1b" in shown) is (not variables)
 
 
@@ -616,7 +625,7 @@ def test_what_the_encoding_lacks_is_escaped(project: Path) -> None:
     variables = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = robots(project, "--file", "robots.txt", "/%C3%A9", variables=variables)
     assert (done.status, done.err) == (1, "")
-    assert "line 2: Disallow: /\\xe9" in done.out
+    assert "robots.txt:2: Disallow: /\\xe9" in done.out
 
 
 def test_other_commands_load_next_to_nothing(project: Path) -> None:
@@ -638,21 +647,82 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
         check=True,
     )
     assert done.stdout.splitlines()[-1] == (
-        "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots scrapy_rep.commands.settings"
+        "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
     )
     # What is loaded beside is Scrapy's.
-    commands = Path(scrapy_rep.__file__).parent / "commands"
-    imported = {
-        line
-        for name in ("robots", "settings")
-        for line in (commands / f"{name}.py").read_text("utf-8").splitlines()
-        if line.startswith(("import ", "from "))
-    }
+    code = Path(scrapy_rep.__file__).parent.joinpath("commands/robots.py").read_text("utf-8")
+    imported = {line for line in code.splitlines() if line.startswith(("import ", "from "))}
     assert imported == {
         "from __future__ import annotations",
         "from importlib import import_module",
-        "from typing import TYPE_CHECKING",
+        "from typing import TYPE_CHECKING, Any",
         "from scrapy.commands import ScrapyCommand",
-        "from scrapy.commands import settings",
         "from scrapy.exceptions import UsageError",
     }
+
+
+# -- while it waits --------------------------------------------------------------------------
+
+
+def test_verdicts_are_printed_as_they_come(sites: Sites, project: Path) -> None:
+    """One silent origin, the first of all, doesn't keep the others from being printed."""
+    silent, others = sites.add(robots=silence()), [sites.add(robots=RULES) for _ in range(3)]
+    urls = [site.url("/private/x") for site in (silent, *others)]
+    process = subprocess.Popen(
+        command("robots", *urls, settings={"REP_DOWNLOAD_TIMEOUT": 300}),
+        cwd=project,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in others]
+    process.terminate()
+    process.stdout.close()
+    ends(process)
+    assert lines == [
+        f"disallowed   {url}  line 5: Disallow: /private/ (group ShopBot)\n" for url in urls[1:]
+    ]
+
+
+def test_csv_and_json_keep_the_order_of_the_urls(sites: Sites, project: Path) -> None:
+    """The first origin answers after those behind it would have been printed."""
+    slow, fast = sites.add(robots=silence()), sites.add(robots=RULES)
+    urls = [slow.url("/a"), fast.url("/b"), slow.url("/c"), fast.url("/d")]
+    for form in ("--json", "--csv"):
+        done = robots(project, *urls, form, settings={"REP_DOWNLOAD_TIMEOUT": 5})
+        texts = [re.search('http[^",]+', line) for line in done.out.splitlines()]
+        assert [one[0] for one in texts if one] == urls
+
+
+def test_it_is_said_what_is_waited_for(sites: Sites, project: Path) -> None:
+    """On a terminal, in a line that goes away again."""
+    silent, fast = sites.add(robots=silence()), sites.add(robots=RULES)
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        command("robots", silent.url("/"), fast.url("/"), settings={"REP_DOWNLOAD_TIMEOUT": 6}),
+        cwd=project,
+        env=environment(TERM="xterm", COLUMNS="200"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert f"\r\x1b[Kwaiting for {silent.url('/robots.txt')}" in shown
+    assert shown.endswith("\r\x1b[K")
+    assert [line.split()[0] for line in done.stdout.decode().splitlines()[:2]] == [
+        "allowed",
+        "unreachable",
+    ]
+
+
+def test_where_there_is_no_terminal_it_is_said_after_ten_seconds(
+    sites: Sites, project: Path
+) -> None:
+    silent = sites.add(robots=silence())
+    done = robots(project, silent.url("/"), settings={"REP_DOWNLOAD_TIMEOUT": 14})
+    assert done.errors == [f"scrapy robots: waiting for {silent.url('/robots.txt')}"]

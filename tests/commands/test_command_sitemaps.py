@@ -6,7 +6,9 @@ import gzip
 import os
 import pty
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -254,6 +256,15 @@ def test_sites_come_from_standard_input_too(sites: Sites, project: Path) -> None
 
 def test_progress_is_shown_on_a_terminal_only(site: Site, project: Path) -> None:
     ours, theirs = pty.openpty()
+    pieces: list[str] = []
+
+    def read() -> None:
+        with suppress(OSError):  # the other end is closed
+            while piece := os.read(ours, 100_000):
+                pieces.append(piece.decode())
+
+    reader = Thread(target=read)
+    reader.start()
     done = subprocess.run(
         command("robots", "--sitemaps", site.url("/"), "--agent", "*"),
         cwd=project,
@@ -264,8 +275,9 @@ def test_progress_is_shown_on_a_terminal_only(site: Site, project: Path) -> None
         check=False,
     )
     os.close(theirs)
-    shown = os.read(ours, 100_000).decode()
+    reader.join()
     os.close(ours)
+    shown = "".join(pieces)
     assert f"0 sitemaps, 0 URLs; waiting for {site.url('/index.xml')}"[:79] in shown
     assert shown.endswith("\r\x1b[K")
     assert done.stdout.decode() == tree_of(site)

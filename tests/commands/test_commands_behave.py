@@ -116,6 +116,7 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
         "-s REP_UNREACHABLE=allow"
     )
     assert "held" not in done.err
+    assert "next attempt" not in done.err
     if name == "shell":
         assert done.errors[-1].endswith("NotFetched: robots.txt unreachable: HTTP 503")
     else:
@@ -161,20 +162,3 @@ def test_bench_works_with_the_add_on(tmp_path: Path) -> None:
     assert "'finish_reason': 'closespider_pagecount'" in done.err
     assert "'rep/outcome/" in done.err
     assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
-    ("name", "printed"),
-    [
-        ("REP_DEFER_GRACE", "0.5"),
-        ("REP_UNREACHABLE", "drop"),  # the project's
-        ("REP_CACHE_STORAGE", "scrapy_rep.storages.MemoryStorage"),
-        ("REP_REPORT", "None"),
-        ("BOT_NAME", "shop"),
-    ],
-)
-def test_scrapy_settings_prints_our_defaults(tmp_path: Path, name: str, printed: str) -> None:
-    """Also where the middleware is enabled by hand."""
-    project = make_project(tmp_path, ["ADDONS = {}", "REP_UNREACHABLE = 'drop'"])
-    done = run_scrapy(["settings", "--get", name], cwd=project, variables=environment())
-    assert (done.status, done.out.strip(), done.err) == (0, printed, "")

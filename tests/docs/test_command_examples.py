@@ -1,4 +1,4 @@
-"""docs/command.md shows what `scrapy robots` prints: each of its examples is run, and compared.
+"""The manual shows what `scrapy robots` prints: each example is run, and compared.
 
 REP_UPDATE_DOCS=1 in the environment: they are rewritten.
 """
@@ -14,7 +14,8 @@ import pytest
 
 from tests.helpers.docs import Example, blocks, examples, page, section
 from tests.helpers.examplesites import example_copy, example_proxy
-from tests.helpers.process.forked import Done
+from tests.helpers.process import environment
+from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.robots_command import FIELDS, robots
 from tests.helpers.servers import Site, Sites
 
@@ -27,25 +28,44 @@ def proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def timeless(text: str) -> str:
-    return re.sub(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "20YY-MM-DDThh:mm:ssZ", text)
+    text = re.sub(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "20YY-MM-DDThh:mm:ssZ", text)
+    return re.sub(r"\bheld for \d+ \w+", "held for N s", text)
 
 
-def printed(folder: Path, proxy: Site, line: str) -> str:
-    if "--cache" in line:  # what the command above those examples leaves there
-        [above] = [text for text in blocks(page("command.md"), "sh") if "SqliteStorage" in text]
-        run(folder, proxy, above)
+def folder_of(example: Example, folder: Path) -> Path:
+    """The folder that an example is typed in: of the example's project, or of somebody who has none,
+    with the files that the page shows."""
+    if example.page.name != "check.md":
+        return example_copy(folder)
+    texts = blocks(page("check.md"), "text")
+    for name, text in zip(("robots.txt", "urls.txt", "new.txt"), texts, strict=True):
+        (folder / name).write_text(text)
+    return folder
+
+
+def printed(folder: Path, proxy: Site, example: Example) -> str:
+    line = example.command
+    # What a command above those examples leaves there.
+    for option, begin in {"--cache": "scrapy robots", "--held": "scrapy crawl"}.items():
+        if option in line:
+            above = [text for text in blocks(page("command-look.md"), "sh") if begin in text]
+            assert len(above) == 1
+            run(folder, proxy, above[0])
     done = run(folder, proxy, line)
     assert done.err == ""
     return done.out
 
 
 def run(folder: Path, proxy: Site, line: str) -> Done:
-    words = shlex.split(line)[2:]
+    words = shlex.split(line)[1:]
+    variables = {"http_proxy": proxy.url("")}
+    if words[0] == "crawl":
+        return run_scrapy(words, cwd=folder, variables=environment(**variables))
     given = b""
     if "<" in words:
         given = (folder / words.pop()).read_bytes()
         words.remove("<")
-    return robots(folder, *words, stdin=given, variables={"http_proxy": proxy.url("")})
+    return robots(folder, *words[1:], stdin=given, variables=variables)
 
 
 def rewrite(example: Example, out: str) -> None:
@@ -68,7 +88,12 @@ def test_there_are_examples_of_everything() -> None:
         "--agent",
         "--explain",
         "--json",
+        "--csv",
         "--file",
+        "--show",
+        "--compare",
+        "--agents-of-file",
+        "--held",
         "--lint",
         "--sitemaps",
         "--cache",
@@ -80,11 +105,13 @@ def test_there_are_examples_of_everything() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("example", EXAMPLES, ids=[example.command for example in EXAMPLES])
+@pytest.mark.parametrize(
+    "example", EXAMPLES, ids=[f"{example.page.stem}: {example.command}" for example in EXAMPLES]
+)
 def test_an_example_prints_what_the_manual_shows(
     tmp_path: Path, proxy: Site, example: Example
 ) -> None:
-    out = printed(example_copy(tmp_path), proxy, example.command)
+    out = printed(folder_of(example, tmp_path), proxy, example)
     if os.environ.get("REP_UPDATE_DOCS") and timeless(out) != timeless(example.output):
         rewrite(example, out)
     else:

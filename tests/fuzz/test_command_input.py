@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
-from scrapy_rep.commands import decide, sitemaps
+from scrapy_rep.commands import compare, decide, sitemaps
 from scrapy_rep.commands import lint as lint_command
 from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.commands.lookup import Job
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
-from scrapy_rep.origins.answer import Answer
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
@@ -57,6 +56,12 @@ ACTION = st.sampled_from(
     [
         *([], ["--explain"], ["--json"], ["--json", "--explain"]),
         *(["--file", "robots.txt"], ["--file", "robots.txt", "--explain"], ["--file", "-", "/x"]),
+        *(["--csv"], ["--show"], ["--agents-of-file"], ["--file", "robots.txt", "--show"]),
+        *(["--file", "robots.txt", "--agents-of-file", "--csv"], ["--held", "FOLDER"]),
+        *(
+            ["--compare", "robots.txt", "http://a.example/"],
+            ["--compare", "c.sqlite", "robots.txt"],
+        ),
         *(["--lint"], ["--lint", "robots.txt"], ["--lint", "-", "--json"], ["--sitemaps"]),
         *(CACHE, [*CACHE, "--json"], [*CACHE, "--drop"], [*CACHE, "*.example"]),
     ]
@@ -85,17 +90,18 @@ class Answers:
     def __init__(self, settings: Any, robots: RobotsFile) -> None:
         self.settings = RepSettings.from_settings(settings)
         self.agents = Agents(Crawler(Spider, settings), self.settings)
-        self.fetcher = self
         self._robots = robots
 
-    async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
+    async def each(
+        self, origins: Iterable[Origin]
+    ) -> AsyncIterator[tuple[Origin, RobotsFile] | None]:
         for origin in origins:
             yield origin, self._robots
 
-    async def fetch(self, origin: Origin) -> Answer:
-        robots = self._robots
-        error = OSError(robots.facts.error) if robots.outcome is Outcome.UNREACHABLE else None
-        return Answer(robots.outcome, origin.robots_url, 0, 200, None, robots.body, error)
+    async def now(self, origin: Origin) -> RobotsFile:
+        if self._robots.outcome is Outcome.UNREACHABLE:
+            raise CommandError(f"unreachable: {self._robots.facts.error}", Status.UNREACHABLE)
+        return self._robots
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +149,7 @@ def test_input_of_any_kind(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decide, "run_crawl", run)
         patch.setattr(lint_command, "run_crawl", run)
+        patch.setattr(compare, "run_crawl", run)
         patch.setattr(sitemaps, "run_crawl", no_crawl)
         done = robots_here(
             folder, *(one.replace("FOLDER", str(folder)) for one in arguments), stdin=stdin

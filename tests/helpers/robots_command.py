@@ -130,5 +130,5 @@ FIELDS = [
     *["url", "agent", "allowed", "line", "rule", "group", "reason", "path", "outcome", "origin"],
     *["robots_url", "file", "status", "hops", "final_url", "fetched_at", "fresh_until"],
     *["from_cache", "stale", "error", "setting", "sha256"],
-    *["crawl_delay", "crawl_delay_line", "visit_time"],
+    *["crawl_delay", "crawl_delay_line", "visit_time", "agent_in_words", "verdict"],
 ]

@@ -16,7 +16,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
-from scrapy_rep.commands.terminal import Output
+from scrapy_rep.commands.output import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting.report import render
@@ -161,9 +161,12 @@ def test_the_page_of_the_report() -> None:
     assert READABLE in page
 
 
-def test_tables_on_a_terminal() -> None:
+def test_what_the_command_prints() -> None:
     stream = io.StringIO()
-    Output(stream).table([(EVERYTHING, READABLE)])
+    output = Output(stream)
+    output.block("title", [(EVERYTHING, READABLE)])
+    output.note(EVERYTHING)
+    output.csv([EVERYTHING])
     assert_clean_text(stream.getvalue())
     assert READABLE in stream.getvalue()
 

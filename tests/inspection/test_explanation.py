@@ -140,7 +140,7 @@ def test_a_page_of_a_server_in_trouble_says_not_found() -> None:
     """Why a 500 counts as "no such file"."""
     facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", status=500)
     robots = RobotsFile(Outcome.MISSING, facts=facts)
-    answer = 'HTTP 500 with a page that says "not found", see REP_SOFT_404'
+    answer = 'HTTP 500 with a page that says "not found"'
     one = robots.explain("http://a.b/x", "/x", ("a",))
     assert one.reason == f"no robots.txt ({answer}): no restrictions"
     assert answer in facts_line(robots)

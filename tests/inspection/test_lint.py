@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import scrapy_rep
-from scrapy_rep.inspection.lint import lint
+import scrapy_rep.inspection.lint
+from scrapy_rep.inspection.lint import Finding, lint
 from scrapy_rep.protocol import RobotsTxt
 from tests.helpers.docs import page
 from tests.protocol.make_golden_sample import SAMPLE
@@ -29,16 +29,22 @@ CLEAN = [
     b"User-agent: *\nAllow: /\n",
     (
         b"# hello\n\nuser-agent: a\nuser-agent: b-c_d\ndisallow: /x\nallow: /x/y$ # why\n\n"
-        b"User-Agent: *\nDISALLOW: *.pdf\nSitemap: https://example.com/s.xml\n"
-    ),
+        b"User-Agent: *\nDISALLOW: /*.pdf\nSitemap: https://example.com/s.xml\n"
+    ).replace(b"/x\n", b"/x\ndisallow: *.pdf\n"),
     "User-agent: *\nDisallow: /café\n".encode(),
     b"User-agent: *\r\nDisallow: /x\r\n",
     # A rule of one group says nothing about another.
     b"User-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /x\n",
     # Longer, but not of the same paths.
     b"User-agent: *\nDisallow: /x\nAllow: /x/y\nDisallow: /x$\n",
-    # The index page allows its directory, and nothing else does.
-    b"User-agent: *\nAllow: /d/index.html\nDisallow: /d/index.html*\n",
+    # Closed to all but some; closed to one; open to one on purpose.
+    b"User-agent: *\nDisallow: /\nAllow: /press\n",
+    b"User-agent: *\nDisallow: /x\n\nUser-agent: GPTBot\nDisallow: /\n",
+    b"User-agent: *\nDisallow: /x\n\nUser-agent: Googlebot\nDisallow:\n",
+    b"User-agent: *\nDisallow: /x\n\nUser-agent: Googlebot\nAllow: /\n",
+    # No style sheets or scripts, or they are allowed.
+    b"User-agent: *\nDisallow: /jsessionid\nDisallow: /static-pages/\n",
+    b"User-agent: *\nDisallow: /assets/\nAllow: /assets/*.css\nAllow: /assets/*.js\n",
 ]
 
 
@@ -92,20 +98,48 @@ FOUND = {
     "duplicate": (GROUP + b"Disallow: /a\nDisallow: /a\n", [(3, "duplicate")]),
     "duplicate in another stretch": (
         GROUP + b"Disallow: /a\nUser-agent: b\nAllow: /\n" + GROUP + b"Disallow: /a\n",
-        [(6, "duplicate")],
+        [(5, "split-group"), (6, "duplicate")],
     ),
     "duplicate, written otherwise": (
         GROUP + "Disallow: /%c3%a9\nDisallow: /é\n".encode(),
         [(3, "duplicate")],
     ),
     "shadowed by an allow": (GROUP + b"Disallow: /a\nAllow: /a\n", [(2, "shadowed")]),
-    "shadowed by a longer one": (GROUP + b"Allow: /a\nDisallow: /a*\n", [(2, "shadowed")]),
-    "shadowed: everything": (GROUP + b"Disallow: /\nAllow: /*\n", [(2, "shadowed")]),
+    "shadowed by a longer one": (
+        GROUP + b"Allow: /a\nDisallow: /a*\n",
+        [(2, "shadowed"), (3, "trailing-star")],
+    ),
+    "shadowed: everything": (
+        GROUP + b"Disallow: /\nAllow: /*\n",
+        [(2, "shadowed"), (3, "trailing-star")],
+    ),
     # Shadowed for b, but not for a.
     "shadowed for some": (
         b"User-agent: a\nUser-agent: b\nDisallow: /x\n\nUser-agent: b\nAllow: /x\n",
-        [],
+        [(5, "split-group")],
     ),
+    "closed": (GROUP + b"Disallow: /\n", [(2, "site-closed")]),
+    "closed: a wildcard": (GROUP + b"Disallow: /x\nDisallow: *\n", [(3, "site-closed")]),
+    "lost": (
+        GROUP + b"Disallow: /cart\nUser-agent: bingbot\nDisallow: /x\n",
+        [(3, "lost-rules")],
+    ),
+    "lost by a delay": (
+        GROUP + b"Disallow: /cart\nUser-agent: bingbot\nCrawl-delay: 5\n",
+        [(3, "no-rules"), (3, "lost-rules"), (4, "other-field")],
+    ),
+    "lost: said once": (
+        GROUP + b"Disallow: /c\nUser-agent: b\nDisallow: /x\nUser-agent: b\nDisallow: /y\n",
+        [(3, "lost-rules"), (5, "split-group")],
+    ),
+    "assets: a folder": (GROUP + b"Disallow: /wp-includes/\n", [(2, "blocked-assets")]),
+    "assets: files": (GROUP + b"Disallow: /*.js$\n", [(2, "blocked-assets")]),
+    "assets: allowed in vain": (
+        GROUP + b"Disallow: /theme/css/\nAllow: /*.css\n",
+        [(2, "blocked-assets")],
+    ),
+    "case": (GROUP + b"Disallow: /Admin\nDisallow: /admin\n", [(3, "case")]),
+    "trailing star": (GROUP + b"Disallow: /x*\n", [(2, "trailing-star")]),
     "relative sitemap": (GROUP + b"Allow: /\nSitemap: /s.xml\n", [(3, "relative-sitemap")]),
     "no sitemap": (GROUP + b"Allow: /\nSitemap:\n", [(3, "bad-sitemap")]),
     "sitemap by FTP": (GROUP + b"Allow: /\nSitemap: ftp://a.b/s\n", [(3, "bad-sitemap")]),
@@ -121,7 +155,7 @@ FOUND = {
         b"User-agent: a\nSitemap: https://a.b/s\n" + GROUP,
         [(1, "no-rules"), (3, "no-rules")],
     ),
-    "rules elsewhere": (b"User-agent: a\nDisallow:\n\nUser-agent: a\n", []),
+    "rules elsewhere": (b"User-agent: a\nDisallow:\n\nUser-agent: a\n", [(4, "split-group")]),
     "empty": (b"", [(None, "empty")]),
     "blank lines": (b" \n\n", [(None, "empty")]),
     "remarks alone": (b"# nothing\n", [(None, "empty")]),
@@ -152,10 +186,25 @@ def test_every_code_is_tested_and_documented() -> None:
     tested |= {"bad-usage", "bad-signal", "bad-license"}
     tested |= {"unknown-use", "signal-before-group", "not-checked"}
     assert set(re.findall(r'Finding\(\s*[\w.() +]+,\s*"([a-z0-9-]+)"', code)) == tested
-    _, _, table = page("command.md").partition("| code | what was found |\n| --- | --- |\n")
-    first_cells = [row.split("|")[1] for row in table.partition("\n\n")[0].splitlines()]
-    documented = set(re.findall("`([a-z0-9-]+)`", " ".join(first_cells)))
-    assert documented == tested | {"no-file"}  # that one is the command's
+    rows = re.findall(r"^\| (`[a-z0-9`, -]+) \| (\w+) \|", page("command-lint.md"), re.MULTILINE)
+    documented = {code: severity for cell, severity in rows for code in re.findall("`(.+?)`", cell)}
+    assert documented.keys() == tested | {"no-file"}  # that one is the command's
+    assert documented == {code: Finding(None, code, "").severity for code in documented}
+
+
+def test_nothing_is_said_of_our_settings() -> None:
+    """Who owns a site need not know of Scrapy."""
+    said = [one.message for body, _ in FOUND.values() for one in lint(body)]
+    assert [text for text in said if "REP_" in text or "crawl with" in text] == []
+
+
+def test_the_group_that_loses_rules_is_told_which() -> None:
+    rules = b"".join(b"Disallow: /%d\n" % number for number in range(5))
+    (one,) = lint(GROUP + rules + b"User-agent: bingbot\nUser-agent: Slurp\nDisallow: /x\n")
+    assert one.message == (
+        "bingbot, Slurp may fetch /0 (line 2), /1 (line 3), /2 (line 4) and 2 more: a crawler with "
+        "a group of its own ignores the * group"
+    )
 
 
 LONG = GROUP + b"Disallow: /a\n" + b"# %s\n" % (b"." * 97) * 5200 + b"Disallow: /b\n"
@@ -181,13 +230,13 @@ def test_cut_while_it_was_fetched() -> None:
 
 
 def test_messages_name_the_other_line() -> None:
-    (one,) = lint(GROUP + b"Disallow: /a\nAllow: /a*\n")
+    (one, _) = lint(GROUP + b"Disallow: /a\nAllow: /a*\n")
     assert one.message == ("never decides: line 3 (Allow: /a*) matches the same URLs and is longer")
     assert one.text == "Disallow: /a"
 
 
 def test_a_sitemap_of_another_host_is_not_judged() -> None:
-    body = GROUP + b"Disallow: /\nSitemap: https://b.c/s.xml\n"
+    body = GROUP + b"Disallow: /s\nSitemap: https://b.c/s.xml\n"
     assert lint(body, robots_url="https://a.b/robots.txt") == []
     (found,) = lint(body, robots_url="https://b.c/robots.txt")
     assert found.message == "this file forbids it to * (line 2)"

@@ -22,6 +22,11 @@ FILES: dict[str, Callable[[int], str]] = {
         "".join(f"User-agent: {one}\n" for one in NAMES[:n])
         + "".join(f"Disallow: /{one}\n" for one in NAMES[:n])
     ),
+    "one agent in many groups": lambda n: (
+        "User-agent: *\n"
+        + "".join(f"Disallow: /{one}/css/*x\n" for one in NAMES[:n])
+        + "".join(f"User-agent: a\nDisallow: /{one}*.js\n" for one in NAMES[:n])
+    ),
     "sitemaps and groups": lambda n: "".join(
         f"User-agent: {one}\nDisallow: /\nSitemap: http://a.example/{one}\n" for one in NAMES[:n]
     ),

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_rep.inspection.lint.effects import effect_findings
 from scrapy_rep.inspection.lint.file import file_findings
 from scrapy_rep.inspection.lint.finding import Finding
 from scrapy_rep.inspection.lint.groups import group_findings
 from scrapy_rep.inspection.lint.lines import line_findings, rows
-from scrapy_rep.inspection.lint.sitemaps import sitemap_findings
 from scrapy_rep.inspection.outline import Outline
 from scrapy_rep.protocol.syntax import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Finding", "lint"]
+__all__ = ["Finding", "lint", "rows"]
 
 
 def lint(
@@ -45,7 +45,7 @@ def lint(
         *file_findings(body, kept, outline, complete=complete),
         *line_findings(kept, outline),
         *group_findings(outline),
-        *sitemap_findings(kept, outline, robots_url),
+        *effect_findings(kept, outline, robots_url),
         *(finding for check in also for finding in check(kept, outline)),
     ]
     texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]

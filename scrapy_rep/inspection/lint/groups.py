@@ -11,7 +11,7 @@ from scrapy_rep.protocol.tokens import GLOBAL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scrapy_rep.inspection.outline import Outline, RuleLine
+    from scrapy_rep.inspection.outline import AgentLine, Group, Outline, RuleLine
 
 _STARS = re.compile(r"\*+")
 
@@ -20,14 +20,42 @@ _MAX_PAIRS = 1_000_000
 
 
 def group_findings(outline: Outline) -> Iterator[Finding]:
-    """Yield agents without rules, and rules without effect."""
+    """Yield agents without rules or with several groups, and rules without effect."""
     ruled = {agent.token for group in outline.groups if group.rules for agent in group.agents}
     for group in outline.groups:
         for agent in group.agents:
             if agent.token and agent.token not in ruled:
                 who = "all crawlers" if agent.token == GLOBAL else agent.token
                 yield Finding(agent.line, "no-rules", f"no rules for {who}: no restrictions")
+        yield from _odd_patterns(group)
+    yield from _split(outline)
     yield from _never_decide(outline)
+
+
+def _split(outline: Outline) -> Iterator[Finding]:
+    """Yield agents that an earlier group names."""
+    first: dict[str, AgentLine] = {}
+    for group in outline.groups:
+        for agent in group.agents:
+            earlier = first.get(agent.token)
+            if agent.token and earlier is not None:
+                why = f"{agent.value} has a group on line {earlier.line} too: one group here, but not for all crawlers"
+                yield Finding(agent.line, "split-group", why)
+        for agent in group.agents:
+            first.setdefault(agent.token, agent)
+
+
+def _odd_patterns(group: Group) -> Iterator[Finding]:
+    """Yield patterns that differ from others by case alone, or end with a needless wildcard."""
+    spelt: dict[str, RuleLine] = {}
+    for line in group.rules:
+        other = spelt.setdefault(line.pattern.lower(), line)
+        if other.pattern != line.pattern:
+            why = f"differs from line {other.rule.line} ({other.rule}) by upper and lower case, which counts: these are two rules"
+            yield Finding(line.rule.line, "case", why)
+        if len(line.pattern) > 1 and line.pattern.endswith("*"):
+            why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
+            yield Finding(line.rule.line, "trailing-star", why)
 
 
 def _never_decide(outline: Outline) -> Iterator[Finding]:
@@ -45,7 +73,7 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
     best: dict[tuple[str, str], RuleLine] = {}
     for tokens, rules in groups:
         for rule in rules:
-            same = _same_paths(rule)
+            same = same_paths(rule)
             if same is None:
                 continue
             for token in tokens:
@@ -53,7 +81,7 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
                     best[token, same] = rule
     for tokens, rules in groups:
         for rule in rules:
-            same = _same_paths(rule)
+            same = same_paths(rule)
             if same is None or not tokens:
                 continue
             rivals = [best[token, same] for token in tokens]
@@ -73,7 +101,7 @@ def _beats(winner: RuleLine, rule: RuleLine) -> bool:
     return winner.rule.allow or not (rule.rule.allow and "/index.htm" in rule.pattern)
 
 
-def _same_paths(line: RuleLine) -> str | None:
+def same_paths(line: RuleLine) -> str | None:
     """Return a key that rules share if they match the same paths; None for rules that match none,
     or restrict nothing."""
     pattern = line.pattern

@@ -136,10 +136,7 @@ def _delay(number: int, field: int, value: str) -> Finding:
         why = f"{quoted(value)} is not {right}: the line has no effect"
         return Finding(number, "bad-delay", why)
     who = "A few crawlers" if is_rate else "Bing and some others"
-    why = (
-        f"{who} wait {seconds:g} s between two requests, and so does a crawl with "
-        f"REP_CRAWL_DELAY; Google ignores {_CANONICAL[field]}"
-    )
+    why = f"{who} wait {seconds:g} s between two requests; Google doesn't"
     return Finding(number, "other-field", why)
 
 

@@ -1,0 +1,119 @@
+"""``scrapy robots --held JOBDIR``: what a crawl holds, running or stopped. Changes nothing there."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy import Spider
+from scrapy.crawler import Crawler
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.ending import CommandError, Status
+from scrapy_rep.commands.output import DIM, Output
+from scrapy_rep.engine.words import clean, counted, duration, iso, text_of
+from scrapy_rep.holding.disk import FILE_NAME
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.storages.client import make_storage
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from scrapy_rep.commands.robots import RobotsCommand
+    from scrapy_rep.storages.base import Entry
+
+
+class HeldOrigin(NamedTuple):
+    """What a crawl holds of one origin."""
+
+    origin: str
+    requests: int
+    seconds: float
+    """Since the first of them was held, as long as crawls with this JOBDIR ran."""
+
+
+# What a newer or damaged file has in place of numbers is left out.
+_HELD = """
+SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
+FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
+"""
+
+
+def held_in(path: Path) -> list[HeldOrigin]:
+    """Return what the hold at *path* has, most requests first. Raises ``sqlite3.Error``."""
+    # A file that a crawl has open, or that it was killed with, has a WAL beside it. Without one,
+    # nothing may be created: the next run would take it for the trace of a kill.
+    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
+        return [HeldOrigin(*row) for row in db.execute(_HELD)]
+
+
+def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+    """List the origins."""
+    if arguments:
+        raise UsageError("--held takes a JOBDIR and nothing else", print_help=False)
+    path = Path(options.held, FILE_NAME)
+    if not Path(options.held).is_dir():
+        raise CommandError(f"{clean(options.held)!r} is no folder")
+    try:
+        held = held_in(path) if path.exists() else []
+    except (sqlite3.Error, OSError) as error:
+        raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
+    output = Output()
+    known = _known(command, held)
+    for one in held:
+        if options.json:
+            output.json(_as_json(one, known.get(one.origin)))
+        else:
+            count = counted(one.requests, "request")
+            why = output.paint(_why(known.get(one.origin)), DIM)
+            output.line(f"{count}  {clean(one.origin)}  held for {duration(one.seconds)}  {why}")
+    if not options.json:
+        requests = counted(sum(one.requests for one in held), "request")
+        output.note(f"{requests} of {counted(len(held), 'origin')} held")
+    output.flush()
+    return Status.GOOD
+
+
+def _known(command: RobotsCommand, held: Sequence[HeldOrigin]) -> dict[str, Entry]:
+    """Return what the project's storage knows of these origins, if it outlives a crawl."""
+    settings = RepSettings.from_settings(command.settings)
+    storage = make_storage(Crawler(Spider, command.settings), settings)
+    if type(storage) is MemoryStorage or not held:
+        return {}
+    try:
+        found = storage.load_many([one.origin for one in held])
+        return {
+            origin: entry for origin, entry in found.items() if not isinstance(entry, Exception)
+        }
+    except Exception as error:  # noqa: BLE001 (whatever a storage raises)
+        raise CommandError(f"the cache can't be used: {text_of(error)}") from None
+    finally:
+        storage.close()
+
+
+def _why(entry: Entry | None) -> str:
+    if entry is None:
+        return "why is not known here: REP_CACHE_STORAGE keeps nothing of it"
+    if entry.unreachable_since is None:
+        return "robots.txt is reachable again: released when the crawl goes on"
+    since = iso(entry.unreachable_since)
+    when = f"not before {iso(entry.next_attempt_at)}"
+    return f"robots.txt unreachable since {since} ({clean(str(entry.error))}), next attempt {when}"
+
+
+def _as_json(one: HeldOrigin, entry: Entry | None) -> dict[str, Any]:
+    down = entry if entry is not None and entry.unreachable_since is not None else None
+    return {
+        "origin": one.origin,
+        "requests": one.requests,
+        "held_seconds": round(one.seconds, 3),
+        "unreachable_since": iso(down.unreachable_since) if down else None,
+        "error": down.error if down else None,
+        "attempts": down.attempts if down else None,
+        "next_attempt_at": iso(down.next_attempt_at or None) if down else None,
+    }

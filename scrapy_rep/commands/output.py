@@ -1,0 +1,143 @@
+"""Standard output and the progress line. A line is as long as what it says: terminals wrap it, and
+``grep`` finds it whole."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+from scrapy_rep.commands.ending import CommandError, Status, give_up
+from scrapy_rep.engine.words import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+
+_IN_ASCII = str.maketrans("├└│─", "|`|-")
+
+# Errors of a pipe that nobody reads any more. Windows has none of its own for that.
+_READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
+
+
+def _takes_escapes(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+class Progress:
+    """A progress line on standard error, if that is a terminal."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream = stream or sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+        self.on = _takes_escapes(stream)
+        self._again_at = 0.0
+        """When the next update is due; 0: nothing is shown."""
+
+    def tell(self, text: str) -> None:
+        """Show *text*, unless another one was shown just now."""
+        if self.on and time.monotonic() >= self._again_at:
+            self._again_at = time.monotonic() + 0.1
+            # Each character of ASCII takes one column.
+            shown = text.encode("ascii", "backslashreplace").decode()
+            self._write(clean(shown)[: shutil.get_terminal_size().columns - 1])
+
+    def clear(self) -> None:
+        """Remove the line: something else will be printed."""
+        if self._again_at:
+            self._again_at = 0.0
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+        except OSError:  # the terminal was closed
+            self.on = False
+            give_up(self._stream)
+
+
+class Output:
+    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set.
+
+    What prints raises :class:`CommandError` if nobody reads any more, or if the disk is full.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        # None: it was closed before Python started, as by `>&-`.
+        self._stream = stream = stream or sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+        # Characters that the encoding lacks are escaped.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+        self._coloured = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
+        self._blocks = 0
+
+    def paint(self, text: str, *colours: str) -> str:
+        """Return *text*, cleaned, in these colours, if the terminal has colours."""
+        text, codes = clean(text), ";".join(filter(None, colours))
+        return f"\x1b[{codes}m{text}\x1b[0m" if self._coloured and text and codes else text
+
+    def line(self, text: str = "") -> None:
+        """Print a line. Text from outside must be clean."""
+        try:
+            self._stream.write(text + "\n")
+        except OSError as error:
+            self._close(error)
+
+    def note(self, text: str) -> None:
+        """Print a line that is no answer, for programs to skip."""
+        self.line(self.paint(f"# {text}", DIM))
+
+    def json(self, data: Any) -> None:
+        """Print an object on one line, in ASCII: it survives every terminal and pipe."""
+        self.line(json.dumps(data))
+
+    def csv(self, cells: Sequence[object]) -> None:
+        """Print a row (RFC 4180)."""
+        row = io.StringIO()
+        texts = ["" if cell is None else clean(str(cell)) for cell in cells]
+        csv.writer(row, lineterminator="").writerow(texts)
+        self.line(row.getvalue())
+
+    def block(
+        self, title: str, rows: Sequence[tuple[str, str]], colours: Sequence[str] = ()
+    ) -> None:
+        """Print a title with labels and texts below, and an empty line before all but the first.
+
+        :param colours: of the texts
+        """
+        if self._blocks:
+            self.line()
+        self._blocks += 1
+        self.line(title)
+        columns = max(len(label) for label, _ in rows)
+        for at, (label, text) in enumerate(rows):
+            painted = self.paint(text, colours[at] if colours else "")
+            self.line(f"  {self.paint(label.ljust(columns), DIM)}  {painted}".rstrip())
+
+    def signs(self, *signs: str) -> tuple[str, ...]:
+        """Return *signs*, in ASCII if the encoding lacks one."""
+        try:
+            "".join(signs).encode(getattr(self._stream, "encoding", None) or "ascii")
+        except UnicodeEncodeError:
+            return tuple(sign.translate(_IN_ASCII) for sign in signs)
+        return signs
+
+    def flush(self) -> None:
+        """Write what is still in the buffer."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._close(error)
+
+    def _close(self, error: OSError) -> NoReturn:
+        give_up(self._stream)
+        if error.errno in _READER_GONE:  # it has seen enough, like `head`
+            raise CommandError("", Status.GOOD) from None
+        raise CommandError(f"standard output: {error.strerror}") from None
