@@ -27,7 +27,7 @@ from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = pytest.mark.scrapy_api
 
 
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:

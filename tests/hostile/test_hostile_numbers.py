@@ -64,7 +64,6 @@ async def test_a_status_that_is_none(sites: Sites, tmp_path: Path, status: bytes
     assert ours == ["robotstxt/response_status_count/200"]
 
 
-@pytest.mark.loop
 async def test_it_is_asked_again(sites: Sites) -> None:
     """What is held meanwhile is released."""
     site = sites.add(robots=in_turn(HUGE, RULES))
@@ -174,9 +173,6 @@ async def test_an_entry_poisoned_on_a_server(
 
 
 # -- clocks and settings ---------------------------------------------------------------------
-
-
-@pytest.mark.loop
 @pytest.mark.parametrize("now", [1e300, -1e9, 3e11])
 async def test_a_clock_out_of_its_mind(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: float
@@ -277,7 +273,6 @@ async def test_a_part_that_fails(
 _SAID_OTHERWISE = [(ledger.Ledger, "outcomes"), (summary.Figures, "allowed")]
 
 
-@pytest.mark.loop
 async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be decided then; a request fails as any other, and none is stuck."""
     from scrapy_rep.origins.cache import RobotsCache

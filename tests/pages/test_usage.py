@@ -16,7 +16,7 @@ from tests.helpers.behaviours import Behaviour, answer
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = pytest.mark.scrapy_api
 
 ROBOTS = """\
 License: https://example.com/license.xml
