@@ -24,7 +24,7 @@ from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, pages, urlset
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+pytestmark = pytest.mark.download
 
 ON = {"REP_SITEMAPS": True, "RETRY_TIMES": 1}
 MEBIBYTE = 1 << 20

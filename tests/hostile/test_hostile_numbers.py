@@ -41,7 +41,6 @@ def written(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.download
-@pytest.mark.scrapy_api
 @pytest.mark.parametrize(
     "status", [b"99999999999999999999999", b"1000", b"99", b"0", b"9" * 4000], ids=len
 )
@@ -236,7 +235,6 @@ PARTS: list[tuple[type, str]] = [
 ]
 
 
-@pytest.mark.scrapy_api
 @pytest.mark.parametrize(("owner", "name"), PARTS, ids=lambda part: getattr(part, "__name__", part))
 async def test_a_part_that_fails(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str

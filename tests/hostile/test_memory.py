@@ -354,7 +354,6 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
     assert sorted(discovered.urls) == sorted(site.url("/map.xml") for site in many)
 
 
-@pytest.mark.scrapy_api
 async def test_a_host_that_no_name_can_be(sites: Sites) -> None:
     """It has no origin: nothing is kept of it, and nothing asked for."""
     opened: list[Any] = []
