@@ -5,8 +5,9 @@
     pytest -p no:twisted        no reactor: Scrapy's TWISTED_REACTOR_ENABLED = False
 
 The last two, and the oldest Scrapy, run only what can differ there: what is marked `loop`,
-`download`, `scrapy_api` or `python` (setup.cfg says what each means). `--everything` runs all tests wherever
-one is; `--quick` runs those that start no process and take little time.
+`download`, `scrapy_api` or `python` (setup.cfg says what each means), and of a table its first row.
+`--everything` runs all tests wherever one is; `--quick` runs those that start no process
+and take little time.
 
 An `async def` test runs as Scrapy itself would run a coroutine there. Tests that cannot work
 without a Twisted reactor carry `@pytest.mark.needs_reactor` and are skipped in the last mode.
@@ -15,13 +16,17 @@ without a Twisted reactor carry `@pytest.mark.needs_reactor` and are skipped in 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import importlib
 import inspect
 import multiprocessing.util
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,8 +95,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Crawls wait more than they work."""
-    return 2 * (os.cpu_count() or 1)
+    """Crawls wait more than they work; but a worker has to import everything before it works."""
+    return (os.cpu_count() or 1) * (1 if wanted_marks(config) else 2)
 
 
 def oldest_scrapy() -> bool:
@@ -121,13 +126,46 @@ def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """In other modes, files in which no mark stands that is wanted there: half a run's time."""
     wanted = wanted_marks(config)
+    if not wanted or collection_path.suffix not in (".py", ".md"):
+        return None
+    marks = "|".join(wanted)
+    return not re.search(rf"\bmark\.({marks})\b", collection_path.read_text("utf-8")) or None
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Workers begin at different files: what one has compiled, asserts rewritten, others find."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    share = worker / int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    tests = Path(__file__).parent
+    paths = sorted(tests.rglob("test_*.py"))
+    first = int(share * len(paths))
+    for path in paths[first:] if worker else ():
+        if not pytest_ignore_collect(path, session.config):
+            name = ".".join(path.relative_to(tests.parent).with_suffix("").parts)
+            # What is wrong with a module is told when it is collected.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(name)
+
+
+def differs(item: pytest.Item, wanted: set[str], seen: set[str]) -> bool:
+    """Whether the result can be another in this mode: rows of a table differ in data alone."""
+    function = item.nodeid.partition("[")[0]
+    if function in seen or not any(mark.name in wanted for mark in item.iter_markers()):
+        return False
+    seen.add(function)
+    return True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted, seen = wanted_marks(config), set[str]()
     chosen, others = [], []
     for item in items:
         marks = {mark.name: mark for mark in item.iter_markers()}
         too_slow = config.getoption("quick") and marks.keys() & NOT_QUICK
-        same_everywhere = wanted is not None and not marks.keys() & wanted
+        same_everywhere = wanted is not None and not differs(item, wanted, seen)
         (others if too_slow or same_everywhere else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))

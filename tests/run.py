@@ -23,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv-tests"
+TOGETHER = "lint,typing,docs,package"
+IN_TURN = "newest,default-reactor,no-reactor,oldest"
 INSTALLED = "tox-is-installed"
 
 
@@ -72,13 +74,19 @@ def main(arguments: list[str]) -> int:
         subprocess.run([*install, "tox>=4.24"], check=True)
         (ENVIRONMENT / INSTALLED).touch()
     tox = [str(python), "-m", "tox"]
-    if not arguments or arguments[0] == "everything":
-        # In parallel, as tests can't run: some measure time. What goes wrong is told below.
-        print("Making the environments: a minute", flush=True)
-        make = [*tox, "run-parallel", "--notest", "--parallel-no-spinner"]
-        subprocess.run(make, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)
-    run = [*tox, "run", *tox_arguments(arguments)]
-    return subprocess.run(run, cwd=ROOT, check=False).returncode
+    if arguments and arguments[0] != "everything":
+        return status_of([*tox, "run", *tox_arguments(arguments)])
+    parallel = [*tox, "run-parallel", "--parallel-no-spinner"]
+    print("Making the environments: a minute", flush=True)
+    # What goes wrong is told below.
+    status_of([*parallel, "--notest"], stdout=subprocess.DEVNULL)
+    # Tests can't run in parallel with others: some measure time.
+    others = status_of([*parallel, "-e", TOGETHER])
+    return status_of([*tox, "run", "-e", IN_TURN, *tox_arguments(arguments)]) or others
+
+
+def status_of(command: list[str], stdout: int | None = None) -> int:
+    return subprocess.run(command, cwd=ROOT, check=False, stdout=stdout).returncode
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from tests.helpers.servers import Sites
 from tests.helpers.steps import StepSpider
 
 pytestmark = [
-    pytest.mark.loop,
     pytest.mark.scrapy_api,
     pytest.mark.slow,
     pytest.mark.usefixtures("in_time"),

@@ -218,20 +218,16 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_USER_AGENT", value, "a product token (letters, - and _ alone, such as FooBot)"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "right"), list(wrong_values()), ids=lambda value: repr(value)[:40]
-)
-def test_a_wrong_value_is_an_error_that_names_a_right_one(
-    name: str, value: Any, right: str
-) -> None:
-    with pytest.raises(SettingsError) as error:
-        read(**{name: value})
-    message = str(error.value)
-    assert message.startswith(f"{name} is {value!r}, but must be {right}")
-    assert message.endswith(".")
-    assert "\n" not in message
-    # A chained exception would be printed with the first.
-    assert error.value.__suppress_context__
+def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
+    for name, value, right in wrong_values():
+        with pytest.raises(SettingsError) as error:
+            read(**{name: value})
+        message = str(error.value)
+        assert message.startswith(f"{name} is {value!r}, but must be {right}")
+        assert message.endswith(".")
+        assert "\n" not in message
+        # A chained exception would be printed with the first.
+        assert error.value.__suppress_context__, message
 
 
 def test_message_for_a_whole_header_proposes_its_token() -> None:
@@ -240,65 +236,65 @@ def test_message_for_a_whole_header_proposes_its_token() -> None:
         read(REP_USER_AGENT=header)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "meaning"),
-    [
-        # As `scrapy crawl -s NAME=VALUE` hands them over.
-        *[(name, text, True) for name in FLAGS for text in ("True", "true", "1")],
-        *[(name, text, False) for name in FLAGS for text in ("False", "false", "0", "")],
-        *[(name, "5.5", 5.5) for name in POSITIVE],
-        *[(name, " 7 ", 7.0) for name in POSITIVE],
-        *[(name, "0", 0.0) for name in SECONDS if name != "REP_CACHE_MAX_TTL"],
-        *[(name, "5", 5) for name in COUNTS],
-        *[(name, text, int(text)) for name in INTEGERS for text in ("5", "-5", "0")],
-        ("REP_UNREACHABLE", "allow", "allow"),
-        ("REP_OVERRIDES", '{"*.B\u00dc.example": null}', {"*.xn--b-eha.example": None}),
-        ("REP_OVERRIDES", {"[::1]": Path("a", "b")}, {"[::1]": str(Path("a", "b"))}),
-        ("REP_OVERRIDES", {}, None),
-        ("REP_CACHE_STORAGE", "somewhere.Storage", "somewhere.Storage"),
-        ("REP_CACHE_STORAGE", MemoryStorage, MemoryStorage),
-        ("REP_CACHE_PATH", Path("a", "b"), str(Path("a", "b"))),
-        ("REP_CACHE_REDIS_URL", "", None),
-        ("REP_CACHE_REDIS_URL", "redis://localhost", "redis://localhost"),
-        *[(name, "", None) for name in URIS],
-        *[(name, "s3://bucket/a", "s3://bucket/a") for name in URIS],
-        *[(name, Path("a", "b"), str(Path("a", "b"))) for name in URIS],
-        *[("REP_SITEMAPS", text, "all") for text in ("True", "true", "1", "all", True, 1)],
-        *[("REP_SITEMAPS", text, False) for text in ("False", "0", "", False, 0)],
-        ("REP_SITEMAPS", "start", "start"),
-        *[("REP_NOFOLLOW", text, True) for text in ("True", "true", "1", True, 1)],
-        *[("REP_NOFOLLOW", text, False) for text in ("False", "0", "", False, 0, None)],
-        *[("REP_NOFOLLOW", text, text) for text in ("page", "links", "count")],
-        *[("REP_NOINDEX", text, False) for text in ("False", "0", "", False, 0, None)],
-        *[("REP_NOINDEX", text, text) for text in ("drop", "count")],
-        ("REP_SITEMAP_CROSS_HOST", "any", "any"),
-        ("REP_SITEMAP_SINCE", "", None),
-        *[
-            ("REP_SITEMAP_SINCE", value, datetime(2026, 1, 31, tzinfo=timezone.utc))
-            for value in (
-                "2026-01-31",
-                " 2026-01-31T00:00:00 ",
-                "2026-01-31T00:00:00Z",
-                "2026-01-31T01:00:00+01:00",
-                date(2026, 1, 31),
-                datetime(2026, 1, 31),
-            )
-        ],
-        ("REP_USER_AGENT", "FooBot", ("FooBot",)),
-        ("REP_USER_AGENT", "FooBot-Images, foo_bot", ("FooBot-Images", "foo_bot")),
-        ("REP_USER_AGENT", "", None),
-        # As settings.py may have them.
-        *[(name, number, bool(number)) for name in FLAGS for number in (1, 0, True, False)],
-        *[(name, 7, 7.0) for name in POSITIVE],
-        ("REP_CACHE_MAX_ORIGINS", 5.0, 5),
-        ("REP_USER_AGENT", ["FooBot-Images", "FooBot"], ("FooBot-Images", "FooBot")),
-        ("REP_USER_AGENT", None, None),
+RIGHT_VALUES: list[tuple[str, Any, Any]] = [
+    # As `scrapy crawl -s NAME=VALUE` hands them over.
+    *[(name, text, True) for name in FLAGS for text in ("True", "true", "1")],
+    *[(name, text, False) for name in FLAGS for text in ("False", "false", "0", "")],
+    *[(name, "5.5", 5.5) for name in POSITIVE],
+    *[(name, " 7 ", 7.0) for name in POSITIVE],
+    *[(name, "0", 0.0) for name in SECONDS if name != "REP_CACHE_MAX_TTL"],
+    *[(name, "5", 5) for name in COUNTS],
+    *[(name, text, int(text)) for name in INTEGERS for text in ("5", "-5", "0")],
+    ("REP_UNREACHABLE", "allow", "allow"),
+    ("REP_OVERRIDES", '{"*.B\u00dc.example": null}', {"*.xn--b-eha.example": None}),
+    ("REP_OVERRIDES", {"[::1]": Path("a", "b")}, {"[::1]": str(Path("a", "b"))}),
+    ("REP_OVERRIDES", {}, None),
+    ("REP_CACHE_STORAGE", "somewhere.Storage", "somewhere.Storage"),
+    ("REP_CACHE_STORAGE", MemoryStorage, MemoryStorage),
+    ("REP_CACHE_PATH", Path("a", "b"), str(Path("a", "b"))),
+    ("REP_CACHE_REDIS_URL", "", None),
+    ("REP_CACHE_REDIS_URL", "redis://localhost", "redis://localhost"),
+    *[(name, "", None) for name in URIS],
+    *[(name, "s3://bucket/a", "s3://bucket/a") for name in URIS],
+    *[(name, Path("a", "b"), str(Path("a", "b"))) for name in URIS],
+    *[("REP_SITEMAPS", text, "all") for text in ("True", "true", "1", "all", True, 1)],
+    *[("REP_SITEMAPS", text, False) for text in ("False", "0", "", False, 0)],
+    ("REP_SITEMAPS", "start", "start"),
+    *[("REP_NOFOLLOW", text, True) for text in ("True", "true", "1", True, 1)],
+    *[("REP_NOFOLLOW", text, False) for text in ("False", "0", "", False, 0, None)],
+    *[("REP_NOFOLLOW", text, text) for text in ("page", "links", "count")],
+    *[("REP_NOINDEX", text, False) for text in ("False", "0", "", False, 0, None)],
+    *[("REP_NOINDEX", text, text) for text in ("drop", "count")],
+    ("REP_SITEMAP_CROSS_HOST", "any", "any"),
+    ("REP_SITEMAP_SINCE", "", None),
+    *[
+        ("REP_SITEMAP_SINCE", value, datetime(2026, 1, 31, tzinfo=timezone.utc))
+        for value in (
+            "2026-01-31",
+            " 2026-01-31T00:00:00 ",
+            "2026-01-31T00:00:00Z",
+            "2026-01-31T01:00:00+01:00",
+            date(2026, 1, 31),
+            datetime(2026, 1, 31),
+        )
     ],
-)
-def test_a_right_value_gets_its_meaning_and_type(name: str, value: Any, meaning: Any) -> None:
-    got = read(**{name: value})[name]
-    assert got == meaning
-    assert type(got) is type(meaning)
+    ("REP_USER_AGENT", "FooBot", ("FooBot",)),
+    ("REP_USER_AGENT", "FooBot-Images, foo_bot", ("FooBot-Images", "foo_bot")),
+    ("REP_USER_AGENT", "", None),
+    # As settings.py may have them.
+    *[(name, number, bool(number)) for name in FLAGS for number in (1, 0, True, False)],
+    *[(name, 7, 7.0) for name in POSITIVE],
+    ("REP_CACHE_MAX_ORIGINS", 5.0, 5),
+    ("REP_USER_AGENT", ["FooBot-Images", "FooBot"], ("FooBot-Images", "FooBot")),
+    ("REP_USER_AGENT", None, None),
+]
+
+
+def test_a_right_value_gets_its_meaning_and_type() -> None:
+    for name, value, meaning in RIGHT_VALUES:
+        got = read(**{name: value})[name]
+        assert (name, value, got) == (name, value, meaning)
+        assert (name, value, type(got)) == (name, value, type(meaning))
 
 
 @pytest.mark.parametrize(

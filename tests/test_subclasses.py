@@ -19,7 +19,7 @@ from tests.helpers.held import DEFER
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
 
 
 class Overruling(RepMiddleware):

@@ -16,8 +16,8 @@ from scrapy_rep.commands.output import DIM, Output
 from scrapy_rep.engine.words import clean, counted, duration, iso, text_of
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.memory import MemoryStorage
 from scrapy_rep.storages.client import make_storage
+from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -18,8 +18,7 @@ from scrapy_rep.commands import decide
 from scrapy_rep.commands.robots import RobotsCommand
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE
 from tests.helpers.robots_command import robots
-from tests.protocol.golden import FOLDER, Record, whole_file
-from tests.protocol.make_golden_sample import SAMPLE
+from tests.protocol.golden import FOLDER, SAMPLE, Record, whole_file
 
 
 class Command:

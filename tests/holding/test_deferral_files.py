@@ -16,7 +16,7 @@ from tests.helpers.log import lines
 from tests.helpers.passed import counting, passed
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 PIPELINE = {"scrapy.pipelines.files.FilesPipeline": 1}
 

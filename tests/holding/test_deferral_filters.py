@@ -15,7 +15,7 @@ from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 
 class DuplicatesSpider(KeepingSpider):

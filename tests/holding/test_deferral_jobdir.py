@@ -30,7 +30,7 @@ from tests.helpers.held import (
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from tests.helpers.log import lines
 from tests.helpers.servers import Connection, Hit, Sites
 from tests.helpers.steps import Clock
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 QUICK = {**DEFER, "REP_RETRY_DELAY": 0.03, "REP_RETRY_MAX_DELAY": 0.03}
 

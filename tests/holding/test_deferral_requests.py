@@ -16,7 +16,7 @@ from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 MARK = "_rep_held"
 # What Scrapy itself adds on the way; not the same in any two crawls.

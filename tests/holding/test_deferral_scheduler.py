@@ -20,7 +20,7 @@ from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 
 
 class SharedScheduler(BaseScheduler):

@@ -161,14 +161,14 @@ def test_a_second_ctrl_c_loses_nothing(
 def test_what_waits_in_place_is_kept_too(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl], reactor: str
 ) -> None:
-    """Silent sites, asked a moment ago: those that may wait in place do, four of each site beside the
-    download slots and some more in these, and are not held yet."""
+    """Silent sites, asked a moment ago: all requests wait for a first answer, and none is held yet."""
     town = Town(sites)
     for site in town.sites:
         site.set("/robots.txt", silence())
     settings = {"JOBDIR": tmp_path / "job", "REP_DEFER_GRACE": 60}
     first = crawl(town.pages(PAGES), settings, reactor=reactor)
-    first.wait_for("deferred", PAGES - 4 * len(town.sites) - 4)
+    first.wait_for("scheduled", PAGES)
+    first.wait_until(lambda: all(site.robots_fetches for site in town.sites), "robots.txt")
     assert seconds_to_end(first) < END
     assert first.reason == "shutdown"
     assert first.urls("failed") == []

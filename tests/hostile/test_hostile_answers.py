@@ -24,7 +24,7 @@ from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, pages, urlset
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+pytestmark = pytest.mark.download
 
 ON = {"REP_SITEMAPS": True, "RETRY_TIMES": 1}
 MEBIBYTE = 1 << 20
@@ -151,7 +151,6 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return turns
 
 
-@pytest.mark.loop
 async def test_sitemaps_are_taken_in_slices(sites: Sites, one_step_a_slice: list[int]) -> None:
     """None is lost, and the crawl does not end before the last."""
     site = sites.add()
@@ -187,7 +186,6 @@ async def test_what_is_read_at_once_is_written_in_slices(
     assert len(pauses) > 20
 
 
-@pytest.mark.loop
 async def test_proof_is_looked_for_in_slices(sites: Sites, one_step_a_slice: list[int]) -> None:
     site, other, not_listed = sites.add(), sites.add(), sites.add()
     some = "".join(f"Sitemap: /{number}\n" for number in range(20))
@@ -259,7 +257,6 @@ async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:
     assert len(lines(result, "lists a sitemap with an invalid URL", level="WARNING")) == 1
 
 
-@pytest.mark.loop
 async def test_large_files_are_read_beside_the_event_loop(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:

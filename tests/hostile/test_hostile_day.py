@@ -132,42 +132,28 @@ def good(sites: Sites) -> Site:
     return site
 
 
-def crawl_on(sites: Sites, folder: Path, reactor: str) -> tuple[Crawl, set[str]]:
-    """Start the crawl. Returns it, with the pages of healthy sites."""
+def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path) -> None:
     bad = [site.url("/page") for site in hostile(sites)]
     healthy = [good(sites) for _ in range(10)]
     started = [site.url(f"/page{number}") for site in healthy for number in range(5)]
     listed = [site.url(f"/listed{number}") for site in healthy for number in range(5)]
-    folder.mkdir()
-    crawl = Crawl(
-        folder,
-        [*bad, *started],
-        {
-            "EXTENSIONS": {
-                "tests.helpers.process.recorder.Recorder": 0,
-                "tests.helpers.process.loopwatch.LoopWatch": 0,
-            },
-            "REP_SITEMAPS": True,
-            "REP_DOWNLOAD_TIMEOUT": 4,
-            "REP_DEFER_MAX_WAIT": 6,
-            "REP_REPORT": folder / "report.html",
-            "REP_DECISIONS": folder / "decisions.jsonl",
-            "DOWNLOAD_TIMEOUT": 8,
-            "RETRY_ENABLED": False,
+    settings = {
+        "EXTENSIONS": {
+            "tests.helpers.process.recorder.Recorder": 0,
+            "tests.helpers.process.loopwatch.LoopWatch": 0,
         },
-        reactor=reactor,
-    )
-    return crawl, {*started, *listed}
-
-
-def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path) -> None:
-    """On two reactors at once, since each crawl waits for much."""
-    crawls = [crawl_on(sites, tmp_path / reactor, reactor) for reactor in ("asyncio", "select")]
-    for crawl, wanted in crawls:
-        crawl.join(180)
-        assert crawl.reason == "finished"
-        assert wanted - set(crawl.urls("page")) == set()
-        assert "Traceback" not in crawl.log
-        assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
-        [memory] = crawl.of("memory")
-        assert int(memory.detail) < 150
+        "REP_SITEMAPS": True,
+        "REP_DOWNLOAD_TIMEOUT": 4,
+        "REP_DEFER_MAX_WAIT": 6,
+        "REP_REPORT": tmp_path / "report.html",
+        "REP_DECISIONS": tmp_path / "decisions.jsonl",
+        "DOWNLOAD_TIMEOUT": 8,
+        "RETRY_ENABLED": False,
+    }
+    crawl = Crawl(tmp_path, [*bad, *started], settings).join(180)
+    assert crawl.reason == "finished"
+    assert {*started, *listed} - set(crawl.urls("page")) == set()
+    assert "Traceback" not in crawl.log
+    assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
+    [memory] = crawl.of("memory")
+    assert int(memory.detail) < 150

@@ -24,8 +24,6 @@ from tests.helpers.servers import LoopThread, Sites
 
 pytestmark = [
     pytest.mark.download,
-    pytest.mark.scrapy_api,
-    pytest.mark.loop,
     pytest.mark.slow,
     pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
 ]

@@ -41,7 +41,6 @@ def written(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.download
-@pytest.mark.scrapy_api
 @pytest.mark.parametrize(
     "status", [b"99999999999999999999999", b"1000", b"99", b"0", b"9" * 4000], ids=len
 )
@@ -64,7 +63,6 @@ async def test_a_status_that_is_none(sites: Sites, tmp_path: Path, status: bytes
     assert ours == ["robotstxt/response_status_count/200"]
 
 
-@pytest.mark.loop
 async def test_it_is_asked_again(sites: Sites) -> None:
     """What is held meanwhile is released."""
     site = sites.add(robots=in_turn(HUGE, RULES))
@@ -174,9 +172,6 @@ async def test_an_entry_poisoned_on_a_server(
 
 
 # -- clocks and settings ---------------------------------------------------------------------
-
-
-@pytest.mark.loop
 @pytest.mark.parametrize("now", [1e300, -1e9, 3e11])
 async def test_a_clock_out_of_its_mind(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: float
@@ -240,7 +235,6 @@ PARTS: list[tuple[type, str]] = [
 ]
 
 
-@pytest.mark.scrapy_api
 @pytest.mark.parametrize(("owner", "name"), PARTS, ids=lambda part: getattr(part, "__name__", part))
 async def test_a_part_that_fails(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
@@ -277,7 +271,6 @@ async def test_a_part_that_fails(
 _SAID_OTHERWISE = [(ledger.Ledger, "outcomes"), (summary.Figures, "allowed")]
 
 
-@pytest.mark.loop
 async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be decided then; a request fails as any other, and none is stuck."""
     from scrapy_rep.origins.cache import RobotsCache

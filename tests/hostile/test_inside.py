@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.helpers.process import NO_REACTORLESS, REACTORLESS_LIBRARY, REACTORS, environment
+from tests.helpers.process import REACTORLESS_LIBRARY, REACTORS, environment
 from tests.helpers.process import command as scrapy
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -59,11 +59,7 @@ def why_not() -> str:
     return "" if done.returncode == 0 else f"may not make a network of its own: {done.stderr}"
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    if reason := why_not():
-        pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("inside")
+def run_all(folder: Path) -> Outcome:
     commands = commands_in(folder)
     file = folder / "commands.json"
     file.write_text(json.dumps(list(commands.values())))
@@ -82,10 +78,13 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 def commands_in(folder: Path) -> dict[str, list[str]]:
     """By the last part of the names that each asks for."""
     crawls = {name: {**SETTINGS, **settings} for name, settings in REACTORS.items()}
+    del crawls["select"]  # looks names up as the other of Twisted's does
     if find_spec(REACTORLESS_LIBRARY) is None:
         del crawls["none"]
     crawls["uncached"] = {**SETTINGS, "DNSCACHE_ENABLED": False}
-    crawls["allowed"] = {**crawls["uncached"], "REP_PRIVATE_HOSTS": True}
+    # All answer in the end, on a slow machine later.
+    allowed = {"REP_PRIVATE_HOSTS": True, "REP_DEFER_MAX_WAIT": 60}
+    crawls["allowed"] = {**crawls["uncached"], **allowed}
     found = {}
     for name, settings in crawls.items():
         urls = folder / f"{name}.urls"
@@ -99,27 +98,23 @@ def commands_in(folder: Path) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", [*REACTORS, "uncached", "page", "sitemaps"])
-def test_public_sites_never_lead_inside(outcome: Outcome, name: str) -> None:
-    if name not in outcome.output:
-        pytest.skip(NO_REACTORLESS)
-    assert [one for one in outcome.inside if f"{name}.test" in one] == []
-    assert "Traceback" not in outcome.output[name]
-
-
-def test_they_do_if_the_user_lets_them(outcome: Outcome) -> None:
-    """So they would, but for the rule. Only a check makes the other names change in time."""
-    found = {one for one in outcome.inside if "allowed.test" in one}
-    assert found >= {
+def test_public_sites_never_lead_inside(tmp_path: Path) -> None:
+    """All at once: most of their time is that of processes that start."""
+    if reason := why_not():
+        pytest.skip(reason)
+    outcome = run_all(tmp_path)
+    for name in outcome.output.keys() - {"allowed"}:
+        assert [one for one in outcome.inside if f"{name}.test" in one] == []
+        assert "Traceback" not in outcome.output[name]
+    page = outcome.output["page"]
+    assert "127.0.0.1/page.test/page: not read: its host has a private address" in page
+    assert "not read: fails-5.page.test can't be resolved" in page
+    # They do if the user lets them, and so would the others, but for the rule. Only a check makes the
+    # other names change in time.
+    assert {one for one in outcome.inside if "allowed.test" in one} >= {
         "127.0.0.1/allowed.test/latest/meta",
         "fails-1.allowed.test/latest/meta",
         "fails-2.allowed.test/sm",
         "fails-3.allowed.test/page",
         "changes-4.allowed.test:8080/latest/meta",
     }
-
-
-def test_the_command_says_why(outcome: Outcome) -> None:
-    page = outcome.output["page"]
-    assert "127.0.0.1/page.test/page: not read: its host has a private address" in page
-    assert "not read: fails-5.page.test can't be resolved" in page

@@ -40,9 +40,6 @@ def assert_clean_log(result: CrawlResult) -> None:
 
 
 # -- in crawls -------------------------------------------------------------------------------
-
-
-@pytest.mark.scrapy_api
 async def test_a_rule_in_every_output(sites: Sites, tmp_path: Path) -> None:
     """Log, exception, audit trail, summary, report, stats."""
     evil = "\u009b31m\u202e\u0085\u2028é漢"  # ASCII matches no URL that Scrapy sends
@@ -69,7 +66,6 @@ async def test_a_rule_in_every_output(sites: Sites, tmp_path: Path) -> None:
     assert_clean_text("".join(map(str, result.stats)))
 
 
-@pytest.mark.scrapy_api
 async def test_an_error_in_every_output(sites: Sites, tmp_path: Path) -> None:
     """Its message is in the log, the exception, the record and the summary of what went wrong."""
 

@@ -295,7 +295,6 @@ async def test_ordinary_sites_do_not_pay_for_noisy_ones(sites: Sites) -> None:
     assert [site.robots_fetches for site in ordinary] == [1] * 20
 
 
-@pytest.mark.loop
 async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites) -> None:
     """Held, while files of more than the limit come and go: the clock of its back-off goes on."""
     waiting = sites.add(robots=in_turn(503, 503, ORDINARY))
@@ -355,7 +354,6 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
     assert sorted(discovered.urls) == sorted(site.url("/map.xml") for site in many)
 
 
-@pytest.mark.scrapy_api
 async def test_a_host_that_no_name_can_be(sites: Sites) -> None:
     """It has no origin: nothing is kept of it, and nothing asked for."""
     opened: list[Any] = []

@@ -14,7 +14,7 @@ import scrapy_rep.inspection.lint
 from scrapy_rep.inspection.lint import Finding, lint
 from scrapy_rep.protocol import RobotsTxt
 from tests.helpers.docs import page
-from tests.protocol.make_golden_sample import SAMPLE
+from tests.protocol.golden import SAMPLE
 from tests.protocol.strategies import questions
 
 GROUP = b"User-agent: *\n"

@@ -26,7 +26,6 @@ from tests.helpers.pagesite import (
 from tests.helpers.servers import Site, Sites
 
 pytestmark = [
-    pytest.mark.loop,
     pytest.mark.scrapy_api,
     pytest.mark.slow,
     pytest.mark.usefixtures("in_time"),

@@ -14,7 +14,7 @@ from tests.helpers.pagesite import NOINDEX, AsyncLinkSpider, LinkSpider, page, r
 from tests.helpers.servers import Sites
 from tests.helpers.steps import Clock
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
+pytestmark = pytest.mark.usefixtures("in_time")
 
 
 def kept(result: CrawlResult) -> list[str]:

@@ -16,8 +16,6 @@ from tests.helpers.behaviours import Behaviour, answer
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
-
 ROBOTS = """\
 License: https://example.com/license.xml
 Content-Signal: ai-input=no

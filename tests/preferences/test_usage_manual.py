@@ -74,7 +74,6 @@ def test_settings_are_valid_ones(block: str) -> None:
         assert RepSettings.from_settings(Settings({name: value})) != before
 
 
-@pytest.mark.loop
 async def test_the_spider_of_the_manual(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +93,6 @@ async def test_the_spider_of_the_manual(
     assert f"INFO {statement} says {{'train-ai': 'n'}}" in result.log
 
 
-@pytest.mark.loop
 async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     settings = {"REP_USAGE": {"train-ai": "drop-items"}, "REP_DECISIONS": str(path)}
@@ -111,7 +109,6 @@ async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
     assert like_the_manual(json.dumps(one), site) == like_the_manual(example.strip(), site)
 
 
-@pytest.mark.loop
 async def test_the_middlewares_by_hand(site: Site) -> None:
     [code] = blocks("python", "UsageMiddleware")
     settings: dict[str, Any] = {}

@@ -25,7 +25,7 @@ from tests.helpers.log import lines, warnings
 from tests.helpers.pagesite import recorded
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
+pytestmark = pytest.mark.usefixtures("in_time")
 
 ROBOTS = "User-agent: *\nContent-Usage: /no/ train-ai=n\nContent-Usage: /yes/ train-ai=y\n"
 NOAI = answer("<p>", headers=[("X-Robots-Tag", "noai")], type="text/html")

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-DEFAULT_FOLDER = Path(__file__).parents[2].parent / "shared" / "golden"
+SAMPLE = Path(__file__).with_name("golden_sample.jsonl")
+"""385 files, chosen so that each sentence of REP.md sections 6 to 8 decides some of the verdicts."""
 
+DEFAULT_FOLDER = Path(__file__).parents[2].parent / "shared" / "golden"
 
 FOLDER = Path(os.environ.get("REP_GOLDEN") or DEFAULT_FOLDER)
 
-
 WHOLE_FILES = {"synthetic.jsonl.gz": 32_000, "corpus.jsonl.gz": 44_349}
-
 
 Record = dict[str, Any]
 

@@ -1,8 +1,7 @@
 """A second, naive matcher, written after REP.md sections 6 to 8, to compare the real one with.
 
 Slow and obvious on purpose: one regular expression or loop for each sentence of the
-specification, no preparation, nothing shared with the package. Each sentence is a method or a
-constant of its own, so that `leniencies.py` can take it away.
+specification, no preparation, nothing shared with the package.
 """
 
 from __future__ import annotations

@@ -30,11 +30,9 @@ RULES = b"User-agent: *\nDisallow: /\n"
 
 @rfc9309
 @pytest.mark.parametrize(("status", "outcome"), rows("3", STATUSES))
-@pytest.mark.parametrize("body", [b"", RULES, b"<html><title>Hello</title></html>"])
-def test_the_status_decides_the_outcome_whatever_the_body(
-    status: int, outcome: Outcome, body: bytes
-) -> None:
-    assert outcome_of(status, body) is outcome
+def test_the_status_decides_the_outcome_whatever_the_body(status: int, outcome: Outcome) -> None:
+    for body in (b"", RULES, b"<html><title>Hello</title></html>"):
+        assert outcome_of(status, body) is outcome
 
 
 def test_outcomes_have_the_names_that_stats_use() -> None:
@@ -116,11 +114,11 @@ FOUND = [
 
 
 @google_only
-@pytest.mark.parametrize("status", [500, 502, 503])
 @pytest.mark.parametrize("body", rows("3 soft 404", NOT_FOUND))
-def test_a_5xx_with_a_not_found_page_means_missing(status: int, body: bytes) -> None:
-    assert outcome_of(status, body) is Outcome.MISSING
-    assert outcome_of(status, body, soft_404=False) is Outcome.UNREACHABLE
+def test_a_5xx_with_a_not_found_page_means_missing(body: bytes) -> None:
+    for status in (500, 502, 503):
+        assert outcome_of(status, body) is Outcome.MISSING
+        assert outcome_of(status, body, soft_404=False) is Outcome.UNREACHABLE
 
 
 @google_only

@@ -19,7 +19,7 @@ from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider, pages, urlset
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ON = {"REP_SITEMAPS": True}
 

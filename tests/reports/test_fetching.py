@@ -1,0 +1,73 @@
+"""What others' crawlers were reported to make of answers to their request for robots.txt; REP.md
+sections 2 and 3. One crawl of all sites.
+
+To add one, write a line: project and number of the report; what the site answers (see
+`tests.helpers.behaviours`); the page that is asked for; what becomes of that request.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from tests.helpers.behaviours import (
+    RULES,
+    RULES_BYTES,
+    Behaviour,
+    answer,
+    hang_up,
+    redirect,
+    reset,
+)
+from tests.helpers.crawling import ONE_ATTEMPT, crawl
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
+
+FETCHED, REFUSED, UNREACHABLE = None, RobotsDisallowed, RobotsUnreachable
+NOT_GZIP = [("Content-Encoding", "gzip")]
+
+PAGES: dict[str, Behaviour | str] = {
+    **{f"/hop{number}": redirect(f"/hop{number + 1}") for number in range(1, 5)},
+    "/hop5": RULES,
+    "/more": redirect("/more", 302),
+    "/leads-to-private": redirect("/private"),
+    "/leads-to-public": redirect("/public"),
+}
+"""Of each site. The fifth hop from /robots.txt by way of /hop1 is the last that is followed."""
+
+FETCHES: list[tuple[str, Behaviour | str | int, str, type[Exception] | None]] = [
+    ("dembrandt 209", 404, "/private", FETCHED),
+    ("xagent 2043", redirect("/hop5"), "/private", REFUSED),
+    ("lightpanda 3201", answer(RULES_BYTES, 401), "/private", FETCHED),
+    ("reppy 24", answer(RULES_BYTES, 403), "/private", FETCHED),
+    ("scrapy 2388", answer(b"<h1>403", 403, NOT_GZIP), "/private", FETCHED),
+    ("yoko-crawler 97", answer(RULES_BYTES, 429), "/public", UNREACHABLE),
+    ("stormcrawler 1042", 500, "/public", UNREACHABLE),
+    ("Scrapling 451", 503, "/public", UNREACHABLE),
+    ("crawlee-python 2065", answer("<h1>Oops", 500, type="text/html"), "/public", UNREACHABLE),
+    ("wpull 233", answer(RULES_BYTES, 599), "/public", UNREACHABLE),
+    ("scrapy 5331", hang_up(), "/public", UNREACHABLE),
+    ("kreuzcrawl 44", reset(), "/public", UNREACHABLE),
+    ("robots.js 24", redirect("/robots.txt"), "/private", FETCHED),
+    ("simplecrawler 414", redirect("/more", 302), "/private", FETCHED),
+    ("crawler-commons 428", redirect("/hop1"), "/private", REFUSED),
+    ("stormcrawler 1074", redirect("/hop1", 308), "/private", REFUSED),
+    ("kreuzcrawl 46", RULES, "/private/x.html", REFUSED),
+    ("ai-job-search 286", "user-agent: *\ndisallow: /a%20b", "/a b", REFUSED),
+    ("google robotstxt 85", "user-agent: *\ndisallow: /x%aa", "/x%aa", REFUSED),
+    ("peated 1193", RULES, "/leads-to-private", REFUSED),
+    ("kreuzcrawl 47", RULES, "/leads-to-public", FETCHED),
+]  # fmt: skip
+
+
+async def test_what_answers_mean(sites: Sites) -> None:
+    rows = [(sites.add(robots, PAGES), *row) for _, robots, *row in FETCHES]
+    result = await crawl([site.url(path) for site, path, _ in rows], ONE_ATTEMPT)
+    errors = {}
+    for request, error in result.spider.errors:
+        errors[request.url.split("/")[2]] = type(error)
+    found = [errors.get(f"{site.name}:{site.port}") for site, _, _ in rows]
+    reported = [row[0] for row in FETCHES]
+    assert dict(zip(reported, found, strict=True)) == {row[0]: row[3] for row in FETCHES}
+    result.assert_clean()
