@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.words import counted
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ class Log:
 
     def __init__(self, context: CrawlContext) -> None:
         self.context = context
-        self.slow = Sparse(logger, "origins that are slow to answer")
-        self.held = Sparse(logger, "origins with an unreachable robots.txt")
-        self.given_up = Sparse(logger, "origins whose requests were given up")
-        self.released = Sparse(logger, "origins whose requests were released")
+        self.slow = Limiter(logger, "origins that are slow to answer")
+        self.held = Limiter(logger, "origins with an unreachable robots.txt")
+        self.given_up = Limiter(logger, "origins whose requests were given up")
+        self.released = Limiter(logger, "origins whose requests were released")
 
 
 class Job(NamedTuple):
@@ -144,5 +144,5 @@ class HeldOrigin:
                 seconds=seconds,
             )
 
-    def _tell(self, sparse: Sparse, message: str, **values: Any) -> None:
-        sparse.log(message, {"origin": self.origin, **values}, self._log.context.spider)
+    def _tell(self, limiter: Limiter, message: str, **values: Any) -> None:
+        limiter.log(message, {"origin": self.origin, **values}, self._log.context.spider)

@@ -16,7 +16,7 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.encoding import PageURLs, resolve_sitemap
-from scrapy_rep.engine.log import Few, Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol import Origin
@@ -266,9 +266,9 @@ class SitemapLog:
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._warnings: dict[str, Few] = {}
-        self._read = Sparse(logger, "sitemaps read")
-        self._unread = Sparse(logger, "sitemaps not read")
+        self._warnings: dict[str, Limiter] = {}
+        self._read = Limiter(logger, "sitemaps read")
+        self._unread = Limiter(logger, "sitemaps not read")
         context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
@@ -329,7 +329,7 @@ class SitemapLog:
     def _warn(self, of: str, message: str, **values: Any) -> None:
         if of not in self._warnings and len(self._warnings) >= _ORIGINS:
             of = ""
-        few = self._warnings.setdefault(of, Few(_WARNINGS))
+        few = self._warnings.setdefault(of, Limiter(logger, first=_WARNINGS))
         level = logging.WARNING if few.one_more() else logging.DEBUG
         logger.log(level, message, values, extra=self._context.extra)
 
