@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from twisted.internet.defer import CancelledError
 
@@ -129,6 +130,8 @@ class Channel:
 
     def __init__(self) -> None:
         self.handlers: list[logging.Handler] = []
+        self.crawl = uuid4().hex[:12]
+        """What tells its records from those of other crawls."""
 
     def tell(self, record: logging.LogRecord) -> None:
         """Hand *record* to all handlers."""

@@ -22,6 +22,7 @@ from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind
+from scrapy_rep.reporting.record import SITEMAP, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -293,6 +294,15 @@ class SitemapLog:
             "unproven": waiting if selection.unproven else "",
             "why": f"; rejected: {why}" if why else "",
         }
+        rejection = {reason.text: count for reason, count in rejected.items()}
+        self._record(
+            sitemap,
+            reason=reader.problem or None,
+            kind=reader.kind.value,
+            entries=reader.count,
+            taken=selection.accepted,
+            rejected=rejection,
+        )
         if selection.undated:
             inc_value("rep/sitemaps/undated", selection.undated)
         if rejected and not selection.accepted:
@@ -308,11 +318,22 @@ class SitemapLog:
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """*sitemap* can't be read. That deserves no warning if it is *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
+        self._record(sitemap, failed=why)
         message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
         if expected:
             self._unread.log(message, values, self._context.spider)
         else:
             self._warn(sitemap.origin, message, **values)
+
+    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
+        """Tell of a sitemap that is done."""
+        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
+        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
+        nothing = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
+        fields = {"found": found, "by": by, **nothing, **about}
+        at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
+        record = Record(SITEMAP, at, about_it, reason=reason, sitemap=fields)
+        self._context.channel.tell(record)
 
     def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
         """No host that the entries of *sitemap* waited for lists it."""
