@@ -40,6 +40,7 @@ _WALL = re.compile(
     re.IGNORECASE,
 )
 
+_SHORT = 60
 _KINDS = {
     "CannotResolveHostError": "unknown host",
     "UnsupportedURLSchemeError": "unknown host",
@@ -109,10 +110,11 @@ def _outcome(outcome: Outcome, status: int | None, body: bytes) -> str:
     return "rules" if _SAYS.search(body) else "empty"
 
 
-def kind_of(reason: str | None, error: Exception | None = None) -> str:
+def kind_of(reason: str | None, error: Exception | None = None, *, short: bool = False) -> str:
     """Return why a robots.txt is unreachable, in a word or two.
 
     :param error: what was raised, if that is known
+    :param short: of what has no such word, return the beginning of *reason* instead of "other"
     """
     name = (reason or "").partition(":")[0]
     if name.startswith("HTTP ") or name in _KINDS:
@@ -121,4 +123,4 @@ def kind_of(reason: str | None, error: Exception | None = None) -> str:
         return "TLS"
     if error is not None and is_lost_connection(error):
         return "connection lost"
-    return "other"
+    return (reason or "")[:_SHORT] if short else "other"

@@ -84,11 +84,13 @@ class Counts(Listener):
             self._settled[self._latest.pop(oldest)] += 1
 
     def _decided(self, record: Record) -> None:
-        rule, group = record.basis.decision[1:]  # type: ignore[index]
-        key = clean(str(rule)[:_RULE_LENGTH]), group or ""
+        decision = record.basis.decision
+        assert decision is not None
+        assert decision.rule is not None
+        key = clean(str(decision.rule)[:_RULE_LENGTH]), decision.agent or ""
         new = self._seen.add((key, record.origin))
         if key not in self._rules:
-            self._firsts[key] = [record.origin, rule.line, 0]
+            self._firsts[key] = [record.origin, decision.rule.line, 0]
         self._firsts[key][2] += new
         self._rules.add(key)
         if len(self._firsts) > 2 * _RULES:

@@ -181,16 +181,21 @@ class Recorder(ResolutionListener):
     def _deferred(self, request: Request, origin: Origin) -> None:
         self._is_held(request, origin)
 
-    def _released(self, request: Request, origin: Origin, **more: Any) -> None:
-        self.record(request, origin, "released", held_for=more.get("held_for"))
+    def _released(self, request: Request, origin: Origin, held_for: float) -> None:
+        self.record(request, origin, "released", held_for=round(held_for, 3))
 
     def _given_up(
-        self, request: Request, origin: Origin, reason: str, attempts: int, **more: Any
+        self,
+        request: Request,
+        origin: Origin,
+        reason: str,
+        attempts: int,
+        held_for: float | None = None,
     ) -> None:
         error = RobotsUnreachable(origin, reason, attempts)
         self._refused(request, error, dry_run=False)
         self._count_reason(error)
-        held_for = more.get("held_for")
+        held_for = held_for and round(held_for, 3)
         self.record(request, origin, "given_up", reason=reason, held_for=held_for)
 
     def _is_held(self, request: Request, origin: Origin) -> None:

@@ -58,17 +58,17 @@ _SAID = (("n", "no"), ("y", "yes"))
 def log_summary(counts: Counts, context: CrawlContext) -> None:
     """Log the summary, unless there were no requests."""
     lines = _summary(counts, context)
-    found = [one for number, line in enumerate(lines) for one in _wrapped(line, number == 0)]
-    if found:
+    if lines:
+        if _BEFORE + len(lines[0]) > _WIDTH:
+            head, _, rest = lines[0].partition(": ")
+            lines[:1] = [f"{head}:", " " * _INDENT + rest]
+        found = [one for line in lines for one in _wrapped(line)]
         logger.info("\n".join(["%s"] * len(found)), *found, extra=context.extra)
 
 
-def _wrapped(line: str, first: bool) -> list[str]:
-    before = " " * _BEFORE if first else ""
+def _wrapped(line: str) -> list[str]:
     options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    found = wrap(before + line, _WIDTH, subsequent_indent=" " * _INDENT, **options)
-    found[0] = found[0].removeprefix(before)
-    return found
+    return wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, **options)
 
 
 def _summary(counts: Counts, context: CrawlContext) -> list[str]:

@@ -83,7 +83,7 @@ def _of_origins(data: CrawlData) -> Iterator[Finding]:
         ("redirected", "warning", "redirected in a loop, too often or to nowhere"),
     ):
         if count := outcomes.get(kind, 0):
-            words = f"{counted(count, 'origin')} {what}: nothing is forbidden there."
+            words = f"{counted(count, 'origin')} {what}."
             some = rows(lambda row, kind=kind: row.outcome == kind)  # type: ignore[misc]
             name = "redirects" if kind == "redirected" else kind
             yield _finding(name, level, count, words, "origins", some, kind)
