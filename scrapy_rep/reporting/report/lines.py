@@ -35,7 +35,7 @@ class LineReader:
     def __iter__(self) -> Iterator[Line]:
         while line := self._next():
             try:
-                found = json.loads(line)
+                found = json.loads(line.decode())
             except (ValueError, RecursionError):
                 self.unreadable += not line.isspace()
                 continue
