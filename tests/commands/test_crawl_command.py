@@ -80,7 +80,7 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
         **REACTORS[reactor],
     )
     assert log.count("] INFO: Fetched ") == 2
-    assert "robots.txt of 2 origins: 2 with rules" in log
+    assert "robots.txt of 2 origins:\n    2 with rules\n" in log
     assert "\nRequests: 2 allowed, 2 forbidden, 2 held (2 released)\n" in log
     records = decisions(project / "shop.jsonl")
     assert sorted(one["verdict"] for one in records) == [
