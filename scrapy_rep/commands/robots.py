@@ -29,6 +29,7 @@ _ACTIONS = {
     "usage": ("agent",),
     "cache": ("drop",),
     "held": (),
+    "report": (),
 }
 _DEPENDENT = (
     "agent",
@@ -101,6 +102,7 @@ class RobotsCommand(ScrapyCommand):
         option("--usage", "show whether pages may be used for AI training, search and so on")
         option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
         option("--drop", "with --cache, remove the entries instead")
+        option("--report", "print the report of crawls (HTML) from files of REP_DECISIONS")
         option("--held", "list what the crawl with this JOBDIR holds, running or not", "JOBDIR")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
@@ -126,7 +128,7 @@ class RobotsCommand(ScrapyCommand):
 
                 raise UsageError(f"no such option: {clean(argument)}", print_help=False)
         _check_combination(opts)
-        fetches = opts.file is None and not opts.cache and opts.held is None
+        fetches = opts.file is None and not opts.cache and not opts.report and opts.held is None
         if opts.lint or opts.compare:
             fetches = any("://" in one for one in opts.compare or args)
         self.requires_crawler_process = fetches

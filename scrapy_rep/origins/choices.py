@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy import signals
 from scrapy.utils.asyncio import run_in_thread
 
-from scrapy_rep.engine.log import Few, Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
@@ -143,7 +143,7 @@ class ChoiceListener(ResolutionListener):
         self._cache = cache
         self._choices = choices
         self._counted = Recent()
-        self._log = Sparse(logger, "origins about which a setting decides")
+        self._log = Limiter(logger, "origins about which a setting decides")
         connect = context.crawler.signals.connect
         connect(self._opened, signals.spider_opened)
         if choices.ladder:
@@ -156,7 +156,7 @@ class ChoiceListener(ResolutionListener):
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
         for host, override in self._choices.overrides.items():
-            few = Few(_WARNINGS)
+            few = Limiter(logger, first=_WARNINGS)
             body = override.body
             for finding in await run_in_thread(lint, body) if body is not None else ():
                 if few.one_more():
