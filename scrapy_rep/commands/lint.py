@@ -71,7 +71,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
                 origins.append(request_for(argument)[1])
                 continue
             body = read_file(argument, _MAX_READ)
-            findings = lint(body, complete=len(body) < _MAX_READ)
+            findings = lint(body, complete=len(body) < _MAX_READ, also=[usage_findings])
         except CommandError as error:
             complain(error)
             statuses.add(error.status)

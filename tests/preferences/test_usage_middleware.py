@@ -106,29 +106,6 @@ async def test_what_is_dropped_because_of_a_no(
         assert error.statement.line == 2
 
 
-async def test_each_page_is_recorded_with_what_was_seen(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "decisions.jsonl"
-    settings = {"REP_USAGE": {"train-ai": "record"}, "REP_DECISIONS": str(path)}
-    result = await crawl(ItemSpider, settings, requests=[site.url("/no/1")])
-    result.assert_clean()
-    [one] = recorded(path)
-    assert one["reason"] == "train-ai: robots.txt, line 2: Content-Usage: /no/ train-ai=n"
-    assert one["origin"] == site.url("/").rstrip("/")
-    usage = one["usage"]
-    assert usage["train-ai"] == "n"
-    assert usage["search"] is None
-    assert usage["statements"] == [
-        {
-            "source": "robots.txt",
-            "line": 2,
-            "text": "Content-Usage: /no/ train-ai=n",
-            "says": {"train-ai": "n"},
-        }
-    ]
-    assert len(usage["robots_sha256"]) == 64
-    assert usage["robots_fetched_at"][-1] == usage["time"][-1] == "Z"
-
-
 async def test_the_first_of_a_site_is_told(site: Site) -> None:
     settings = {"REP_USAGE": {"train-ai": "drop-items"}, "CONCURRENT_REQUESTS": 1}
     urls = [site.url(f"/no/{number}") for number in range(3)]
