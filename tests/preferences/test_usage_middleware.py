@@ -132,27 +132,27 @@ class Data:
     usage: dict[str, Any] | None = None
 
 
-@pytest.mark.parametrize("kind", [dict, Declared, Data])
-async def test_items_are_told_how_their_page_may_be_used(site: Site, kind: Any) -> None:
+async def test_items_are_told_how_their_page_may_be_used(site: Site) -> None:
     class Spider(ItemSpider):
-        make = kind
-
-    result = await crawl(Spider, {"REP_USAGE_FIELD": "usage"}, requests=[site.url("/no/1")])
-    result.assert_clean()
-    [item] = result.spider.items
-    usage = item.usage if kind is Data else item["usage"]
-    assert (usage["train-ai"], usage["search"]) == ("n", None)
-    assert usage["statements"][0]["line"] == 2
-
-
-async def test_items_that_have_no_such_field_are_left_alone(site: Site) -> None:
-    class Spider(ItemSpider):
-        make = Undeclared
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            for kind in (dict, Declared, Data, Undeclared):
+                self.make = kind
+                yield from super().parse(response)
 
     urls = [site.url("/no/1"), site.url("/yes/1")]
     result = await crawl(Spider, {"REP_USAGE_FIELD": "usage"}, requests=urls)
     result.assert_clean()
-    assert kept(result) == ["no/1", "yes/1"]
+    usages = [
+        (item.url if isinstance(item, Data) else item["url"], found)
+        for item in result.spider.items
+        if (found := item.usage if isinstance(item, Data) else item.get("usage"))
+    ]
+    for url, said, line in ((urls[0], "n", 2), (urls[1], "y", 3)):
+        found = [usage for page, usage in usages if page == url]
+        assert [(one["train-ai"], one["search"]) for one in found] == [(said, None)] * 3
+        assert {one["statements"][0]["line"] for one in found} == {line}
+    # Items that have no such field are left alone.
+    assert len(result.spider.items) == 8
     [warning] = [one for one in result.records if "REP_USAGE_FIELD" in one.getMessage()]
     assert "items of the class Undeclared can't take 'usage'" in warning.getMessage()
 
