@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
     from scrapy_rep.engine.pqueue import BroadPriorityQueue
     from scrapy_rep.middleware import RepMiddleware, may_fetch
-    from scrapy_rep.pages.following import follow_links
     from scrapy_rep.pages.middleware import PageMiddleware
-    from scrapy_rep.pages.rules import page_rules
+    from scrapy_rep.pages.rules import follow_links, page_rules
     from scrapy_rep.preferences.lookup import usage
     from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
     from scrapy_rep.robotparser import RobotParser
@@ -44,7 +43,7 @@ _HOMES = {
     "RobotParser": "robotparser",
     "UsageItemMiddleware": "preferences.middlewares",
     "UsageMiddleware": "preferences.middlewares",
-    "follow_links": "pages.following",
+    "follow_links": "pages.rules",
     "may_fetch": "middleware",
     "page_rules": "pages.rules",
     "usage": "preferences.lookup",

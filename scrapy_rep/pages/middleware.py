@@ -12,8 +12,7 @@ from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.pages.following import is_exempt, is_sitemap, refusal
-from scrapy_rep.pages.rules import page_rules
+from scrapy_rep.pages.rules import is_exempt, is_sitemap, page_rules, refusal
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:

@@ -1,19 +1,43 @@
-"""The rules of a response, read once for each chain of agents."""
+"""The page-level rules of a response, and which of its requests should not be followed: by these rules
+or by the link's ``rel`` (REP.md section 10)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, overload
+from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, XmlResponse
+from scrapy.spiders import SitemapSpider
 
+from scrapy_rep.engine.encoding import Encoder
 from scrapy_rep.origins.agents import chain_behind
-from scrapy_rep.protocol.page import PageRules
+from scrapy_rep.protocol.page import PageRules, links_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from scrapy import Request
     from scrapy.http import Response
+    from scrapy.link import Link
+
+FOLLOW = "rep_follow"
+"""Meta key: follow this request whatever the page says."""
+
+# Links of each kind that are resolved.
+_MAX_LINKS = 2_000
+# Characters of unusual links, and of their base, that are resolved. Each link counts for some more: even
+# a short one takes 40 microseconds.
+_MAX_WORK, _LINK = 200_000, 500
+
+# Characters that neither urljoin() nor Scrapy changes, but for paths with empty segments, or dots.
+_PLAIN = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
+_RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN}(?<!\?)")
+_ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?<!\?)")
+
+_marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
 
 _HTML = (b"text/html", b"application/xhtml+xml")
 
@@ -52,3 +76,108 @@ def encoding_of(response: Response) -> str:
     if b"\0" in response.body[:1024] or b"\x1b" in response.body:
         return getattr(response, "encoding", None) or "utf-8"
     return "utf-8"
+
+
+@overload
+def follow_links(links: Iterable[Link]) -> list[Link]: ...
+@overload
+def follow_links(links: Request, response: Response) -> Request | None: ...
+def follow_links(
+    links: Iterable[Link] | Request, response: Response | None = None
+) -> list[Link] | Request | None:
+    """Drop what a page asks not to follow, in the rules of a ``CrawlSpider``.
+
+    As ``process_request``, it obeys the page's rules and ``rel``. As ``process_links``, it knows only the
+    links, and of ``rel`` only ``nofollow``.
+    """
+    if response is not None:
+        request: Request = links  # type: ignore[assignment]
+        return request if is_exempt(request, response) or not refusal(request, response) else None
+    links = list(links)  # type: ignore[arg-type]
+    followed = {link.url for link in links if not link.nofollow}
+    return [link for link in links if link.url in followed]
+
+
+def is_exempt(request: Request, response: Response) -> bool:
+    """Return whether *request* may be followed anyway: it is for the page itself, or its meta says so."""
+    meta = request.meta
+    if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
+        return True
+    urls = [response.url]  # before redirects, too
+    if response.request is not None:
+        urls += [response.request.url, *response.request.meta.get("redirect_urls", ())]
+    return _without_fragment(request.url) in map(_without_fragment, urls)
+
+
+def refusal(
+    request: Request,
+    response: Response,
+    chain: Sequence[str] | None = None,
+    *,
+    page: bool = True,
+    links: bool = True,
+) -> tuple[str, str] | None:
+    """Return verdict and reason if *request* should not be followed: by the rules of the *page*, or by
+    the ``rel`` of its *links*."""
+    if page and (rule := page_rules(response, chain).saying("nofollow", "none")):
+        return "nofollow", f"{rule.where}: {rule}, of {response.url}"
+    if links and is_html(response) and _without_fragment(request.url) in _marked_links(response):
+        return "nofollow_link", f'rel="nofollow", "ugc" or "sponsored", of {response.url}'
+    return None
+
+
+def is_sitemap(response: Response, spider: object) -> bool:
+    """Return whether *response* is a sitemap. Many have ``X-Robots-Tag: noindex, nofollow``, which is
+    about the file, not its URLs."""
+    if isinstance(spider, SitemapSpider):
+        return not is_html(response)
+    start = response.body[:2048] if isinstance(response, XmlResponse) else b""
+    return b"<urlset" in start or b"<sitemapindex" in start
+
+
+def _marked_links(response: Response) -> frozenset[str]:
+    """Return the URLs to which every link is marked nofollow, ugc or sponsored."""
+    found = _marked.get(response)
+    if found is None:
+        encoding = getattr(response, "encoding", None) or "utf-8"
+        base, *kinds = links_of(response.body, encoding)
+        nofollow, follow = found_kinds = set[str](), set[str]()
+        if kinds[0]:
+            resolve = _Resolver(response.url, base, encoding)
+            for urls, references in zip(found_kinds, kinds, strict=True):
+                urls.update(map(resolve, islice(references, _MAX_LINKS)))
+        found = _marked[response] = frozenset(nofollow - follow - {""})
+    return found
+
+
+class _Resolver:
+    """Resolves the links of a page to the URLs of requests; to "" what is invalid or beyond the limits.
+    A usual link takes a microsecond."""
+
+    def __init__(self, url: str, base: str, encoding: str) -> None:
+        self._encode = Encoder()
+        self._encoding = encoding
+        self._work = 0
+        try:
+            self._base = self._encode(urljoin(url, base), encoding)
+            self._root, self._folder = (urljoin(self._base, path)[:-1] for path in ("/x", "x"))
+        except ValueError:  # only absolute links can be resolved
+            self._base = self._root = self._folder = ""
+
+    def __call__(self, reference: str) -> str:
+        url = _without_fragment(reference)
+        if "/." not in url and _RELATIVE.fullmatch(url) and "//" not in url:
+            return self._root + url[1:] if url[0] == "/" else self._folder + url
+        if _ABSOLUTE.fullmatch(url):
+            return url
+        self._work += _LINK + len(self._base) + 3 * len(reference)
+        if self._work > _MAX_WORK:
+            return ""
+        try:
+            return _without_fragment(self._encode(urljoin(self._base, reference), self._encoding))
+        except ValueError:
+            return ""
+
+
+def _without_fragment(url: str) -> str:
+    return url.partition("#")[0]

@@ -16,8 +16,8 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep.engine import encoding
 from scrapy_rep.engine.encoding import MAX_IDN, Encoder, encoded, resolve_sitemap
-from scrapy_rep.pages import following
-from scrapy_rep.pages.following import _marked_links, _Resolver
+from scrapy_rep.pages import rules
+from scrapy_rep.pages.rules import _marked_links, _Resolver
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
 from tests.helpers.behaviours import RULES, answer
@@ -140,7 +140,7 @@ def test_the_links_of_a_page_take_no_slice(body: str) -> None:
         return len(_marked_links(response))
 
     # Those of the page's own that need no work are resolved, however many others there are.
-    assert in_a_slice(read) <= following._MAX_LINKS
+    assert in_a_slice(read) <= rules._MAX_LINKS
 
 
 def test_what_a_page_links_is_known_beside_hostile_links() -> None:

@@ -45,60 +45,41 @@ def asked(site: Site) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("setting", "followed", "counted"),
+    ("spider", "setting", "of_page", "of_links", "counted"),
     [
-        (False, ALL, 0),
-        ("links", ALL, 0),
-        ("page", set(), 6),
-        (True, set(), 6),
-        ("count", ALL, 6),
-        ("True", set(), 6),
+        (LinkSpider, False, ALL, ALL, (0, 0)),
+        (LinkSpider, "links", ALL, UNMARKED, (0, 3)),
+        (LinkSpider, "page", set(), ALL, (12, 0)),
+        (LinkSpider, True, set(), UNMARKED, (12, 3)),
+        (LinkSpider, "count", ALL, ALL, (12, 3)),
+        (LinkSpider, "True", set(), UNMARKED, (12, 3)),
+        (AsyncLinkSpider, True, set(), UNMARKED, (12, 3)),
     ],
 )
-@pytest.mark.parametrize("spider", [LinkSpider, AsyncLinkSpider])
-@pytest.mark.parametrize("how", ["meta", "header"])
-async def test_a_page_that_says_nofollow(
-    sites: Sites, setting: Any, followed: set[str], counted: int, spider: Any, how: str
+async def test_pages_that_say_nofollow_and_links_that_are_marked(
+    sites: Sites, spider: Any, setting: Any, of_page: set[str], of_links: set[str], counted: Any
 ) -> None:
     html = LINKS.replace("rel", "data-rel")
-    start = page(html + NOFOLLOW) if how == "meta" else page(html, "nofollow")
-    site = sites.add(pages={"/": start})
-    result = await crawl(spider, {"REP_NOFOLLOW": setting}, requests=[site.url("/")])
-    assert asked(site) == followed
-    assert result.stat("rep/page/nofollow") == counted
-    assert result.stat("rep/page/nofollow_link") == 0
-    assert len(result.spider.items) == 1 + len(followed)
+    pages = [page(html + NOFOLLOW), page(html, "nofollow"), page(LINKS)]
+    meta, header, marked = (sites.add(pages={"/": start}) for start in pages)
+    starts = [site.url("/") for site in (meta, header, marked)]
+    result = await crawl(spider, {"REP_NOFOLLOW": setting}, requests=starts)
+    assert (asked(meta), asked(header), asked(marked)) == (of_page, of_page, of_links)
+    stats = result.stat("rep/page/nofollow"), result.stat("rep/page/nofollow_link")
+    assert stats == counted
+    assert len(result.spider.items) == 3 + 2 * len(of_page) + len(of_links)
     result.assert_clean()
-
-
-@pytest.mark.parametrize(
-    ("setting", "followed", "counted"),
-    [(False, ALL, 0), ("page", ALL, 0), ("links", UNMARKED, 3), (True, UNMARKED, 3), ("count", ALL, 3)],
-)  # fmt: skip
-async def test_links_that_are_marked(
-    sites: Sites, setting: Any, followed: set[str], counted: int
-) -> None:
-    site = sites.add(pages={"/": page(LINKS)})
-    result = await crawl(LinkSpider, {"REP_NOFOLLOW": setting}, requests=[site.url("/")])
-    assert asked(site) == followed
-    assert result.stat("rep/page/nofollow_link") == counted
-    assert result.stat("rep/page/nofollow") == 0
-    result.assert_clean()
-
-
-@pytest.mark.parametrize("agent", ["testbot", "otherbot"])
-async def test_it_goes_by_the_crawls_agent(sites: Sites, agent: str) -> None:
-    site = sites.add(pages={"/": page(LINKS, "testbot: nofollow")})
-    settings = {"REP_NOFOLLOW": "page", "REP_USER_AGENT": agent}
-    await crawl(LinkSpider, settings, requests=[site.url("/")])
-    assert asked(site) == (set() if agent == "testbot" else ALL)
 
 
 async def test_it_goes_by_the_agent_of_the_request(sites: Sites) -> None:
-    site = sites.add(pages={"/": page(LINKS, "foobot: nofollow")})
-    request = Request(site.url("/"), meta={"rep_user_agent": ["foobot-x", "foobot"]})
-    await crawl(LinkSpider, {"REP_NOFOLLOW": "page"}, requests=[request])
-    assert asked(site) == set()
+    agents = ("testbot", "otherbot", "foobot")  # the first is the crawl's
+    own, other, named = (
+        sites.add(pages={"/": page(LINKS, f"{agent}: nofollow")}) for agent in agents
+    )
+    request = Request(named.url("/"), meta={"rep_user_agent": ["foobot-x", "foobot"]})
+    starts = [own.url("/"), other.url("/"), request]
+    await crawl(LinkSpider, {"REP_NOFOLLOW": "page"}, requests=starts)
+    assert (asked(own), asked(other), asked(named)) == (set(), ALL, set())
 
 
 @pytest.mark.parametrize("key", ["rep_follow", "dont_obey_robotstxt"])

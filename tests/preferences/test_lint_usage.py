@@ -23,43 +23,35 @@ CLEAN = [
 UNREAD = "can't be read, so the line says nothing: "
 BEFORE = "no user-agent line above it: for all crawlers here, but others may ignore it"
 FOUND = {
-    "Content-Usage: train-ai = n": [("bad-usage", UNREAD + "remove the blanks around the =")],
-    "Content-Usage: Train-AI=n": [("bad-usage", UNREAD + "write keys in lower case")],
-    "Content-Usage: train-ai=n,": [
-        (
-            "bad-usage",
-            f"{UNREAD}the preferences break RFC 9651 at character 12",
-        )
-    ],
-    "Content-Usage: train-ai=n; search=y": [
-        (
-            "bad-usage",
-            '"search" says nothing: separate it with a comma, not a semicolon',
-        )
-    ],
-    "Content-Usage: /path": [("bad-usage", "no preference is given, so the line says nothing")],
-    "Content-Usage: train-ai=no": [
-        ("bad-usage", '"train-ai" is neither y nor n, so it says nothing')
-    ],
-    "Content-Usage: ai-train=n": [
-        ("unknown-use", 'ignored: unknown purpose "ai-train"; did you mean train-ai?')
-    ],
-    "Content-Usage: serach=n": [
-        ("unknown-use", 'ignored: unknown purpose "serach"; did you mean search?')
-    ],
-    "Content-Usage: tdm=n": [("unknown-use", 'ignored: unknown purpose "tdm"')],
-    "Content-Signal: ai-train = no": [
-        ("bad-signal", '"ai-train" has blanks around the =: other crawlers may not read it')
-    ],
-    "Content-Signal: ai-train=n": [
-        ("bad-signal", '"ai-train" is neither yes nor no, so it says nothing')
-    ],
-    "Content-Signal: train-ai=no": [
-        ("unknown-use", 'ignored: unknown purpose "train-ai"; did you mean ai-train?')
-    ],
-    "Content-Signal:": [("bad-signal", "no signal is given, so the line says nothing")],
-    "License: license.xml": [("bad-license", "a license needs a full URL")],
-}
+    "Content-Usage: train-ai = n": ("bad-usage", UNREAD + "remove the blanks around the ="),
+    "Content-Usage: Train-AI=n": ("bad-usage", UNREAD + "write keys in lower case"),
+    "Content-Usage: train-ai=n,": (
+        "bad-usage", UNREAD + "the preferences break RFC 9651 at character 12",
+    ),
+    "Content-Usage: train-ai=n; search=y": (
+        "bad-usage", '"search" says nothing: separate it with a comma, not a semicolon',
+    ),
+    "Content-Usage: /path": ("bad-usage", "no preference is given, so the line says nothing"),
+    "Content-Usage: train-ai=no": ("bad-usage", '"train-ai" is neither y nor n, so it says nothing'),
+    "Content-Usage: ai-train=n": (
+        "unknown-use", 'ignored: unknown purpose "ai-train"; did you mean train-ai?',
+    ),
+    "Content-Usage: serach=n": (
+        "unknown-use", 'ignored: unknown purpose "serach"; did you mean search?',
+    ),
+    "Content-Usage: tdm=n": ("unknown-use", 'ignored: unknown purpose "tdm"'),
+    "Content-Signal: ai-train = no": (
+        "bad-signal", '"ai-train" has blanks around the =: other crawlers may not read it',
+    ),
+    "Content-Signal: ai-train=n": (
+        "bad-signal", '"ai-train" is neither yes nor no, so it says nothing',
+    ),
+    "Content-Signal: train-ai=no": (
+        "unknown-use", 'ignored: unknown purpose "train-ai"; did you mean ai-train?',
+    ),
+    "Content-Signal:": ("bad-signal", "no signal is given, so the line says nothing"),
+    "License: license.xml": ("bad-license", "a license needs a full URL"),
+}  # fmt: skip
 
 
 def lint(lines: str) -> list[inspection.Finding]:
@@ -71,26 +63,18 @@ def test_lines_that_are_as_they_should_be(line: str) -> None:
     assert lint(f"{GROUP}{line}\n") == []
 
 
-@pytest.mark.parametrize(("line", "found"), FOUND.items())
-def test_what_is_wrong_with_a_line(line: str, found: list[tuple[str, str]]) -> None:
-    findings = lint(f"{GROUP}{line}\n")
-    assert [(one.code, one.message) for one in findings] == found
-    assert {(one.line, one.text) for one in findings} == {(3, line)}
+@pytest.mark.parametrize("line", FOUND)
+def test_what_is_wrong_with_a_line(line: str) -> None:
+    [one] = lint(f"{GROUP}{line}\n")
+    assert (one.code, one.message) == FOUND[line]
+    assert (one.line, one.text) == (3, line)
 
 
 def test_lines_before_any_group() -> None:
     lines = "Content-Signal: search=no\nContent-Usage: search=n\nLicense: https://a.example/l\n"
     assert [(one.line, one.code, one.message) for one in lint(lines + GROUP)] == [
-        (
-            1,
-            "signal-before-group",
-            BEFORE,
-        ),
-        (
-            2,
-            "rule-before-group",
-            "ignored: no user-agent line above it",
-        ),
+        (1, "signal-before-group", BEFORE),
+        (2, "rule-before-group", "ignored: no user-agent line above it"),
     ]
 
 

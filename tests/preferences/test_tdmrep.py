@@ -64,13 +64,13 @@ async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted
         assert [hit.path for hit in site.requests[:2]] != ["/robots.txt", PATH]
 
 
-@pytest.mark.parametrize("behaviour", [404, 503, redirect(PATH), "{}", "[[[", b"\xff\xfe"])
-async def test_pages_come_without_a_usable_file(sites: Sites, behaviour: Any) -> None:
-    site = sites.add(pages={PATH: behaviour})
-    settings = {**ONE_ATTEMPT, "REP_TDMREP": True}
-    for found in await asked(settings, site.url("/1"), site.url("/2")):
-        assert found["tdm"] is None
-    assert site.count(PATH) == 1
+async def test_pages_come_without_a_usable_file(sites: Sites) -> None:
+    files = (404, 503, redirect(PATH), "{}", "[[[", b"\xff\xfe")
+    hosts = [sites.add(pages={PATH: file}) for file in files]
+    urls = [site.url(path) for site in hosts for path in ("/1", "/2")]
+    found = await asked({**ONE_ATTEMPT, "REP_TDMREP": True}, *urls)
+    assert [usage["tdm"] for usage in found] == [None] * len(urls)
+    assert [site.count(PATH) for site in hosts] == [1] * len(hosts)
 
 
 async def test_a_file_that_robots_txt_forbids_is_not_fetched(sites: Sites) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import doctest
 import importlib
 import json
 import re
@@ -56,12 +55,6 @@ def like_the_manual(text: str, site: Site) -> str:
 @pytest.fixture
 def site(sites: Sites) -> Site:
     return sites.add(robots=ROBOTS)
-
-
-def test_examples_without_a_crawl_are_doctests() -> None:
-    results = doctest.testfile(str(MANUAL), module_relative=False, encoding="utf-8")
-    assert results.attempted == 3
-    assert not results.failed
 
 
 @pytest.mark.parametrize("block", blocks("python", "REP_"))

@@ -106,29 +106,6 @@ async def test_what_is_dropped_because_of_a_no(
         assert error.statement.line == 2
 
 
-async def test_each_page_is_recorded_with_what_was_seen(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "decisions.jsonl"
-    settings = {"REP_USAGE": {"train-ai": "record"}, "REP_DECISIONS": str(path)}
-    result = await crawl(ItemSpider, settings, requests=[site.url("/no/1")])
-    result.assert_clean()
-    [one] = recorded(path)
-    assert one["reason"] == "train-ai: robots.txt, line 2: Content-Usage: /no/ train-ai=n"
-    assert one["origin"] == site.url("/").rstrip("/")
-    usage = one["usage"]
-    assert usage["train-ai"] == "n"
-    assert usage["search"] is None
-    assert usage["statements"] == [
-        {
-            "source": "robots.txt",
-            "line": 2,
-            "text": "Content-Usage: /no/ train-ai=n",
-            "says": {"train-ai": "n"},
-        }
-    ]
-    assert len(usage["robots_sha256"]) == 64
-    assert usage["robots_fetched_at"][-1] == usage["time"][-1] == "Z"
-
-
 async def test_the_first_of_a_site_is_told(site: Site) -> None:
     settings = {"REP_USAGE": {"train-ai": "drop-items"}, "CONCURRENT_REQUESTS": 1}
     urls = [site.url(f"/no/{number}") for number in range(3)]
@@ -155,27 +132,27 @@ class Data:
     usage: dict[str, Any] | None = None
 
 
-@pytest.mark.parametrize("kind", [dict, Declared, Data])
-async def test_items_are_told_how_their_page_may_be_used(site: Site, kind: Any) -> None:
+async def test_items_are_told_how_their_page_may_be_used(site: Site) -> None:
     class Spider(ItemSpider):
-        make = kind
-
-    result = await crawl(Spider, {"REP_USAGE_FIELD": "usage"}, requests=[site.url("/no/1")])
-    result.assert_clean()
-    [item] = result.spider.items
-    usage = item.usage if kind is Data else item["usage"]
-    assert (usage["train-ai"], usage["search"]) == ("n", None)
-    assert usage["statements"][0]["line"] == 2
-
-
-async def test_items_that_have_no_such_field_are_left_alone(site: Site) -> None:
-    class Spider(ItemSpider):
-        make = Undeclared
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            for kind in (dict, Declared, Data, Undeclared):
+                self.make = kind
+                yield from super().parse(response)
 
     urls = [site.url("/no/1"), site.url("/yes/1")]
     result = await crawl(Spider, {"REP_USAGE_FIELD": "usage"}, requests=urls)
     result.assert_clean()
-    assert kept(result) == ["no/1", "yes/1"]
+    usages = [
+        (item.url if isinstance(item, Data) else item["url"], found)
+        for item in result.spider.items
+        if (found := item.usage if isinstance(item, Data) else item.get("usage"))
+    ]
+    for url, said, line in ((urls[0], "n", 2), (urls[1], "y", 3)):
+        found = [usage for page, usage in usages if page == url]
+        assert [(one["train-ai"], one["search"]) for one in found] == [(said, None)] * 3
+        assert {one["statements"][0]["line"] for one in found} == {line}
+    # Items that have no such field are left alone.
+    assert len(result.spider.items) == 8
     [warning] = [one for one in result.records if "REP_USAGE_FIELD" in one.getMessage()]
     assert "items of the class Undeclared can't take 'usage'" in warning.getMessage()
 

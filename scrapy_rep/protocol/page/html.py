@@ -1,5 +1,9 @@
-"""The metas and links of a page, as a browser sees them: its start tags that make HTML elements, by the
-HTML standard (REP.md section 10). Linear, for any bytes."""
+"""The metas and links of a page as a browser sees them: the start tags that make HTML elements by the
+HTML standard (REP.md section 10). Any bytes, in linear time.
+
+A parser such as lxml builds the whole tree, and doesn't know which tags are within scripts, templates or
+foreign content as the standard has it.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ if TYPE_CHECKING:
 MAX_STEPS = 6_000
 """Tags, comments and unusual attributes of a page that are examined one by one."""
 
-# Bytes of a page in which plain tags are skipped without counting as steps.
+# Bytes at the start of a page whose plain tags are skipped, and don't count as steps.
 _SKIPPED = 300_000
 
 # Nested templates and foreign elements. Deeper ones are ignored.
 _MAX_DEPTH = 100
 
-# The rest of a tag in the usual form: each "=" follows a name, and each quote an "=". Other tags have
-# their attributes read one by one. Without "<", which ends a search that began within something else.
+# The rest of a tag in the usual form: each "=" follows a name, and each quote an "=". The attributes of
+# other tags are read one by one. No "<", so that a search from within something else ends there.
 PLAIN = (
     rb"(?:>|[ \t\n\f\r/](?:[^<>\"'=]{1,500}=(?<![ \t\n\f\r/]=)"
     rb"(?:\"[^\"<]*\"|'[^'<]*'|[^ \t\n\f\r\"'<>=]{0,500}[^ \t\n\f\r\"'<>=/](?=[ \t\n\f\r>]))){0,10}[^<>\"'=]{0,500}>)"
@@ -28,7 +32,7 @@ PLAIN = (
 _TOKEN = re.compile(
     rb"<(?=[A-Za-z!?/])(?:(/?)([A-Za-z][^ \t\n\f\r/>]*)(" + PLAIN + rb")?|(!--)|[!?/])"
 )
-# Matches anywhere: a search that went on after a failure would not be linear.
+# It matches anywhere: to search on after a failure would not be linear.
 _ATTRIBUTE = re.compile(
     rb"([ \t\n\f\r/]*)(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
@@ -36,7 +40,7 @@ _ATTRIBUTE = re.compile(
 _COMMENT_END = re.compile(rb"--!?>")
 _SCRIPT_PART = re.compile(rb"<!--|-->|<(/?)script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 
-# These hold text.
+# Elements that contain text alone.
 _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
     for name in b"iframe noembed noframes noscript style textarea title xmp".split()
@@ -47,10 +51,10 @@ _BREAKOUT = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
-# Attributes with which a font does, and the only end tags that do.
+# A font does with one of these attributes; of end tags, only these do.
 _FONT = frozenset({b"color", b"face", b"size"})
 _BREAKOUT_ENDS = frozenset({b"br", b"p"})
-# Foreign content, and the elements in it that hold HTML.
+# Foreign content, and the elements in it that contain HTML.
 _FOREIGN = {
     b"svg": frozenset(b"foreignobject desc title".split()),
     b"math": frozenset(b"mi mo mn ms mtext".split()),
@@ -64,9 +68,9 @@ MAX_BYTES = 2_000_000
 MAX_TEXT = 16 * 1024
 """Bytes of an attribute's value that are read."""
 
-# Metas that are examined before all count as candidates.
+# Metas that are examined; then all further ones count as candidates.
 _MAX_METAS = 5_000
-# Bytes that are read of a page in broken UTF-16: each error costs a call.
+# Bytes that are read of a page in broken UTF-16: each error takes a call.
 _MAX_BROKEN = 250_000
 
 _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
@@ -196,7 +200,7 @@ def links_of(body: bytes, encoding: str = "utf-8") -> Links:
 
 
 def with_blanks(text: str) -> str:
-    """Return *text* with a blank for whatever looks like one."""
+    """Return *text* with blanks for all that looks like one."""
     return text if text.isascii() else _BLANKS.sub(" ", text)
 
 
@@ -326,8 +330,9 @@ def _end_of_script(body: bytes, at: int) -> int:
 def _attributes(
     body: bytes, at: int, limit: int
 ) -> tuple[dict[bytes, bytes], int, bool, int] | None:
-    """Return the attributes of a tag from *at* (names in lower case, first ones win), the offset after
-    it, whether it ends with ``/>``, and the steps taken; None without an end, or beyond *limit*."""
+    """Return the attributes of a tag from *at* (by name in lower case; the first of a name counts), the offset after
+    it, whether it ends with ``/>``, and the steps taken; None if it has no end, or more than *limit*
+    steps."""
     values: dict[bytes, bytes] = {}
     for steps, match in enumerate(_ATTRIBUTE.finditer(body, at)):
         blank, end, name, double, single, unclosed, unquoted = match.groups()

@@ -1,7 +1,5 @@
-"""The rules of a page, in headers and metas, added up: nothing cancels a restriction (REP.md section 10).
-
-In both they are separated by commas, and some have a value.
-"""
+"""The rules of a page, in headers and metas: a list with commas, in which some have a value. They add up,
+and nothing cancels a restriction (REP.md section 10)."""
 
 from __future__ import annotations
 
@@ -43,13 +41,13 @@ _DATE_PARTS = 4
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 # In a date no word is followed by a colon.
 _AGENT = re.compile(r"\s*([A-Za-z*_-][^\s,:]*)\s*:", re.ASCII)
-# Blanks or semicolons instead of commas are wrong, but clear.
+# Blanks or semicolons instead of commas are wrong, but their meaning is clear.
 _WORD_OF_PART = re.compile(r"[\s;:]*([^\s;:]+)", re.ASCII)
 _VALUE = re.compile(r"\s*(:?)\s*([^\s;]*)", re.ASCII)
 # Where a date ends, at the latest.
 _NEXT = re.compile(rf";|(?<=\s)(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
 
-# Bytes that a meta counts for besides its content: even an empty one takes time.
+# Bytes that a meta counts for beside its content: even an empty one takes time.
 _META_TEXT = 32
 
 
@@ -265,8 +263,8 @@ def _value(name: str, text: str) -> Value:
 
 
 def _date(text: str, following: list[str]) -> tuple[datetime | None, str]:
-    """Read a date that may contain commas: with as many of the *following* parts as possible. Return
-    what stands after it in the last of them, too."""
+    """Return a date that may contain commas, made of as many of the *following* parts as possible, and the
+    rest of the last part."""
     for count in range(len(following), -1, -1):
         last = following[count - 1].lower() if count else ""
         ends = _NEXT.search(last)

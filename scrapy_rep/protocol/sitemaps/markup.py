@@ -1,9 +1,9 @@
-"""Finds the tags and texts of an XML file, piece by piece, whatever is wrong with it.
+"""Finds the tags and texts of an XML file, piece by piece, even in a broken one.
 
-No library does what REP.md section 9 asks for. libxml2 reports 100 errors and is silent after that, so
-damaged URLs would pass as good ones; it keeps every element's name, and a stack as deep as the file
-nests; expat ends at the first error. Here a tag ends at the next "<" at the latest, so an error costs
-what it is in. Nothing outside the file is loaded, and no entity is expanded.
+No library does what REP.md section 9 asks for. libxml2 reports no more than 100 errors, so after these,
+damaged URLs would pass as good ones; and it keeps the name of every element, and a stack as deep as the
+file nests. expat ends at the first error. Here a tag ends at the next "<" at the latest, so an error
+spoils only the tag or text that it is in. Nothing outside the file is loaded, and no entity is expanded.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 from typing import Protocol
 
 MAX_TEXT = 65536
-"""Characters of one text, and of one tag. No URL is as long."""
+"""Characters of a text, and of a tag. No URL is as long."""
 
 _TOO_LONG = f"a text is longer than {MAX_TEXT} characters"
 
 _IN_NAME = "[^\\s<>\"'/=&;\\0-\\x20\ud800-\udfff]"
-# None looks beyond the next "<", and no name ends before its last letter, so that the time is linear.
+# To be linear, none of these looks beyond the next "<", and no name ends before its last letter.
 _NAME = f"(?![!?#]){_IN_NAME}+(?!{_IN_NAME})"
 _QUOTED = "(?:\"[^\"<]*\"|'[^'<]*')"
 _ATTRIBUTES = rf"([^<>\"']*(?:{_QUOTED}[^<>\"']*)*)"
-# Most of a sitemap: text, then an element with nothing but text in it, or another tag.
+# Nearly all of a sitemap: text, then either an element that contains only text, or another tag.
 _USUAL = re.compile(rf"([^<]*)<(?:({_NAME})>([^<]*)</\2>|(/?{_NAME}){_ATTRIBUTES}>)")
 _OTHER = re.compile(
     rf"<(?:(!--|!\[CDATA\[|\?)|(![A-Za-z]+)(?![A-Za-z])[^<>\[\"']*(?:{_QUOTED}[^<>\[\"']*)*[\[>])"
@@ -44,7 +44,7 @@ _WRONG_OR_REPLACED = re.compile(f"[{_NO_CHARACTERS}\ufffd]|\\]\\]>")
 _DECLARATION = re.compile(
     rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
 )
-# Python's codecs that are no encodings of files.
+# Python's codecs that files don't use.
 _NO_ENCODINGS = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
 
 
@@ -53,38 +53,38 @@ class Damage(ValueError):
 
 
 class Listener(Protocol):
-    """What :class:`Markup` tells of a file."""
+    """Gets what :class:`Markup` finds in a file."""
 
     listening: bool
     """Whether it wants texts now."""
 
     def start(self, name: str, attributes: str, *, empty: bool) -> None:
-        """An element begins; *empty*: and ends."""
+        """An element begins; if *empty*, it ends too."""
 
     def end(self, name: str) -> None:
-        """An element ends, if there is one of that name."""
+        """An end tag. Whether such an element is open is not known."""
 
     def leaf(self, name: str, content: str) -> None:
-        """An element without attributes begins and ends, with nothing but this text in it."""
+        """An element without attributes that contains nothing but this text."""
 
     def text(self, text: str, *, plain: bool) -> None:
-        """There is text, all that is between two tags; *plain*: without references (CDATA)."""
+        """All text between two tags. *plain*: what looks like a reference is none (CDATA)."""
 
     def declared(self, name: str) -> None:
-        """There is a declaration, as in a DTD (in upper case, with its "!")."""
+        """A declaration, as in a DTD: its name in upper case, with the "!"."""
 
     def damaged(self, why: str) -> None:
-        """There is something that isn't XML."""
+        """Something that isn't XML."""
 
 
 class Markup:
-    """Reads a file."""
+    """Reads an XML file for a :class:`Listener`."""
 
     def __init__(self, listener: Listener, start: bytes) -> None:
         """:param start: of the file, which tells its encoding"""
         encoding, self._unknown = _encoding_of(start.lstrip())
         utf8 = encoding == "utf-8"
-        # Bytes that are no UTF-8 can be told from a U+FFFD that is meant.
+        # So that bytes that are no UTF-8 can be told from a U+FFFD in the file.
         errors = "surrogateescape" if utf8 else "replace"
         self._decoder = codecs.getincrementaldecoder("utf-8-sig" if utf8 else encoding)(errors)
         self._wrong = _WRONG if utf8 else _WRONG_OR_REPLACED
@@ -93,7 +93,7 @@ class Markup:
         self._begun = False
         self._inside: str | None = None  # a comment, a CDATA section or an instruction
         self._lines = 1
-        self._text, self._at = "", 0  # what is read now, and up to where
+        self._text, self._at = "", 0  # what is being read, and how far it is read
         self._length = 0  # of a CDATA section so far
 
     @property
@@ -140,8 +140,8 @@ class Markup:
         return at
 
     def _other(self, text: str, at: int, *, last: bool) -> int | None:
-        """Read what isn't a tag, and the text before it. Return where it ends; None: go on when there
-        is more, at the place that was noted."""
+        """Read what isn't a tag, and the text before it. Return where it ends; None if that is still to
+        come."""
         start = text.find("<", at)
         if start < 0:
             self._last_text(text, at, last=last)
@@ -165,7 +165,7 @@ class Markup:
             self._listener.start(name, attributes, empty=attributes[-1:] == "/")
 
     def _last_text(self, text: str, at: int, *, last: bool) -> None:
-        """Keep text whose end is to come, unless nobody wants it, or so much of it."""
+        """Keep text whose end is still to come, unless nobody wants it or it is too long."""
         if self._listener.listening:
             if last:
                 self._listener.text(text[at:], plain=False)
@@ -176,7 +176,7 @@ class Markup:
         self._at = len(text)
 
     def _damaged(self, text: str, start: int, *, last: bool) -> int | None:
-        """Read a "<" that begins no tag, as far as is known."""
+        """Read a "<" that doesn't seem to begin a tag. Returns what :meth:`_other` does."""
         cut = text.find("<", start + 1) >= 0
         if not (cut or last or len(text) - start > MAX_TEXT):
             return None  # the tag goes on
@@ -194,7 +194,7 @@ class Markup:
         return len(text)
 
     def _section(self, text: str, at: int) -> int | None:
-        """Read on in a section, as :meth:`_token` does."""
+        """Read on in a comment, a CDATA section or an instruction. Returns what :meth:`_other` does."""
         assert self._inside is not None
         mark = _ENDS[self._inside]
         end = text.find(mark, at)
@@ -212,8 +212,8 @@ class Markup:
         return end + len(mark)
 
     def resolved(self, text: str, *, plain: bool = False) -> str:
-        """Return *text* with its references resolved, unless it is *plain*. An "&" that begins none
-        stands for itself: the most common error in sitemaps.
+        """Return *text* with its references resolved, unless it is *plain*. An "&" that doesn't begin one
+        stands for itself: this is the most common error in sitemaps.
 
         :raises Damage: if something in it isn't XML
         """
@@ -244,7 +244,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _encoding_of(start: bytes) -> tuple[str, str]:
-    """Return the encoding of a file, and the one that it declares if that is unknown."""
+    """Return the encoding to read a file in, and the declared one if that is unknown."""
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16", ""
     if start[:1] == b"\0" or start[1:2] == b"\0":
@@ -257,7 +257,7 @@ def _encoding_of(start: bytes) -> tuple[str, str]:
         found = codecs.lookup(name).name
         if found in _NO_ENCODINGS:
             return "utf-8", name
-        # All of these contain ASCII, and the declaration was read as that.
+        # The declaration was read as ASCII, so only an encoding that contains ASCII can be right.
         ascii_too = found != "ascii" and b"<".decode(found, "replace") == "<"
         return (found if ascii_too else "utf-8"), ""
     except (LookupError, ValueError):

@@ -1,5 +1,5 @@
-"""Bytes to entries. The content decides the format, and whether it is packed, not a name or a header.
-gzip is unpacked piece by piece, so that a bomb grows no larger, and blocks no longer, than any other
+"""Bytes to entries. The content decides the format, and whether it is gzip; names and headers don't.
+Unpacking goes piece by piece, so that a bomb takes no more memory, and blocks no longer, than any other
 file."""
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 # The protocol's limits for one file, unpacked: its bytes, its URLs or the sitemaps of an index.
 MAX_BYTES = 50 * 1024 * 1024
 MAX_ENTRIES = 50_000
-# Characters of a line of text. No server takes a URL as long.
+# Characters of a line of text. No server accepts a URL as long.
 _MAX_LINE = 8192
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# Bytes that tell the format of a file.
+# Bytes that are enough to tell the format.
 _ENOUGH = 4096
 _URL = re.compile("https?://", re.IGNORECASE)
-# A byte that is no UTF-8, as Python's error handler "surrogateescape" gives it.
+# A byte that isn't UTF-8, as Python's error handler "surrogateescape" decodes it.
 _BYTE = re.compile("[\udc80-\udcff]")
 
 MAGIC = b"\x1f\x8b\x08"
 # Bytes of the longest piece yielded. Reading one takes about a millisecond.
 STEP = 8 * 1024
-# Servers compress compressed files once more for transfer. More is a joke.
+# Servers compress compressed files once more for transfer. More can only be a joke.
 _LAYERS = 3
-# Of one layer: 50 MiB packed in blocks (bgzip) have 800. Empty ones cost time and give nothing.
+# Of one layer. 50 MiB packed in blocks (bgzip) have 800; empty ones only take time.
 _MAX_MEMBERS = 10_000
 _GZIP = 31  # zlib's code for gzip
 
 
 class TextFeed:
-    """Reads a plain text sitemap: one URL a line. Long lines are cut, to bound memory."""
+    """Reads a plain text sitemap: one URL on each line. Long lines are cut."""
 
     kind = Kind.TEXT
     problem = None
@@ -62,7 +62,7 @@ class TextFeed:
 
 
 def _of_line(line: str) -> Entry:
-    """Bytes that are no UTF-8 are percent-encoded, as in rules."""
+    """Return the entry of a line. Bytes that aren't UTF-8 are percent-encoded, as in rules."""
     if not line.isascii():
         line = _BYTE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", line)
         if "\ufffd" in line:
@@ -71,7 +71,7 @@ def _of_line(line: str) -> Entry:
 
 
 def _lists_urls(start: bytes, encoding: str) -> bool:
-    """Whether at least half of a text's first lines, without comments, are URLs."""
+    """Whether at least half of a text's first lines, not counting comments, are URLs."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
     lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
     if len(start) >= _ENOUGH and len(lines) > 1:
@@ -81,7 +81,7 @@ def _lists_urls(start: bytes, encoding: str) -> bool:
 
 
 class SitemapReader:
-    """Reads one sitemap. Never raises, whatever the bytes are."""
+    """Reads one sitemap: any bytes at all. Never raises."""
 
     def __init__(
         self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES, media: bool = False
@@ -92,14 +92,14 @@ class SitemapReader:
         self._media = media
         self._max_bytes = max_bytes
         self._max_entries = max_entries
-        self.kind: Kind | None = None  # None if it is not a sitemap, or not known yet
+        self.kind: Kind | None = None  # None: not a sitemap, or not known yet
         self.bytes = 0  # after unpacking
         self.count = 0  # entries returned
         self.problem: str | None = None
         """What is wrong with the file, or why its end was not read; None if it is fine."""
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[list[Entry]]:
-        """Yield the entries in lists, maybe empty, each after about a millisecond of work.
+        """Yield lists of entries, some of them empty, each after about a millisecond of work.
 
         :param pieces: the file, packed or not
         """
@@ -149,7 +149,9 @@ class SitemapReader:
             problem = "it is an HTML page, not a sitemap"
         elif visible.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
             return XmlFeed(start, media=self._media)
-        elif b"\0" in text[:_ENOUGH] and not start.startswith(_UTF16):  # Python's mark comes first
+        elif b"\0" in text[:_ENOUGH] and not start.startswith(
+            _UTF16
+        ):  # Python expects the mark first
             problem = "it is neither XML nor text"
         else:
             encoding = "utf-16" if utf16 else "utf-8-sig"
@@ -183,12 +185,12 @@ def _without_comments(text: bytes) -> bytes:
 
 
 class GunzipError(Exception):
-    """The file is damaged, or a bomb. What was unpacked before is good."""
+    """The file is damaged, or a bomb. What was unpacked so far is good."""
 
 
 def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Yield a file, unpacked if it is packed, in pieces of at most :data:`STEP` bytes. Steps that
-    bring nothing yield an empty piece, so that the caller gets its turn.
+    """Yield a file in pieces of at most :data:`STEP` bytes, unpacked if it is packed. A step without output
+    yields an empty piece, so that the caller can pause.
 
     :param max_bytes: how many bytes the caller will read
     :raises GunzipError: after the last piece that can be unpacked
@@ -210,8 +212,7 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut into pieces of :data:`STEP` bytes: what zlib and libxml2 make of a broken file depends on
-    where it is cut."""
+    """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on where it is cut."""
     data = bytearray()
     for piece in pieces:
         for start in range(0, len(piece), STEP):

@@ -1,5 +1,5 @@
-"""Reads XML sitemaps, RSS and Atom piece by piece, one entry at a time in memory. An entry counts if
-its URL is intact (REP.md section 9): damage elsewhere costs the text that it is in."""
+"""Reads XML sitemaps, RSS and Atom piece by piece, with one entry at a time in memory. An entry counts
+if its URL is intact (REP.md section 9). Damage elsewhere spoils only the text that it is in."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT, Damage, Markup
 
 Entry = dict[str, Any]
-"""What a sitemap says of one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
+"""What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
 and the like (str, stripped), ``alternate`` (list of str: URLs of the page in other languages),
-``hreflang`` (dict: those that name a language, by it), ``news`` (dict of str: what the news extension
-says), ``images`` and ``videos`` (lists of str: their URLs, if the reader was asked for them),
-``broken`` (True: the error is in ``loc``, which may be wrong)."""
+``hreflang`` (dict: the same by language, if one is named), ``news`` (dict of str: from the news
+extension), ``images`` and ``videos`` (lists of str: their URLs, if the reader was asked for them),
+``broken`` (True: ``loc`` is damaged, and may be wrong)."""
 
 
 class Kind(str, Enum):
@@ -35,34 +35,34 @@ _ITEMS: dict[Kind | None, str] = {
     Kind.RSS: "item",
     Kind.ATOM: "entry",
 }
-# What feeds call the same things.
+# What feeds call these things.
 _RENAMED: dict[Kind | None, dict[str, str]] = {
     Kind.RSS: {"link": "loc", "pubDate": "lastmod"},
     Kind.ATOM: {"updated": "lastmod"},
 }
-# Of entries: of one, elements of different names, alternates, images; characters in all; nesting.
+# Of one entry: elements with different names, alternates, images; characters in all; levels.
 _MAX_CHILDREN, _MAX_CHARACTERS, _MAX_DEPTH = 1000, 4 * MAX_TEXT, 100
 _MAX_PREFIXES = 100
 _MAX_NAME = 100
 
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
-# Namespaces of sitemaps, not those of extensions; prefixes of extensions, should none be declared.
+# The namespaces of sitemaps, but not of extensions; prefixes of extensions whose namespace is missing.
 _SITEMAPS = re.compile("schemas/sitemap/")
 _EXTENSIONS = frozenset(
     ("atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml")
 )
-# Keys of entries that are no names of elements.
+# Keys of entries that don't come from an element of that name.
 _RESERVED = frozenset(("alternate", "broken", "hreflang", "images", "news", "videos"))
 _USUAL = frozenset(("loc", "lastmod", "changefreq", "priority"))
 _LONG = 8192
-# The elements of extensions that are read, and where what they say goes.
+# The elements of extensions that are read, and the keys of entries for what is in them.
 _GROUPS = {"news": "news", "image": "images", "video": "videos"}
 _MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
 
 
 class XmlFeed:
-    """Turns bytes into entries. It listens to the :class:`Markup` of the file."""
+    """Turns bytes into entries, as the listener of the file's :class:`Markup`."""
 
     def __init__(self, start: bytes, *, media: bool = False) -> None:
         """:param start: of the file
@@ -73,7 +73,7 @@ class XmlFeed:
         self.problem: str | None = None
         """The first error in the file so far."""
         self.over = False
-        """Whether there is no point in reading on."""
+        """Whether reading on is pointless."""
         self.listening = False
         self._media = media
         self._markup = Markup(self, start)
@@ -85,10 +85,10 @@ class XmlFeed:
         self._prefix = ""
         self._size = 0
         self._open: list[str] = []  # the elements that are open in the entry
-        self._group: str | None = None  # where what the first of these says goes
-        self._deep: Entry = {}  # what is in one of these, and may have its place in the entry itself
-        self._name = self._element = ""  # of the text that is read, and of its element
-        self._into: Any = None  # what it goes to
+        self._group: str | None = None  # key of the entry, if the first of these is an extension's
+        self._deep: Entry = {}  # what is in one of these, but may belong to the entry itself
+        self._name = self._element = ""  # key of the text that is being read, name of its element
+        self._into: Any = None  # dict or list for it
         self._texts: list[str] = []
         self._length = 0
         self._wrong = ""  # what is wrong with it
@@ -105,14 +105,14 @@ class XmlFeed:
     # Markup calls these.
 
     def damaged(self, why: str) -> None:
-        """Note an error: it costs the text that is read."""
+        """Note an error. It spoils the text that is being read."""
         if self.listening:
             self._wrong = self._wrong or why
         if self.problem is None and not self.over:
             self.problem = f"broken XML, line {self._markup.line}: {why}"
 
     def declared(self, name: str) -> None:
-        """Refuse files that declare entities: these would be missing in URLs."""
+        """Refuse a file that declares entities: they would be missing in URLs."""
         if name == "!ENTITY" and self.root is None:
             self.over = True
             self.problem = "it declares XML entities, which are not resolved"
@@ -185,7 +185,7 @@ class XmlFeed:
             self._open.append(name)
 
     def _target(self, prefix: str, local: str, attributes: str) -> tuple[str, Any] | None:
-        """Return the name of the text that begins, and what it goes to; None: nobody wants it."""
+        """Return the key of the text that begins, and the dict or list for it; None if it isn't wanted."""
         entry, kind = self._entry, self.kind
         assert entry is not None
         core = prefix == self._prefix or self._is_core(prefix)
@@ -202,7 +202,7 @@ class XmlFeed:
         return self._of_extension(local) if self._open and self._group else None
 
     def _of_extension(self, local: str) -> tuple[str, Any] | None:
-        """The same of an element within an extension's, such as ``image:loc``."""
+        """Return the same for an element of an extension, such as ``image:loc``."""
         assert self._entry is not None
         assert self._group is not None
         if self._group == "news":
@@ -215,8 +215,8 @@ class XmlFeed:
         return (local, urls) if len(urls) < _MAX_CHILDREN else None
 
     def _is_core(self, prefix: str) -> bool:
-        """Whether elements with this *prefix* may be the sitemap's own. A namespace that is missing,
-        wrong or mixed loses nothing."""
+        """Whether elements with this *prefix* may be the sitemap's own: also if its namespace is missing or
+        wrong, or if several are mixed."""
         found, own = self._namespaces.get(prefix), self._namespaces.get(self._prefix)
         if self.kind in _RENAMED:  # feeds have elements of others, with the same names
             return found is not None and found == own
@@ -225,7 +225,7 @@ class XmlFeed:
         return found == own or _SITEMAPS.search(found) is not None
 
     def _link(self, prefix: str, attributes: str) -> bool:
-        """Read a link element, if it is one with attributes. Return that."""
+        """Read a link whose URL is in an attribute. Return whether it is one."""
         values = _values(attributes)
         href, kind, language = values.get("href"), self.kind, values.get("hreflang", "")
         assert self._entry is not None
@@ -253,7 +253,7 @@ class XmlFeed:
         return True
 
     def text(self, text: str, *, plain: bool) -> None:
-        """Read a text that belongs to the element that is read."""
+        """Read text of the current element."""
         if self._wrong:
             return
         try:
@@ -268,7 +268,7 @@ class XmlFeed:
             self._texts.append(text)
 
     def end(self, name: str) -> None:
-        """Read an end tag. Those that are missing are made up for."""
+        """Read an end tag, and end the elements in between whose end tags are missing."""
         if self._entry is None or self.over:
             if name.rpartition(":")[2] == self.root and not self.over:
                 if self._closed:
@@ -293,7 +293,7 @@ class XmlFeed:
         self.damaged(f"the tags of <{name[:_MAX_NAME]}> don't match")
 
     def _end_text(self, *, lost: bool = False) -> None:
-        """Put the text that was read to its place, unless something is wrong with it."""
+        """Store the text that was read, unless something is wrong with it."""
         into, name, self.listening = self._into, self._name, False
         text = "".join(self._texts).strip()
         self._size += len(text)
@@ -325,6 +325,6 @@ class XmlFeed:
 
 
 def _values(attributes: str) -> dict[str, str]:
-    """Return attributes by their names. Of equal names the first counts."""
+    """Return attributes by name. The first of several with one name counts."""
     found = _ATTRIBUTE.findall(attributes)
     return {name: one or other for name, one, other in reversed(found)}
