@@ -17,9 +17,10 @@ from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.commands.inputs import request_for
 from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Output
 from scrapy_rep.engine.words import clean, counted, iso, text_of
+from scrapy_rep.origins.choices import rung_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, is_html
-from scrapy_rep.protocol.freshness import Standing, rung, standing
+from scrapy_rep.protocol.freshness import Standing, standing
 from scrapy_rep.settings import LADDER, RepSettings
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.storages.client import make_storage
@@ -172,7 +173,7 @@ class _Cache:
             limit=self._limit,
         )[0]
         if self._ladder and entry.unreachable_since is not None and found is not Standing.ASK:
-            return rung(entry, self._now, self._limit)
+            return rung_of(entry, self._now, self._limit)
         return found
 
     def _fields(self, entry: Entry) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class RobotsCache:
     def page_answered(self, origin: Origin) -> None:
         """A page of *origin* has answered. If robots.txt doesn't, remember that for a later run, too."""
         state, now = self._table.get(origin), self._clock()
-        if state is None or not state.entry.unreachable_since or now >= state.usable_until:
+        if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
             return
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
             state.entry = replace(state.entry, page_answered_at=_in_range(now))

@@ -29,6 +29,8 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.http import Response
 
@@ -91,24 +93,20 @@ class Choices:
 
     def judged(self, answer: Answer) -> Answer:
         """Return *answer* as the project takes it: perhaps for none."""
-        if answer.outcome is Outcome.RULES:
-            by = self._refusal(answer.outcome, answer.status, answer.body)
-        else:
-            by = self._refusal(answer.outcome, answer.status)
+        by = self._refusal(answer.outcome, answer.status, lambda: answer.body)
         return replace(answer, outcome=Outcome.UNREACHABLE, by=by) if by else answer
 
     def refuses(self, entry: Entry) -> bool:
         """Whether *entry*, which another project may have stored, is no answer to this one."""
-        rules = entry.outcome is Outcome.RULES and self._settings.challenge == "defer"
-        return bool(self._refusal(entry.outcome, entry.status, entry.body if rules else b""))
+        return bool(self._refusal(entry.outcome, entry.status, lambda: entry.body))
 
-    def _refusal(self, outcome: Outcome, status: int | None, body: bytes = b"") -> str:
+    def _refusal(self, outcome: Outcome, status: int | None, body: Callable[[], bytes]) -> str:
         """Return why such an answer counts as none; empty if it does count."""
         settings = self._settings
         if outcome is Outcome.MISSING and status in FORBIDDEN and settings.forbidden == "defer":
             return "REP_FORBIDDEN is 'defer'"
         rules = outcome is Outcome.RULES and settings.challenge == "defer"
-        if rules and is_challenge(status, body):
+        if rules and is_challenge(status, body()):
             return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
         return ""
 
@@ -122,7 +120,7 @@ class Choices:
             state.by = override.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            step = rung(entry, now, self._settings.unreachable_limit)
+            step = rung_of(entry, now, self._settings.unreachable_limit)
             state.blackout = step is Standing.UNREACHABLE
             if state.standing is not Standing.ASK:
                 state.standing = step
@@ -156,19 +154,13 @@ class ChoiceListener(ResolutionListener):
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
         for host, override in self._choices.overrides.items():
-            few = Limiter(logger, first=_WARNINGS)
-            body = override.body
-            for finding in await run_in_thread(lint, body) if body is not None else ():
-                if few.one_more():
-                    found = {"host": host, "line": finding.line or 0, "what": finding.message}
-                    message = "REP_OVERRIDES, the file for %(host)s, line %(line)d: %(what)s"
-                    logger.warning(message, found, extra=extra)
-            if few.left_out:
-                left = {"host": host, "count": few.left_out}
-                message = (
-                    "REP_OVERRIDES, the file for %(host)s: %(count)d more; see scrapy robots --lint"
-                )
-                logger.warning(message, left, extra=extra)
+            found = await run_in_thread(lint, override.body) if override.body is not None else []
+            told = [f"line {one.line or 0}: {one.message}" for one in found[:_WARNINGS]]
+            if found[_WARNINGS:]:
+                told.append(f"{len(found) - _WARNINGS} more; see scrapy robots --lint")
+            for what in told:
+                message = "REP_OVERRIDES, the file for %(host)s, %(what)s"
+                logger.warning(message, {"host": host, "what": what}, extra=extra)
 
     async def resolved(self, resolution: Resolution) -> None:
         """Count and log an origin about which a setting decides."""
@@ -189,6 +181,12 @@ class ChoiceListener(ResolutionListener):
                 return  # the protocol doesn't cover it
             if request.url != f"{origin}{ROBOTS_PATH}":
                 self._cache.page_answered(origin)
+
+
+def rung_of(entry: Entry, now: float, limit: float) -> Standing:
+    """Return where *entry* stands on Google's ladder of April 2026, see :func:`rung`."""
+    page_ago = now - entry.page_answered_at
+    return rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
 
 
 def chosen(settings: RepSettings) -> list[str]:

@@ -7,7 +7,6 @@ import re
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Protocol
 
 # Two adjacent \s* would backtrack.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
@@ -105,33 +104,19 @@ class Standing(Enum):
     """Unreachable for more than 30 days, without a copy: no restrictions."""
 
 
-class Row(Protocol):
-    """An unbroken row of failures to fetch an origin's robots.txt."""
-
-    @property
-    def has_copy(self) -> bool:
-        """Whether there are rules from before."""
-
-    @property
-    def unreachable_for(self) -> float:
-        """See :func:`unreachable_seconds`."""
-
-    @property
-    def page_answered_at(self) -> float:
-        """When a page last answered, in seconds since the epoch."""
-
-
-def rung(row: Row, now: float, limit: float) -> Standing:
+def rung(seconds: float, page_ago: float, limit: float, *, has_copy: bool) -> Standing:
     """Return what Google's rules of April 2026 make of an unreachable origin (REP.md section 13).
 
+    :param seconds: how long it has been unreachable, see :func:`unreachable_seconds`
+    :param page_ago: seconds since one of its pages answered
     :param limit: the 30 days, in seconds
     """
-    if row.unreachable_for < BLACKOUT:
+    if seconds < BLACKOUT:
         return Standing.UNREACHABLE
-    if row.unreachable_for < limit:
-        return Standing.STALE if row.has_copy else Standing.UNRESTRICTED
+    if seconds < limit:
+        return Standing.STALE if has_copy else Standing.UNRESTRICTED
     # As for attempts: a share of the limit, which is more than the week of a weekly crawl.
-    pages_answer = 0 <= now - row.page_answered_at <= limit / _SHARES
+    pages_answer = 0 <= page_ago <= limit / _SHARES
     return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
 
 

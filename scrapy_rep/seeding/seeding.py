@@ -155,8 +155,11 @@ class SitemapSeeding(ResolutionListener):
             self._seed(origin, resolution.robots_url, robots)
 
     def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
+        self._add_listed(str(origin), robots_url, robots.sitemaps if robots else ())
+
+    def _add_listed(self, origin: str, robots_url: str, values: tuple[str, ...]) -> None:
         self._adding += 1
-        deferred_from_coro(self._add(str(origin), robots_url, robots.sitemaps if robots else ()))
+        deferred_from_coro(self._add(origin, robots_url, values))
 
     async def _add(self, origin: str, robots_url: str, values: tuple[str, ...]) -> None:
         """Write sitemaps into the spool, in slices."""
@@ -206,12 +209,15 @@ class SitemapSeeding(ResolutionListener):
     def _seed_listed(self) -> None:
         """Seed from the sitemaps that the spider names, as if a robots.txt of their origins did."""
         by_origin: dict[Origin, list[str]] = {}
-        for url in own_sitemaps(self._context.crawler):
+        if urls := own_sitemaps(self._context.crawler):
+            values = {"sitemaps": counted(len(urls), "sitemap")}
+            message = "Seeding from %(sitemaps)s that the spider names"
+            logger.info(message, values, extra=self._context.extra)
+        for url in urls:
             by_origin.setdefault(Origin.from_url(url), []).append(url)
             self._discovery.count(url)
-        for origin, urls in by_origin.items():
-            self._adding += 1
-            deferred_from_coro(self._add(str(origin), origin.robots_url, tuple(urls)))
+        for origin, listed in by_origin.items():
+            self._add_listed(str(origin), origin.robots_url, tuple(listed))
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""

@@ -12,13 +12,12 @@ import pytest
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol.availability import is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung, unreachable_seconds
-from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, StepSpider
-from tests.helpers.storing import in_a_file, missing, rules
+from tests.helpers.storing import in_a_file
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
@@ -233,7 +232,7 @@ async def test_a_wrong_override_ends_the_crawl_at_its_start(
 
 FAR = 40 * DAY
 LADDER = [
-    # Unreachable for, with a copy?, pages answered before, what it is good for.
+    # Unreachable for, with a copy?, seconds since a page answered, what it is good for.
     (0.0, True, None, Standing.UNREACHABLE),
     (0.0, False, None, Standing.UNREACHABLE),
     (12 * HOUR - 1, True, HOUR, Standing.UNREACHABLE),
@@ -252,19 +251,11 @@ LADDER = [
 
 
 def test_the_ladder_as_a_table() -> None:
-    now = 1_800_000_000.0
     with every_row() as checking:
         for seconds, copy, ago, expected in LADDER:
             with checking((seconds, copy, ago)):
-                entry = rules() if copy else missing()
-                row = Entry(
-                    entry.origin,
-                    outcome=entry.outcome,
-                    unreachable_since=now - FAR,
-                    unreachable_for=seconds,
-                    page_answered_at=0.0 if ago is None else now - ago,
-                )
-                assert rung(row, now, 30 * DAY) is expected
+                page_ago = FAR if ago is None else ago
+                assert rung(seconds, page_ago, 30 * DAY, has_copy=copy) is expected
 
 
 def test_twelve_hours_are_attempts_spread_over_that_time() -> None:

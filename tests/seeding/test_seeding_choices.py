@@ -71,6 +71,7 @@ async def test_a_spider_needs_no_start_request(sites: Sites) -> None:
     spider = type("Own", (OwnSpider,), {"rep_sitemaps": (own.url("/a.xml"),)})
     result = await crawl(spider, requests=[])
     assert [response.url for response in result.spider.responses] == [own.url("/a")]
+    assert "INFO Seeding from 1 sitemap that the spider names" in result.log
     result.assert_clean()
 
 
