@@ -63,6 +63,8 @@ SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 
        (SELECT count(*) FROM held)
 """
 
+_SELECT = "SELECT request FROM held WHERE id = ?"
+
 # Failed reads in a row before unreadable requests are left to the next run: this one has to end.
 _READS = 60
 # Beyond that, the file has this one in place of a priority: SQLite's integers end.
@@ -231,22 +233,21 @@ class DiskHold(Hold):
         _, number, since, row = entry
         if not isinstance(row, int):
             return Held(number, since, row)
-        unwritten = self._journal.unwritten("held", row)
-        data = unwritten[_REQUEST] if unwritten else self._data(row)
+        data = self._data(row)
         try:
             request = self._loaded(data)
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
             self._skip(1, error)
             return None
-        if unwritten:
+        if self._journal.unwritten("held", row):
             self._journal.delete("held", row)
             return Held(number, since, request)
         return Held(number, since, request, row)
 
     def _data(self, row: int) -> bytes | None:
-        """Return what the file has in *row*, None if that is damaged."""
+        """Return the request of *row*; None if it is to be left to the next run."""
         try:
-            found = self._journal.read("SELECT request FROM held WHERE id = ?", row)
+            data = self._stored(row)
         except sqlite3.Error as error:
             self._failed_reads += 1
             if not is_damaged(error) and self._failed_reads < _READS:
@@ -254,6 +255,11 @@ class DiskHold(Hold):
             self._why_unreadable = error
             return None
         self._failed_reads = 0
+        return data
+
+    def _stored(self, row: int) -> bytes | None:
+        unwritten = self._journal.unwritten("held", row)
+        found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(_SELECT, row)
         return found[0][0] if found else None
 
     def _loaded(self, data: bytes | None) -> Request:
@@ -265,9 +271,8 @@ class DiskHold(Hold):
         row = entry[3]
         if not isinstance(row, int):
             return row
-        unwritten = self._journal.unwritten("held", row)
         with suppress(Exception):  # take() will say so
-            return self._loaded(unwritten[_REQUEST] if unwritten else self._data(row))
+            return self._loaded(self._stored(row))
         return None
 
     def _skip(self, count: int, why: object) -> None:

@@ -16,6 +16,8 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.holding.serialization import is_serialisable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
 
     from scrapy_rep.holding.held_origins import HeldOrigins
@@ -33,6 +35,8 @@ class HandingBack:
     def __init__(self, context: CrawlContext, held: HeldOrigins) -> None:
         self._context = context
         self._held = held
+        self.on_handed_back: Callable[[Request], object] = lambda _: None
+        """Called with each request that the scheduler has taken."""
 
     @property
     def _scheduler(self) -> Any:
@@ -69,6 +73,7 @@ class HandingBack:
         request.priority -= last
         try:
             if self._scheduler.enqueue_request(request):
+                self.on_handed_back(request)
                 return True
             error: object = "refused"
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)

@@ -262,6 +262,8 @@ class Outstanding:
         self.stopped = False
         """Whether the crawl is closing: pages dropped from now on are for the next run."""
         self._sent: dict[int, _Sent] = {}
+        self._only_held: set[int] = set()
+        """Rows of pages that would end with the process but for these: a hold in memory has them."""
 
     def add(self, request: Request, row: int, site: int) -> None:
         """Note that *request*, for the page of *row*, goes to the scheduler."""
@@ -278,20 +280,38 @@ class Outstanding:
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
-        sent = self._sent.get(request.meta.pop(FED))
+        row = request.meta.pop(FED)
+        sent = self._sent.get(row)
         request.dont_filter = False
-        if sent is not None and sent() is request:
+        if row in self._only_held:
+            self._only_held.remove(row)
+            sent = self._sent[row] = _Sent(request, self._released)
+            sent.row, sent.site, sent.arrived = row, 0, True
+        elif sent is not None and sent() is request:
             self._leave(sent)
 
-    def held(self, request: Request, **_: object) -> None:
-        """Note that the hold has the page now: on disk if there is a JOBDIR."""
+    def held(self, request: Request, *, on_disk: bool) -> None:
+        """Note that the hold has the page. Unless it is *on_disk*, its row stays until the page is done."""
+        row = self._pop(request)
+        if row is not None:
+            (self.finished.append if on_disk else self._only_held.add)(row)
+
+    def handed_back(self, request: Request) -> None:
+        """Note that the scheduler has the page again, and keeps it for the next run."""
+        row = self._pop(request)
+        if row is None and (row := request.meta.get(FED)) not in self._only_held:
+            return
+        self._only_held.discard(row)
+        self.finished.append(row)
+
+    def _pop(self, request: Request) -> int | None:
+        """Forget the page of *request*. Return its row, None if it is none."""
         sent = self._sent.get(request.meta.get(FED, -1))
-        if sent is not None and sent() is request:
-            del self._sent[sent.row]
-            self.finished.append(sent.row)
-            self._leave(sent)
-            if len(self.finished) >= _ROWS:
-                self._wake()
+        if sent is None or sent() is not request:
+            return None
+        del self._sent[sent.row]
+        self._leave(sent)
+        return sent.row
 
     def dropped(self, request: Request) -> None:
         """Note that the dupe filter has dropped a page."""

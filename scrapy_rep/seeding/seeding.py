@@ -94,7 +94,8 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._feeder.outstanding.held, signals.request_deferred)
+        connect(self._request_deferred, signals.request_deferred)
+        deferral.handing_back.on_handed_back = self._feeder.outstanding.handed_back
 
     def look(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Note a request that leaves the scheduler. Return a check to await before anything is fetched for
@@ -192,6 +193,10 @@ class SitemapSeeding(ResolutionListener):
             return False
         self._feeder.sitemaps.added()
         return True
+
+    def _request_deferred(self, request: Request, **_: Any) -> None:
+        on_disk = self._deferral.held.hold.durable or not self._spool.durable
+        self._feeder.outstanding.held(request, on_disk=on_disk)
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         """The dupe filter has dropped a request of ours."""

@@ -215,8 +215,9 @@ class SitemapTable:
         return None
 
     def _set_state(self, sitemap: SitemapRow, state: int) -> None:
-        row = sitemap._replace(chain=json.dumps(sitemap.chain), guessed=int(sitemap.guessed))
-        self._journal.put("sitemaps", (*row, state))
+        number, url, host, origin, chain, guessed = sitemap
+        row = number, url, host, origin, json.dumps(chain), int(guessed), state
+        self._journal.put("sitemaps", row)
 
     def hosts(self, after: str) -> Iterator[str]:
         """Yield the hosts with waiting sitemaps, each once, beginning behind *after*. One look-up
@@ -230,7 +231,7 @@ class SitemapTable:
     def counts(self, origin: str) -> tuple[int, int]:
         """How many sitemaps and how many URLs *origin* has brought so far."""
         found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
-        return found[0] if found else (0, 0)  # type: ignore[return-value]
+        return (found[0][0], found[0][1]) if found else (0, 0)
 
     def may_name(self, origin: str, host: str) -> bool:
         """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""

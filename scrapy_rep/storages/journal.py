@@ -35,8 +35,9 @@ T = TypeVar("T")
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
 # Changes written in one transaction, by a thread.
 _AT_ONCE = 500
-# Changes until a checkpoint.
-_MANY = 200
+# Changes until a checkpoint, and pages of a WAL that is to begin anew.
+_MANY, _LARGE = 200, 4000
+_CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
 # The highest number of a row that counts: somebody may have tampered with the file.
 MAX_ID = 1 << 62
 _LAST_ID = """
@@ -176,7 +177,9 @@ class Journal:
         """Add *rows*, replacing those with their keys."""
         keys = self._delete[table][0]
         for row in rows:
-            self._pending[(table, *row[:keys])] = row
+            key = table, *row[:keys]
+            self._pending.pop(key, None)  # changes are written in the order in which they came
+            self._pending[key] = row
         self._write()
 
     def delete(self, table: str, *keys: object) -> None:
@@ -264,7 +267,9 @@ class Journal:
         if self._unmerged >= _MANY and self.path and self.failing_since is None:
             self._unmerged = 0
             with suppress(sqlite3.Error, OSError):  # nothing depends on it
-                await run_in_thread(self._checkpoint)
+                if await run_in_thread(self._checkpoint) >= _LARGE and self._db is not None:
+                    # What was written meanwhile would keep it growing.
+                    self._db.execute(_CHECKPOINT)
 
     async def _write_again(self, db: sqlite3.Connection) -> None:
         if self._failed_read is not None:
@@ -291,10 +296,11 @@ class Journal:
             db.execute("PRAGMA synchronous = OFF")
             self._write_to(db, changes)
 
-    def _checkpoint(self) -> None:
-        """Move commits from the WAL to the file, and wait for the disk. Others may write meanwhile."""
+    def _checkpoint(self) -> int:
+        """Move commits from the WAL to the file, and wait for the disk. Others may write meanwhile.
+        Return the pages in the WAL."""
         with self._another() as db:
-            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            return int(db.execute(_CHECKPOINT).fetchone()[1])
 
     def _another(self) -> closing[sqlite3.Connection]:
         assert self.path is not None

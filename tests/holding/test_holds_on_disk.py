@@ -41,16 +41,6 @@ def killed(hold: DiskHold) -> None:
     file_of(hold).close()
 
 
-def test_another_connection_sees_it_at_once(path: Path) -> None:
-    hold = opened(path)
-    other = sqlite3.connect(path)
-    for number in range(1, 4):
-        hold.hold(A, held(number))
-        assert other.execute("SELECT count(*) FROM held").fetchone() == (number,)
-    other.close()
-    hold.close()
-
-
 def test_killed_while_held(path: Path) -> None:
     hold = opened(path)
     for number in range(1, 5):
@@ -118,21 +108,6 @@ def test_given_up_requests_wait_again_in_the_next_run(path: Path) -> None:
     hold.close()
     hold, _ = run(path)
     assert [(one.number, one.since) for one in take(hold)] == [(1, 50.0), (2, 6.0)]
-    hold.close()
-
-
-def test_rows_are_never_used_again(path: Path) -> None:
-    """A request on its way may have one that is gone."""
-    hold = opened(path)
-    hold.hold(A, held(1))
-    [first] = take(hold)
-    assert first.row is not None
-    hold.done([first.row])
-    hold.close()
-    hold, _ = run(path)
-    hold.hold(A, held(2))
-    [second] = take(hold)
-    assert second.row != first.row
     hold.close()
 
 
@@ -279,20 +254,4 @@ def test_fingerprints_of_a_project(path: Path, kind: type, recognised: list[bool
     hold = opened(path, spider)
     assert [hold.is_held_already(A, held(number).request) for number in (1, 2)] == recognised
     assert take_all(hold) == [1]
-    hold.close()
-
-
-# Checkpoints
-
-
-@pytest.mark.loop
-async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
-    """They wait for the disk: nothing that is written in the event loop makes one."""
-    hold = opened(path)
-    size = path.stat().st_size
-    for number in range(1, 1001):
-        hold.hold(A, held(number, meta={"filler": "x" * 8000}))
-    assert path.stat().st_size == size
-    await hold.upkeep(None)
-    assert path.stat().st_size > 8_000_000
     hold.close()

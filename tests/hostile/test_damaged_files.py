@@ -49,11 +49,12 @@ async def run(
     return result
 
 
-def damaged(name: str) -> Any:
-    return pytest.mark.parametrize(name, DAMAGES.values(), ids=DAMAGES)
+def damaged(*names: str) -> Any:
+    """What each does to a file alone is in `storages/test_journal.py`."""
+    return pytest.mark.parametrize("damage", [DAMAGES[name] for name in names], ids=names)
 
 
-@damaged("damage")
+@damaged("empty", "all pages overwritten", "a folder")
 async def test_damaged_between_two_runs(
     sites: Sites,
     tmp_path: Path,
@@ -85,7 +86,7 @@ async def test_damaged_between_two_runs(
     assert set(listed.asked) == set(listed.wanted)
 
 
-@damaged("damage")
+@damaged("cut in two", "some pages overwritten", "other columns")
 async def test_damaged_in_mid_crawl(
     sites: Sites,
     tmp_path: Path,

@@ -10,21 +10,26 @@ from typing import Any
 import pytest
 from scrapy import signals
 
+from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool import FILE_NAME
+from tests.helpers.behaviours import RULES, after
+from tests.helpers.brokenfiles import ask
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.disks import Disk
 from tests.helpers.faults import (
     Corrupted,
     Fault,
     Full,
+    Locked,
     assert_no_tracebacks,
     impatient,
     some,
 )
-from tests.helpers.held import Record, as_soon_as, later
+from tests.helpers.held import Gate, Record, as_soon_as, later
 from tests.helpers.log import lines, warnings
 from tests.helpers.process.seeded import Listed
 from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import urlset
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +103,7 @@ async def run(
 def told(result: CrawlResult, fault: Fault, *, ended: bool = False) -> None:
     """Once, if it was noticed at all; once that it is over, or that it took too long."""
     said = lines(result, level="WARNING")
+    said = [line for line in said if "Could not finish writing" not in line]
     assert len(said) <= 1, said
     assert all(fault.words in one for one in said)
     errors = lines(result, level="ERROR")
@@ -173,6 +179,33 @@ async def test_what_is_damaged_in_mid_crawl(
     [warning] = warnings(second)
     assert "was set aside" in warning
     assert set(listed.asked) == set(listed.wanted)
+
+
+@pytest.mark.parametrize("grace", [0, 1000], ids=["held", "waiting"])
+async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path, grace: float) -> None:
+    """At the end Scrapy's own queue has the pages that were held in memory, or waited for a first
+    answer: the spool doesn't list them any more."""
+    gate = Gate(after(5, 503) if grace else 503, RULES)
+    silent, site = sites.add(robots=gate), sites.add()
+    wanted = [silent.url(f"/{number}") for number in range(10)]
+    site.set("/map.xml", urlset(wanted))
+    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
+    settings = {
+        "REP_SITEMAPS": True,
+        "REP_SITEMAP_CROSS_HOST": "any",
+        "REP_DEFER_GRACE": grace,
+        "JOBDIR": str(tmp_path),
+    }
+    fault = Locked(tmp_path / HELD)
+    fault.begin()
+    moment = Moment("/map.xml", 1, (0.5, lambda: moment.close()))
+    first = await crawl([site.url("/start")], settings, signal_handlers=moment.handlers)
+    fault.end()
+    assert (first.stat("rep/deferred") >= 10) == (not grace)
+    assert ask(tmp_path / FILE_NAME, "SELECT count(*) FROM pages") == 0
+    gate.open()
+    await crawl([], settings)
+    assert [silent.count(f"/{number}") for number in range(10)] == [1] * 10
 
 
 @pytest.mark.process

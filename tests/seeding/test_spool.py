@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from scrapy import Spider
+from scrapy import Request, Spider
+from scrapy_rep.seeding.outstanding import Outstanding
 
 from scrapy_rep.seeding.spool import Spool
 
@@ -79,3 +80,18 @@ async def test_what_is_put_back_is_taken_next(tmp_path: Path, again: bool) -> No
     assert [one for _ in range(3) for one in taken(spool, site, 1)] == expected
     assert spool.waiting == 0
     spool.close()
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_the_row_of_a_held_page_goes_once_it_is_safe(on_disk: bool) -> None:
+    """A hold in memory, which has a copy of the request, would lose it in a kill."""
+    outstanding = Outstanding(lambda: None)
+    request = Request(f"{A}/1")
+    outstanding.add(request, 7, 1)
+    outstanding.held(request, on_disk=on_disk)
+    assert outstanding.total == 0
+    request = request.copy()
+    assert outstanding.gone == ([7] if on_disk else [])
+    outstanding.arrive(request)
+    del request
+    assert outstanding.gone == [7]

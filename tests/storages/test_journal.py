@@ -118,6 +118,26 @@ async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
     journal.close()
 
 
+async def test_the_log_does_not_grow_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though something is written during each checkpoint."""
+    monkeypatch.setattr(module, "_LARGE", 100)
+    journal, checkpoint = opened(path), Journal._checkpoint
+
+    def meanwhile(self: Journal) -> int:
+        pages = checkpoint(self)
+        journal.put("held", (1, FILLER))
+        return pages
+
+    monkeypatch.setattr(Journal, "_checkpoint", meanwhile)
+    for _ in range(5):
+        for number in range(250):
+            journal.put("held", (number, FILLER))
+        await journal.flush()
+    journal.put("held", (1, "x"))
+    assert journal.read(module._CHECKPOINT)[0][1] < 100
+    journal.close()
+
+
 # While it can't be written
 
 
@@ -139,6 +159,7 @@ async def test_what_fails_is_written_once_that_works(path: Path, fault: Fault) -
             journal.put("held", (number, FILLER))
         journal.delete("held", 2, 7)
         journal.put("held", (8, "again"))
+        assert list(journal._pending)[-1] == ("held", 8), "as they came"
         for _ in range(2):
             await journal.flush()
         assert stored(path) == [1, 2, 3, 4, 5]
