@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from scrapy_rep.protocol import RobotsTxt, Rule
@@ -74,3 +76,23 @@ def test_bytes_of_a_rule_that_are_not_utf8_can_be_printed() -> None:
     assert rule is not None
     assert rule.pattern.startswith("/")
     assert rule.pattern.isprintable()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "Disallow: /x",
+        "Dissalow: /x",
+        "disallow /x",
+        "  DISALLOW :/x  # why",
+        "Disallow:\t/x",
+        "disallow:/x",
+    ],
+)
+def test_a_rule_is_told_as_it_stands_in_the_file(row: str) -> None:
+    """Without its comment, and with white space as blanks; rules are equal however they are written."""
+    rule = RobotsTxt.parse(f"User-agent: *\n{row}\n".encode()).decide("/x", "a").rule
+    assert rule == Rule(2, "/x", False)
+    assert str(rule) == rule.text == row.partition("#")[0].replace("\t", " ").strip()
+    assert str(Rule(2, "/x", False)) == "Disallow: /x"
+    assert pickle.loads(pickle.dumps(rule)).text == rule.text  # noqa: S301 (our own)
