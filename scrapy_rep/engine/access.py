@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy.core.scheduler import Scheduler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from twisted.internet.defer import succeed
@@ -62,6 +63,11 @@ class EngineAccess:
         """Remove as many *slots* as :meth:`add_slot` returned."""
         if slots:
             self._engine.downloader.total_concurrency -= slots
+
+    def has_listeners(self, signal: object) -> bool:
+        """Whether anything is connected to *signal*: sending one takes longer than most handlers."""
+        signals = self._crawler.signals
+        return any(liveReceivers(getAllReceivers(signals.sender, signal)))
 
     @property
     def http_cache(self) -> Any:

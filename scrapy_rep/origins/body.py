@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.engine.access import EngineAccess
+
 META_KEY = "_rep_transfer"
 
 # One byte more than counts: it tells the parser whether the limit cuts a line in two.
@@ -63,11 +65,11 @@ class Body(NamedTuple):
 class Transfer:
     """One response while it arrives. Kept in the request's meta."""
 
-    __slots__ = ("cut", "encodings", "on_left", "problem", "received")
+    __slots__ = ("cut", "encodings", "problem", "received", "slots")
 
-    def __init__(self, on_left: Callable[[], object]) -> None:
-        """:param on_left: called when the response leaves the downloader, before the next request"""
-        self.on_left = on_left
+    def __init__(self, slots: int = 0) -> None:
+        """:param slots: download slots that were added for it"""
+        self.slots = slots
         self.received = 0
         self.cut = False
         """Whether the transfer was stopped, since enough had arrived."""
@@ -78,7 +80,7 @@ class Transfer:
     @classmethod
     def of(cls, response: Response) -> Transfer:
         """Return the transfer of a whole *response*."""
-        transfer = cls(lambda: None)
+        transfer = cls()
         transfer.look_at(response)
         return transfer
 
@@ -119,26 +121,32 @@ class TransferWatch:
     """Follows robots.txt responses by Scrapy's signals, while there are any: ``bytes_received`` is
     sent for every piece of every page."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._listener = Listener(
-            crawler,
-            {
-                signals.bytes_received: self._bytes_received,
-                signals.response_downloaded: self._response_downloaded,
-                signals.request_left_downloader: self._left,
-                signals.response_received: self._left,  # one from the HTTP cache leaves nothing
-            },
-        )
+    def __init__(self, crawler: Crawler, engine: EngineAccess) -> None:
+        self._engine = engine
+        handlers: dict[object, Callable[..., Any]] = {
+            signals.bytes_received: self._bytes_received,
+            signals.response_downloaded: self._response_downloaded,
+        }
+        self._listener = Listener(crawler, handlers)
         self._watched = 0
 
-    def __enter__(self) -> None:
+    def begin(self) -> Transfer:
+        """Return a new transfer, with a download slot added for it."""
         self._watched += 1
         self._listener.begin()
+        return Transfer(self._engine.add_slot())
 
-    def __exit__(self, *_: object) -> None:
+    def end(self, transfer: Transfer) -> None:
+        """Be done with *transfer*."""
+        self.free_slot(transfer)
         self._watched -= 1
         if self._watched == 0:
             self._listener.end()
+
+    def free_slot(self, transfer: Transfer) -> None:
+        """Remove the slot of *transfer*, before a page takes it."""
+        slots, transfer.slots = transfer.slots, 0
+        self._engine.remove_slot(slots)
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
@@ -154,13 +162,9 @@ class TransferWatch:
         body that it can't decode, the status and the headers would be lost."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
+            self.free_slot(transfer)
             transfer.look_at(response)
             response.headers.pop("Content-Encoding", None)
-
-    def _left(self, request: Request, **_: Any) -> None:
-        transfer = request.meta.get(META_KEY)
-        if isinstance(transfer, Transfer):
-            transfer.on_left()
 
 
 def accept_encoding() -> dict[str, str]:

@@ -55,7 +55,7 @@ class Flight:
         "request",
         "result",
         "running",
-        "slow",
+        "took_off_at",
         "waiters",
     )
 
@@ -74,8 +74,7 @@ class Flight:
         self.result: OriginState | Exception | None = None
         """Set on landing, which without asyncio may be at once."""
         self.running: Deferred[Any] | None = None
-        self.slow = False
-        """Whether it has taken so long that it no longer keeps others from starting."""
+        self.took_off_at = 0.0
 
     def left_of(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
@@ -121,7 +120,12 @@ class Flights:
         self._flights: dict[Origin, Flight] = {}
         self._first: OrderedDict[Flight, None] = OrderedDict()
         self._again: OrderedDict[Flight, None] = OrderedDict()
-        self._in_the_air = self._slow = 0
+        self._quick: OrderedDict[Flight, None] = OrderedDict()
+        """Those in the air, in the order of take-off, without the slow ones."""
+        self._slow = 0
+        """How many have taken so long that they no longer keep others from starting."""
+        self._timer: CallLaterResult | None = None
+        """For the next one to be slow, while others wait."""
         self._resting: set[Flight] = set()
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
@@ -153,33 +157,40 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        while (self._first or self._again) and self._may_take_off:
+        while (self._first or self._again) and not self._ended:
+            if len(self._quick) >= self._cap and not self._one_is_slow():
+                break
+            if len(self._quick) + self._slow >= self._most:
+                break
             flight, _ = (self._first or self._again).popitem(last=False)
-            self._in_the_air += 1
+            flight.took_off_at = time.monotonic()
+            self._quick[flight] = None
             # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
-            timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
-            flight.running.addBoth(self._came_down, flight, timer)
+            flight.running.addBoth(self._came_down, flight)
 
-    def _came_down(self, result: Any, flight: Flight, timer: CallLaterResult) -> Any:
-        timer.cancel()
-        if flight.slow:
-            self._slow -= 1
+    def _came_down(self, result: Any, flight: Flight) -> Any:
+        if flight in self._quick:
+            del self._quick[flight]
         else:
-            self._in_the_air -= 1
+            self._slow -= 1
         self._take_off()
         return result
 
-    @property
-    def _may_take_off(self) -> bool:
-        few = self._in_the_air < self._cap and self._in_the_air + self._slow < self._most
-        return few and not self._ended
+    def _one_is_slow(self) -> bool:
+        """Whether the one that has been in the air longest is slow; if not, look again when it is."""
+        oldest = next(iter(self._quick))
+        left = oldest.took_off_at + _SLOW_SECONDS - time.monotonic()
+        if left <= 0:
+            del self._quick[oldest]
+            self._slow += 1
+        elif self._timer is None:
+            self._timer = call_later(left, self._look_again)
+        return left <= 0
 
-    def _is_slow(self, flight: Flight) -> None:
-        flight.slow = True
-        self._in_the_air -= 1
-        self._slow += 1
+    def _look_again(self) -> None:
+        self._timer = None
         self._take_off()
 
     async def _fly(self, flight: Flight) -> None:
@@ -260,6 +271,8 @@ class Flights:
     def end(self) -> None:
         """Cancel all flights: their waiters get :class:`CrawlEnding`."""
         self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
         for rest in list(self._resting):
             self._land(rest, CrawlEnding())
         for flight in list(self._flights.values()):

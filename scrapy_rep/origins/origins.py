@@ -50,7 +50,7 @@ class Origins:
             storage = storage or (self.http_cache if self.http_cache.enabled else None)
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
         self.policy = Policy.of(settings)
-        self.resolver = Resolver(context, self.cache)
+        self.resolver = Resolver(context, self.cache, self.agents)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.resolver.ask)
 

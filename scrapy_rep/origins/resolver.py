@@ -69,8 +69,12 @@ class ResolutionListener:
 class Resolver:
     """Has robots.txt fetched and tells its listeners."""
 
-    def __init__(self, context: CrawlContext, cache: RobotsCache) -> None:
+    def __init__(
+        self, context: CrawlContext, cache: RobotsCache, agents: Agents | None = None
+    ) -> None:
+        """:param agents: whose rules are parsed before anybody is told"""
         self._cache = cache
+        self._agents = agents
         self._isolated = Isolation(context.crawler)
         self.listeners: list[ResolutionListener] = []
         """In order."""
@@ -91,23 +95,14 @@ class Resolver:
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
         resolution = Resolution(state, answer, request)
+        if self._agents is not None and resolution.robots is not None:
+            # While its body is in memory, so that listeners needn't.
+            body = answer.body if answer else None
+            await self._cache.read(state, self._agents.chain_of(request), body)
         for listener in self.listeners:
-            with self._isolated(listener.part):
+            try:
                 await listener.resolved(resolution)
+            except Exception:
+                with self._isolated(listener.part):
+                    raise
         return state
-
-
-class RulesReader(ResolutionListener):
-    """Parses a new file while its body is in memory, so that later listeners needn't."""
-
-    part = "reading of robots.txt"
-
-    def __init__(self, agents: Agents, cache: RobotsCache) -> None:
-        self._agents = agents
-        self._cache = cache
-
-    async def resolved(self, resolution: Resolution) -> None:
-        """Parse them for the first agent that needs them."""
-        if resolution.robots is not None:
-            chain, answer = self._agents.chain_of(resolution.request), resolution.answer
-            await self._cache.read(resolution.state, chain, answer.body if answer else None)

@@ -55,6 +55,8 @@ class Announcer(ResolutionListener):
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
         await self._parsed(robots, request)
+        if not self._context.engine.has_listeners(signals.robots_resolved):
+            return
         await self._send(
             signals.robots_resolved,
             origin=state.origin,
@@ -71,7 +73,9 @@ class Announcer(ResolutionListener):
     async def _parsed(self, robots: RobotsTxt | None, request: Request) -> None:
         # Scrapy has it since 2.18.
         robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
-        if robots is not None and robots_parsed is not None:
+        if robots is None or robots_parsed is None:
+            return
+        if self._context.engine.has_listeners(robots_parsed):
             await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
 
     def failed(self, origin: Origin, error: Exception) -> None:

@@ -84,7 +84,7 @@ class Discovery(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
-        if resolution.robots is not None:
+        if resolution.robots is not None and resolution.robots.sitemaps:
             steps = self._announce(resolution, dict.fromkeys(resolution.robots.sitemaps))
             while not work(steps):
                 await pause()

@@ -226,7 +226,7 @@ def test_encodings_have_a_limit() -> None:
 
 
 def test_a_body_that_is_not_decoded() -> None:
-    transfer = Transfer(lambda: None)
+    transfer = Transfer()
     transfer.problem = "6 content encodings"
     with pytest.raises(ResponseDataLossError, match="6 content encodings"):
         transfer.body_of(Response("http://a.test/", body=b"x"))
