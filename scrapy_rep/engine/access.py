@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from pydispatch.dispatcher import getAllReceivers, liveReceivers
+from pydispatch.dispatcher import (  # type: ignore[import-untyped]
+    getAllReceivers,
+    liveReceivers,
+)
 from scrapy.core.scheduler import Scheduler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from twisted.internet.defer import succeed

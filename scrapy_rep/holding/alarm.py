@@ -54,11 +54,8 @@ class Alarm:
         return key in self._times
 
     def set(self, key: str, time: float) -> None:
-        """Make *key* due at *time*; infinity: never."""
-        if self._times.get(key, math.inf) == time:
-            return
-        if time == math.inf:
-            self._times.pop(key, None)
+        """Make *key* due at *time*."""
+        if self._times.get(key) == time:
             return
         self._times[key] = time
         heapq.heappush(self._heap, (time, key))
@@ -66,6 +63,10 @@ class Alarm:
             self._heap = [(time, key) for key, time in self._times.items()]
             heapq.heapify(self._heap)
         self._arm()
+
+    def forget(self, key: str) -> None:
+        """Have *key* never be due."""
+        self._times.pop(key, None)
 
     def set_sooner(self, key: str, time: float) -> None:
         """Make *key* due at *time*, unless it is due earlier."""

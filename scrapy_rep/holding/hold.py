@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from heapq import heapify, heappop, heappush
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.engine.log import get_logger
@@ -67,25 +66,6 @@ class Hold:
             heap += ready
             heapify(heap)
         return heap
-
-    def settle(self, origin: str, after: int, limit: int) -> list[Held]:
-        """:meth:`hold` up to *limit* requests that were only added, with numbers above *after*. Return
-        them as they came."""
-        found = self.take_new(origin, after, limit)
-        for held in found:
-            self.hold(origin, held)
-        return found
-
-    def take_new(self, origin: str, after: int, limit: int | None = None) -> list[Held]:
-        """Remove and return the first requests with numbers above *after*, as they came."""
-        heap = self._whole(origin)
-        taken = sorted((one for one in heap if one[1] > after), key=itemgetter(1))[:limit]
-        if taken:
-            last = taken[-1][1]
-            heap[:] = [one for one in heap if not after < one[1] <= last]
-            heapify(heap)
-        self._drop_empty(origin)
-        return [held for entry in taken if (held := self._read(entry)) is not None]
 
     def take(self, origin: str, upto: int, before: float) -> Held | None:
         """Remove and return the most urgent request of *origin*, None if there is none.

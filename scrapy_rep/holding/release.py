@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import sqlite3
-import time
 from collections import deque
+from heapq import heappop
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
@@ -15,7 +15,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.held_origin import Job
+from scrapy_rep.holding.held_origins import Job
 from scrapy_rep.origins.policy import Drop
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from scrapy_rep.holding.held_origin import HeldOrigin
-    from scrapy_rep.holding.held_origins import HeldOrigins
+    from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
     from scrapy_rep.holding.hold import Held
     from scrapy_rep.origins.context import CrawlContext
 
@@ -32,8 +31,6 @@ logger = get_logger(__name__)
 
 # Origins that are looked at in one step, for one whose download slot isn't full.
 _LOOKS = 50
-# Seconds for which an answer releases requests, however short it may be kept.
-_GOOD_SECONDS = 5.0
 # Seconds until an unreadable file is tried again.
 _RETRY_SECONDS = 1.0
 # Rows deleted at a time.
@@ -77,7 +74,7 @@ class Releases:
         """Origins by the priority of their most urgent request."""
         self._resting = 0
         """Origins whose requests can't be read at the moment."""
-        self._told = self._ended = False
+        self._told = self._ended = self._moved = False
         self._loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
@@ -101,10 +98,15 @@ class Releases:
         """
         if self._ended:
             return
-        waits = not held_origin.jobs
-        good_until = time.monotonic() + _GOOD_SECONDS
-        held_origin.jobs.append(Job(self._held.number, before, given_up, good_until))
-        if waits:
+        job = Job(self._held.number, before, given_up)
+        waiting, held_origin.waiting = held_origin.waiting, []
+        for held in waiting:
+            if held.since <= before:
+                job.add(held)
+            else:
+                held_origin.waiting.append(held)
+        held_origin.jobs.append(job)
+        if len(held_origin.jobs) == 1:
             self._queue(held_origin)
             self._context.engine.wake()
 
@@ -127,7 +129,7 @@ class Releases:
 
     def join(self, held_origin: HeldOrigin) -> None:
         """Its latest request is to leave with the others."""
-        held_origin.jobs[-1] = held_origin.jobs[-1]._replace(upto=self._held.number)
+        held_origin.jobs[-1].add(held_origin.waiting.pop())
 
     def end(self) -> None:
         """Let no more requests leave: the spider closes."""
@@ -138,8 +140,7 @@ class Releases:
         """Return the next request to leave, if there is one for which a download slot is free."""
         if self._loose:
             return self._loose.popleft()
-        looks = _LOOKS
-        moved = False
+        looks, self._moved = _LOOKS, False
         for priority in sorted(self._turns, reverse=True):
             origins = self._turns[priority]
             for _ in range(min(looks, len(origins))):
@@ -149,11 +150,10 @@ class Releases:
                 if request is not None:
                     self._drop_empty(priority)
                     return request
-                moved = moved or held_origin.head is None
             self._drop_empty(priority)
             if not looks:
                 break
-        if moved:
+        if self._moved:
             self._context.engine.wake()  # there may be more behind them
         return None
 
@@ -167,43 +167,55 @@ class Releases:
             return None  # its robots.txt became unreachable meanwhile
         job = held_origin.jobs[0]
         try:
-            held = self._head(held_origin, job)
+            head = self._head(held_origin, job)
         except sqlite3.Error as error:
             self._rest(held_origin, error)
             return None
-        if held is None:
+        was_held = self._is_next(head, job)
+        if head is not None and was_held:
+            held = head
+        elif job.ready:
+            held = job.ready[0][2]
+        else:
             self._next_job(held_origin)
-        elif job.given_up or not self._is_due(held_origin):
-            if job.given_up or not self._is_full(held_origin, held):
-                held_origin.head = None
-                self._leave(held_origin, held, job)
-                self._go_on(held_origin)
-                return held.request
+            return None
+        if job.given_up is None:
+            if self._is_due(held_origin):
+                return None
+            if self._context.engine.slots.is_full(held.request, held_origin.leaving):
+                self._queue(held_origin)
+                return None
+        if was_held:
+            held_origin.head = None
+        else:
+            heappop(job.ready)
+        self._leave(held_origin, held, job, was_held=was_held)
+        if job.ready or held_origin.count:
             self._queue(held_origin)
         else:
-            self.recall(held_origin)
-        return None
-
-    def _is_full(self, held_origin: HeldOrigin, held: Held) -> bool:
-        return self._context.engine.slots.is_full(held.request, held_origin.leaving)
+            self._next_job(held_origin)
+        return held.request
 
     def _head(self, held_origin: HeldOrigin, job: Job) -> Held | None:
-        """Return the origin's next request for *job*."""
+        """Return the next request of the hold for *job*."""
         head = held_origin.head
-        if head is None or head.number > job.upto or head.since > job.before:
-            self.recall(held_origin)
-            key = str(held_origin.origin)
-            held_origin.head = self._held.hold.take(key, job.upto, job.before)
+        if head is not None and head.number <= job.upto and head.since <= job.before:
+            return head
+        if held_origin.count:
+            self._held.put_back(held_origin)
+            held_origin.head = self._held.hold.take(held_origin.key, job.upto, job.before)
         return held_origin.head
 
-    def _go_on(self, held_origin: HeldOrigin) -> None:
-        if self._held.hold.urgency(str(held_origin.origin)) is None:
-            self._next_job(held_origin)
-        else:
-            self._queue(held_origin)
+    @staticmethod
+    def _is_next(head: Held | None, job: Job) -> bool:
+        """Whether *head* comes before those that were not held."""
+        return head is not None and (
+            not job.ready or (-head.request.priority, head.number) < job.ready[0][:2]
+        )
 
     def _next_job(self, held_origin: HeldOrigin) -> None:
         held_origin.jobs.popleft()
+        self._moved = True
         if held_origin.jobs:
             self._queue(held_origin)
         else:
@@ -211,18 +223,12 @@ class Releases:
 
     def _queue(self, held_origin: HeldOrigin) -> None:
         """Let the origin have its turn after the others."""
-        head = held_origin.head
-        if head is None:
-            priority = self._held.hold.urgency(str(held_origin.origin)) or 0
-        else:
-            priority = head.request.priority
-        self._turns.setdefault(priority, deque()).append(held_origin)
-
-    def recall(self, held_origin: HeldOrigin) -> None:
-        """Return the request that would have been next to the hold."""
-        head, held_origin.head = held_origin.head, None
-        if head is not None:
-            self._held.hold.put_back(str(held_origin.origin), head)
+        found = [-job.ready[0][0] for job in (held_origin.jobs[0],) if job.ready]
+        if held_origin.head is not None:
+            found.append(held_origin.head.request.priority)
+        elif held_origin.count:
+            found.append(self._held.hold.urgency(held_origin.key) or 0)
+        self._turns.setdefault(max(found, default=0), deque()).append(held_origin)
 
     def _rest(self, held_origin: HeldOrigin, error: Exception) -> None:
         """Try again later: the file can't be read."""
@@ -242,13 +248,13 @@ class Releases:
             self._queue(held_origin)
             self._context.engine.wake()
 
-    def _leave(self, held_origin: HeldOrigin, held: Held, job: Job) -> None:
+    def _leave(self, held_origin: HeldOrigin, held: Held, job: Job, *, was_held: bool) -> None:
         """Count, announce and remember what leaves."""
         self._told = False
         context, request, row = self._context, held.request, held.row
-        was_held = self._held.left(held_origin, held)
+        self._held.left(held_origin, was_held=was_held)
         if job.given_up is not None and not was_held:
-            if for_room := self._held.full_for(held_origin.origin):
+            if for_room := self._held.room_for(held_origin) <= 0:
                 self._held.warn_full(held_origin.origin)
             cause = self._held.failure(held_origin.origin)
             self.verdicts[request] = Drop(*job.given_up, for_room=for_room, cause=cause)
@@ -256,7 +262,7 @@ class Releases:
         if job.given_up is not None:
             held_origin.given_up += 1
             held_origin.why = job.given_up
-            self._held.hold.give_up(str(held_origin.origin), held)
+            self._held.hold.give_up(held_origin.key, held)
             # The origin may be forgotten before it arrives.
             cause = self._held.failure(held_origin.origin)
             self.verdicts[request] = RobotsUnreachable(held_origin.origin, *job.given_up, cause)

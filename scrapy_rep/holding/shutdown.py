@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.holding.handing_back import HandingBack
-    from scrapy_rep.holding.held_origin import HeldOrigin
-    from scrapy_rep.holding.held_origins import HeldOrigins
+    from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
     from scrapy_rep.holding.hold import Held
     from scrapy_rep.holding.release import Releases
     from scrapy_rep.origins.context import CrawlContext
@@ -63,8 +62,8 @@ class Shutdown:
             settled.append(self._settle(request, self._held.now()))
             await self._finish(settled, slices)
         for held_origin in self._held.all():
-            for held in self._held.hold.take_mortal(str(held_origin.origin)):
-                settled.append(self._end(held_origin, held))
+            for held, was_held in self._held.take_mortal(held_origin):
+                settled.append(self._end(held_origin, held, was_held=was_held))
                 if len(settled) >= _SLICE:
                     await self._finish(settled, slices)
             await self._finish(settled, slices)
@@ -77,9 +76,8 @@ class Shutdown:
         if slices.over:
             await pause()
 
-    def _end(self, held_origin: HeldOrigin, held: Held) -> Deferred[None]:
+    def _end(self, held_origin: HeldOrigin, held: Held, *, was_held: bool) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
-        was_held = self._held.left(held_origin, held)
         if self._hands_back(held.request, held.since):
             if was_held:
                 self._context.stats.inc_value("rep/handed_back")
