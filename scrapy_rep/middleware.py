@@ -16,13 +16,13 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.startup import StopAtStart
-from scrapy_rep.engine.urls import SCHEME
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.judge import Decided, Judge, settled
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.requests import SCHEME
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.announcements import Announcer
 from scrapy_rep.reporting.beginning import log_switched_off
@@ -77,7 +77,7 @@ class RepMiddleware:
         delays = [origins.crawl_delay] if settings.crawl_delay else []
         seeding = [self._seeding] if self._seeding is not None else []
         listeners = [self.decisions, *delays, discovery, *seeding, Announcer(context)]
-        origins.resolver.listeners += [*listeners, self._deferral]
+        origins.listeners += [*listeners, self._deferral]
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:

@@ -28,17 +28,14 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.pause import Slices, pause
-from scrapy_rep.engine.upkeep import Upkeep
+from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.engine.words import text_of
-from scrapy_rep.holding.alarm import Alarm
 from scrapy_rep.holding.disk import Opening
-from scrapy_rep.holding.handing_back import HandingBack
+from scrapy_rep.holding.gate import Releases
+from scrapy_rep.holding.handing_back import HandingBack, Shutdown
 from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
-from scrapy_rep.holding.last_attempts import LastAttempts
-from scrapy_rep.holding.release import Releases
-from scrapy_rep.holding.shutdown import Shutdown
-from scrapy_rep.origins.policy import Drop
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.policy import Drop, LastAttempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -46,9 +43,8 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Flight
+    from scrapy_rep.origins.flights import Flight, Resolution
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
     from scrapy_rep.reporting.recorder import Recorder
@@ -87,7 +83,7 @@ class Deferral(ResolutionListener):
         self._first_answers = self._alarm(self._first_answer_is_late)
         self._reports = Alarm(time.monotonic, self._report, self._is_paused)
         self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
-        self._upkeep = Upkeep(self._look)
+        self._upkeep = PeriodicTask(self._look)
         self._opening: Opening | None = None
         """None without a JOBDIR."""
         self.closing = False
@@ -283,9 +279,9 @@ class Deferral(ResolutionListener):
 
     def _is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
-        if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
+        if self._context.settings.dry_run or time.monotonic() < held_origin.jobs[0].good_until:
             return False
-        if time.monotonic() < held_origin.jobs[0].good_until:
+        if self._cache.get(held_origin.origin) is not None:
             return False
         self.held.recall(held_origin)
         flight = self._flights.to(held_origin.origin, self.held.peek(held_origin))

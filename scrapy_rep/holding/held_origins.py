@@ -408,8 +408,6 @@ class HeldOrigins:
 
     def end(self, held_origin: HeldOrigin) -> None:
         """Forget the origin: it has no requests here."""
-        if self._origins.get(held_origin.key) is not held_origin:
-            return
         # There may be requests that couldn't be read from disk.
         if held_origin.unheld or held_origin.count:
             self._changed(held_origin, unheld=-held_origin.unheld, held=-held_origin.count)

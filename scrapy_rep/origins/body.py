@@ -14,8 +14,7 @@ from scrapy import signals
 from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
 from scrapy.exceptions import ResponseDataLossError, StopDownload
 
-from scrapy_rep.engine import headers
-from scrapy_rep.engine.listener import Listener
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
 
     from scrapy_rep.engine.access import EngineAccess
 
@@ -49,6 +48,13 @@ _UNDECODABLE = "its body can't be decoded"
 
 _MAX_MEMBERS = 100
 """Of a gzip file. An empty one costs as much as a kilobyte of rules."""
+
+
+MAX_HEADER = 16 * 1024
+"""Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
+
+MAX_ENCODINGS = 5
+"""Of one body. Each may unpack to much more than the one around it."""
 
 
 class Body(NamedTuple):
@@ -87,8 +93,8 @@ class Transfer:
     def look_at(self, response: Response) -> None:
         """Note how the body of *response* is encoded."""
         try:
-            self.encodings = headers.encodings(response.headers)
-        except headers.NotCredible as error:
+            self.encodings = content_encodings(response.headers)
+        except NotCredible as error:
             self.problem = str(error)
 
     def body_of(self, response: Response) -> bytes:
@@ -269,3 +275,46 @@ class _Brotli:
     def decompress(self, data: bytes, most: int) -> bytes:
         output: bytes = self._decoder.process(data, output_buffer_limit=most)
         return output[:most]
+
+
+class NotCredible(ValueError):
+    """A header is unreasonably long."""
+
+
+def _joined(headers: Headers | None, name: str) -> bytes:
+    """Return the values of all headers with that name, joined by commas; empty without one.
+
+    :raises NotCredible: if that is longer than :data:`MAX_HEADER`
+    """
+    values = headers.getlist(name) if headers is not None else []
+    if sum(map(len, values)) + len(values) > MAX_HEADER:
+        raise NotCredible(f"the {name} header is longer than {MAX_HEADER} bytes")
+    return b",".join(values)
+
+
+def header_text(headers: Headers | None, name: str) -> str | None:
+    """Return the same as text; None without one, or if it is too long."""
+    try:
+        return _joined(headers, name).decode("latin-1") or None
+    except NotCredible:
+        return None
+
+
+def content_encodings(headers: Headers) -> list[str]:
+    """Return the content encodings, lower case, in the order applied, without ``identity``.
+
+    :raises NotCredible: also if there are more than :data:`MAX_ENCODINGS`
+    """
+    names = map(
+        str.strip, _joined(headers, "Content-Encoding").decode("latin-1").lower().split(",")
+    )
+    found = [name for name in names if name not in ("", "identity")]
+    if len(found) > MAX_ENCODINGS:
+        raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
+    return found
+
+
+def last_header(headers: Headers, name: str) -> bytes:
+    """Return the last header's value; empty without one, or if it is too long."""
+    value = headers.get(name) or b""
+    return value if len(value) <= MAX_HEADER else b""

@@ -16,7 +16,6 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredLock
 
-from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
@@ -29,6 +28,7 @@ from scrapy_rep.origins.answer import (
     is_tls_failure,
     without_frames,
 )
+from scrapy_rep.origins.body import header_text
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.state import OriginTable
@@ -291,8 +291,8 @@ class RobotsCache:
             return state
         settings = self._settings
         lifetime = fresh_seconds(
-            headers.text(answer.headers, "Cache-Control"),
-            headers.text(answer.headers, "Age"),
+            header_text(answer.headers, "Cache-Control"),
+            header_text(answer.headers, "Age"),
             default=settings.cache_ttl,
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
@@ -321,7 +321,7 @@ class RobotsCache:
         is_proxys = isinstance(answer.error, ProxyError)
         proxy_attempts += is_proxys
         dead = is_dead_host(answer.error)
-        wait = retry_after(headers.text(answer.headers, "Retry-After"), now)
+        wait = retry_after(header_text(answer.headers, "Retry-After"), now)
         delay = backoff(
             _proxy_step(proxy_attempts) if is_proxys else attempts - proxy_attempts,
             base=min(_PROXY_SECONDS, settings.retry_delay) if is_proxys else settings.retry_delay,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ class CrawlContext:
     clock: Callable[[], float]
     """Seconds since the epoch."""
 
-    @property
-    def stats(self) -> StatsCollector:
-        """Of the crawler."""
+    stats: StatsCollector = field(init=False)
+    """Of the crawler."""
+
+    def __post_init__(self) -> None:
         assert self.crawler.stats is not None
-        return self.crawler.stats
+        object.__setattr__(self, "stats", self.crawler.stats)
 
     @property
     def spider(self) -> Spider | None:

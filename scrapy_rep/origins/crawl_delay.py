@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 
+from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
-from scrapy_rep.engine.slots import META_KEY
-from scrapy_rep.engine.urls import SCHEME, origin_of
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.requests import SCHEME, origin_of
 
 if TYPE_CHECKING:
-    from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.origins.state import OriginState, OriginTable
 
 logger = get_logger(__name__)

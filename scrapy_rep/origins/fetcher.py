@@ -18,7 +18,6 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine import headers
 from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
@@ -33,7 +32,7 @@ from scrapy_rep.origins.answer import (
     refused_by_project,
     stopped,
 )
-from scrapy_rep.origins.body import META_KEY, Transfer, TransferWatch, accept_encoding
+from scrapy_rep.origins.body import META_KEY, Transfer, TransferWatch, accept_encoding, last_header
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
@@ -245,7 +244,7 @@ def _dead_end(target: str | None, loop: bool) -> str:
 
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
-    location = headers.last(response.headers, "Location").strip()
+    location = last_header(response.headers, "Location").strip()
     if not location or len(location) > MAX_URL:
         return None
     try:

@@ -1,10 +1,12 @@
-"""Fetches of robots.txt in progress: one per origin, a limited number at a time (docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
+"""Fetches of robots.txt in progress: one per origin, a limited number at a time (docs/DESIGN.md, "The
+robots.txt fetches themselves must not starve the crawl"); and who is told of their results."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import call_later
@@ -13,6 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
+from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,8 +24,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.protocol import Origin, RobotsTxt
 
 logger = get_logger(__name__)
 
@@ -33,6 +37,49 @@ _SLOW_SECONDS = 2.0
 # Fetches at a time, slow ones included: so many times the others, but not many more than this.
 _SLOW_TIMES = 4
 _SOCKETS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """News of one origin."""
+
+    state: OriginState
+    answer: Answer | None
+    """None: it came from the storage."""
+    request: Request
+    """The first that needed it."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The answer's outcome; without one, the stored one."""
+        return self.state.entry.outcome if self.answer is None else self.answer.outcome
+
+    @property
+    def robots(self) -> RobotsTxt | None:
+        """The rules, if it has any."""
+        return self.state.robots if self.outcome is Outcome.RULES else None
+
+    @property
+    def robots_url(self) -> str:
+        """The file's URL after redirects: the base of relative URLs in it."""
+        return self.state.entry.url or self.state.origin.robots_url
+
+
+class ResolutionListener:
+    """Is told of answers. A bug in one listener doesn't affect the others."""
+
+    part = "part"
+    """Its name in the log."""
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """Handle an answer, or news from the storage. It already counts for requests."""
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        """Handle that there will be no answer.
+
+        :param error: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
+            ``CancelledError`` (nothing waits for it)
+        """
 
 
 class StillWaiting(Exception):

@@ -20,8 +20,8 @@ from scrapy.utils.asyncio import call_later
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.origins.addresses import is_private_address, is_private_host
+from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

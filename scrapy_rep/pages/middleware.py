@@ -10,9 +10,9 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 from scrapy_rep.engine.log import Isolation, Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.pages.following import is_exempt, is_sitemap, refusal
 from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.settings import RepSettings

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy.http import HtmlResponse
 
-from scrapy_rep.origins.agents import chain_behind
+from scrapy_rep.origins.requests import chain_behind
 from scrapy_rep.protocol.page import PageRules
 
 if TYPE_CHECKING:

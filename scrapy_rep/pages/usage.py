@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.agents import chain_behind, crawls_behind
+from scrapy_rep.origins.requests import chain_behind, crawls_behind
 from scrapy_rep.pages.rules import encoding_of, is_html, page_rules
 from scrapy_rep.pages.usage_lookup import lookup_of
 from scrapy_rep.protocol.usage import Usage

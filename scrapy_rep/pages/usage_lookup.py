@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy.utils.asyncio import run_in_thread
 
-from scrapy_rep.engine.urls import origin_of, path_in
+from scrapy_rep.origins.requests import origin_of, path_in
 from scrapy_rep.pages.tdmrep import TdmFiles
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.usage import RobotsUsage, Usage, read_robots

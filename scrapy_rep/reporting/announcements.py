@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy_rep import signals
 from scrapy_rep.engine.log import Isolation, Sparse, get_logger
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.robotparser import RobotParser
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin, RobotsTxt
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.utils.asyncio import CallLaterResult
 
-    from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
     from scrapy_rep.protocol.usage import Usage

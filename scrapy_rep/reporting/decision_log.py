@@ -9,8 +9,8 @@ from weakref import WeakSet
 
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.interactive import is_interactive
-from scrapy_rep.engine.listener import Listener
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.words import clean
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-    from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)

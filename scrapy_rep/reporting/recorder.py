@@ -15,7 +15,7 @@ from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.beginning import log_beginning
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
 

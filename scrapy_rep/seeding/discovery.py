@@ -13,7 +13,7 @@ from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, sitemaps
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.engine.encoding import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.protocol import Origin
     from scrapy_rep.settings import RepSettings
 

@@ -15,9 +15,9 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader

@@ -13,10 +13,9 @@ from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 from scrapy.utils.misc import load_object
 
-from scrapy_rep.engine import headers
-from scrapy_rep.engine.listener import Listener
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.pause import Slices
-from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX
+from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
 from scrapy_rep.seeding.discovery import SITEMAP
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ class Transfers:
             return
         self._received.pop(request, None)
         try:
-            encodings = headers.encodings(response.headers)
-        except headers.NotCredible:
+            encodings = content_encodings(response.headers)
+        except NotCredible:
             encodings = []  # what can't be decoded is no sitemap
         if len(encodings) == 1 and encodings[0] not in ("gzip", "x-gzip"):
             request.meta[MAXSIZE] = self._other_encodings_max

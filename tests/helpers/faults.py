@@ -201,8 +201,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SLOW:
         monkeypatch.setattr(name, 1000.0)
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
-    monkeypatch.setattr("scrapy_rep.engine.upkeep._SECONDS", 0.1)
-    monkeypatch.setattr("scrapy_rep.holding.release._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.engine.timers._SECONDS", 0.1)
+    monkeypatch.setattr("scrapy_rep.holding.gate._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.patience.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.patience._CALM_SECONDS", 0.3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.holding.alarm import Alarm
+from scrapy_rep.engine.timers import Alarm
 from tests.helpers.crawling import captured_log
 
 pytestmark = pytest.mark.loop
@@ -70,7 +70,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr("scrapy_rep.holding.alarm.call_later", world.call_later)
+    monkeypatch.setattr("scrapy_rep.engine.timers.call_later", world.call_later)
     return world
 
 
