@@ -282,13 +282,14 @@ class DownloadSlots:
         :param leaving: others for that slot that the engine took, of which those are removed that have
             got there
         """
-        downloader = self._downloader
+        downloader: Any = self._crawler.engine.downloader
         slots = getattr(downloader, "slots", None)  # somebody's own downloader may have none
         if slots is None:
             return False
         slot = slots.get(downloader.get_slot_key(request))
         active = slot.active if slot is not None else ()
-        leaving[:] = [one for one in leaving if one in downloader.active and one not in active]
+        if leaving:
+            leaving[:] = [one for one in leaving if one in downloader.active and one not in active]
         most: int = max(slot.concurrency, self._usual) if slot is not None else self._usual
         return len(active) + len(leaving) >= most
 

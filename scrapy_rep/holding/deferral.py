@@ -279,9 +279,7 @@ class Deferral(ResolutionListener):
 
     def _is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
-        if self._context.settings.dry_run or time.monotonic() < held_origin.jobs[0].good_until:
-            return False
-        if self._cache.get(held_origin.origin) is not None:
+        if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         self.held.recall(held_origin)
         flight = self._flights.to(held_origin.origin, self.held.peek(held_origin))
@@ -369,8 +367,8 @@ class Deferral(ResolutionListener):
     def _finished(self, held_origin: HeldOrigin) -> None:
         """All have left that may: set the next deadline, or forget the origin."""
         key = held_origin.key
-        oldest = self.held.oldest(held_origin)
-        if oldest is not None:
+        left = held_origin.count or held_origin.waiting
+        if left and (oldest := self.held.oldest(held_origin)) is not None:
             self._expect(key, oldest)
         elif self.held.get(key) is held_origin:
             for alarm in (self._retries, self._deadlines, self._first_answers):

@@ -107,15 +107,17 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware, None if there is none now."""
-        request = None if self._deferral.closing else self._next_one()
+        if self._deferral.closing:
+            return None
+        request = self._releases.next() if self._releases else None
+        if request is None:
+            request = self._next_scheduled()
         if request is not None:
             self._let_out.add(request)
             self._idle_since = None
         return request
 
-    def _next_one(self) -> Request | None:
-        if self._releases and (request := self._releases.next()) is not None:
-            return request
+    def _next_scheduled(self) -> Request | None:
         for _ in range(self._step):
             # An answer wakes the engine, and so does the end of the wait for it.
             if not self._held.may_wait or time.monotonic() < self._rests_until:
@@ -123,7 +125,11 @@ class Gate:
             request = self._next()
             if request is None:
                 return None
-            if not self._stays(request):
+            check = self.look(request) if self.look is not None else None
+            if check is not None:
+                self._checks += 1
+                deferred_from_coro(self._stays_or_leaves(request, check))
+            elif not self._is_kept(request):
                 return request
         self._context.engine.wake()
         return None
@@ -147,15 +153,6 @@ class Gate:
 
     # Where a request goes
 
-    def _stays(self, request: Request) -> bool:
-        """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
-        check = self.look(request) if self.look is not None else None
-        if check is None:
-            return self._is_kept(request)
-        self._checks += 1
-        deferred_from_coro(self._stays_or_leaves(request, check))
-        return True
-
     async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
         try:
             await check
@@ -167,6 +164,7 @@ class Gate:
             self._checks -= 1
 
     def _is_kept(self, request: Request) -> bool:
+        """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
         # Fast path, as in the middleware: most requests are to origins that are known.
         meta, url = request.meta, request.url
         state = self._by_prefix.get(url[: url.find("/", SCHEME) + 1])
@@ -198,9 +196,10 @@ class Gate:
     ) -> bool:
         """Have *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
         advice = self._origins.policy.at_the_gate(state, self._held.room(origin))
-        if isinstance(advice, Leave) or self._origins.http_cache.answers(request):
+        http_cache, hold = self._origins.http_cache, self._held.hold
+        if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
             return False
-        if self._held.hold.is_held_already(str(origin), request):
+        if hold.durable and hold.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
             return True
         if isinstance(advice, Wait):
@@ -312,19 +311,15 @@ class Releases:
                 looks -= 1
                 held_origin = origins.popleft()
                 request = self._step(held_origin)
+                if not origins:
+                    self._turns.pop(priority, None)
                 if request is not None:
-                    self._drop_empty(priority)
                     return request
-            self._drop_empty(priority)
             if not looks:
                 break
         if self._moved:
             self._context.engine.wake()  # there may be more behind them
         return None
-
-    def _drop_empty(self, priority: int) -> None:
-        if not self._turns.get(priority, True):
-            del self._turns[priority]
 
     def _step(self, held_origin: HeldOrigin) -> Request | None:
         """Give the origin its turn. Return the request that leaves, if any."""
@@ -332,20 +327,22 @@ class Releases:
             return None  # its robots.txt became unreachable meanwhile
         job = held_origin.jobs[0]
         try:
-            head = self._head(held_origin, job)
+            head = self._head(held_origin, job) if held_origin.count else None
         except sqlite3.Error as error:
             self._rest(held_origin, error)
             return None
-        was_held = self._is_next(head, job)
-        if head is not None and was_held:
-            held = head
-        elif job.ready:
+        was_held = False
+        if job.ready:
             held = job.ready[0][2]
+            if head is not None and (-head.request.priority, head.number) < job.ready[0][:2]:
+                held, was_held = head, True
+        elif head is not None:
+            held, was_held = head, True
         else:
             self._next_job(held_origin)
             return None
         if job.given_up is None:
-            if self._is_due(held_origin):
+            if time.monotonic() >= job.good_until and self._is_due(held_origin):
                 return None
             if self._context.engine.slots.is_full(held.request, held_origin.leaving):
                 self._queue(held_origin)
@@ -366,17 +363,9 @@ class Releases:
         head = held_origin.head
         if head is not None and head.number <= job.upto and head.since <= job.before:
             return head
-        if held_origin.count:
-            self._held.put_back(held_origin)
-            held_origin.head = self._held.hold.take(held_origin.key, job.upto, job.before)
+        self._held.put_back(held_origin)
+        held_origin.head = self._held.hold.take(held_origin.key, job.upto, job.before)
         return held_origin.head
-
-    @staticmethod
-    def _is_next(head: Held | None, job: Job) -> bool:
-        """Whether *head* comes before those that were not held."""
-        return head is not None and (
-            not job.ready or (-head.request.priority, head.number) < job.ready[0][:2]
-        )
 
     def _next_job(self, held_origin: HeldOrigin) -> None:
         held_origin.jobs.popleft()
@@ -388,12 +377,15 @@ class Releases:
 
     def _queue(self, held_origin: HeldOrigin) -> None:
         """Let the origin have its turn after the others."""
-        found = [-job.ready[0][0] for job in (held_origin.jobs[0],) if job.ready]
-        if held_origin.head is not None:
-            found.append(held_origin.head.request.priority)
+        ready, head, held = held_origin.jobs[0].ready, held_origin.head, None
+        if head is not None:
+            held = head.request.priority
         elif held_origin.count:
-            found.append(self._held.hold.urgency(held_origin.key) or 0)
-        self._turns.setdefault(max(found, default=0), deque()).append(held_origin)
+            held = self._held.hold.urgency(held_origin.key)
+        priority = -ready[0][0] if ready else held or 0
+        if held is not None and held > priority:
+            priority = held
+        self._turns.setdefault(priority, deque()).append(held_origin)
 
     def _rest(self, held_origin: HeldOrigin, error: Exception) -> None:
         """Try again later: the file can't be read."""

@@ -305,8 +305,8 @@ class HeldOrigins:
 
     def wait(self, origin: Origin, request: Request, since: float | None = None) -> HeldOrigin:
         """Keep *request* until there is a first answer."""
-        held_origin = self._of(origin)
-        held_origin.waiting.append(self._held(request, since))
+        held_origin, held = self._of(origin), self._held(request, since)
+        held_origin.waiting.append(held)
         self._changed(held_origin, unheld=1)
         return held_origin
 
@@ -338,7 +338,7 @@ class HeldOrigins:
         return found
 
     def _of(self, origin: Origin) -> HeldOrigin:
-        held_origin = self.get(origin)
+        held_origin = self._origins.get(str(origin))
         if held_origin is None:
             held_origin = HeldOrigin(origin, self._log)
             self._origins[held_origin.key] = held_origin
@@ -412,11 +412,12 @@ class HeldOrigins:
         if held_origin.unheld or held_origin.count:
             self._changed(held_origin, unheld=-held_origin.unheld, held=-held_origin.count)
         del self._origins[held_origin.key]
-        held_origin.tell_end(kept=self.hold.durable)
+        if held_origin.given_up or held_origin.released:
+            held_origin.tell_end(kept=self.hold.durable)
         self._table.unpin(held_origin.origin)
         # No waiters left: don't keep the crawl open.
         self._flights.abandon(held_origin.origin)
-        if not self._origins:
+        if not self._origins and self.hold.durable:
             self.hold.tell_unreadable()
 
     def why(self, held_origin: HeldOrigin, what: str) -> tuple[str, int]:

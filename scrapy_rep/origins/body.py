@@ -92,6 +92,8 @@ class Transfer:
 
     def look_at(self, response: Response) -> None:
         """Note how the body of *response* is encoded."""
+        if "Content-Encoding" not in response.headers:
+            return
         try:
             self.encodings = content_encodings(response.headers)
         except NotCredible as error:

@@ -176,7 +176,8 @@ class Fetcher:
         if "download_stopped" in response.flags and not transfer.cut:
             raise ProjectError(stopped())
         self.targets.check_answer(request, response)
-        _check_proxy(response, bool(request.meta.get("proxy")))
+        if response.status in _PROXY_STATUSES:
+            _check_proxy(response, bool(request.meta.get("proxy")))
         if self._takes_cut:
             transfer.cut = transfer.cut or "dataloss" in response.flags
         return response
@@ -221,13 +222,12 @@ def _headers(like: Request | None) -> dict[str, Any]:
 
 
 # Proxies mark their own answers so: RFC 9209, and the most common one.
+_PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
 def _check_proxy(response: Response, proxied: bool) -> None:
     """:raises ProxyError: if the response is a proxy's own"""
-    if response.status not in (407, 502, 503, 504):
-        return
     marked = any(name in response.headers for name in _PROXY_HEADERS)
     if response.status == 407 and (proxied or marked):
         raise ProxyError("the proxy requires a login (HTTP 407)")

@@ -6,8 +6,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -15,7 +14,6 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
-from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin, RobotsTxt
+    from scrapy_rep.protocol.availability import Outcome
 
 logger = get_logger(__name__)
 
@@ -39,8 +38,7 @@ _SLOW_TIMES = 4
 _SOCKETS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(NamedTuple):
     """News of one origin."""
 
     state: OriginState
@@ -48,16 +46,10 @@ class Resolution:
     """None: it came from the storage."""
     request: Request
     """The first that needed it."""
-
-    @property
-    def outcome(self) -> Outcome:
-        """The answer's outcome; without one, the stored one."""
-        return self.state.entry.outcome if self.answer is None else self.answer.outcome
-
-    @property
-    def robots(self) -> RobotsTxt | None:
-        """The rules, if it has any."""
-        return self.state.robots if self.outcome is Outcome.RULES else None
+    outcome: Outcome
+    """The answer's; without one, the stored one."""
+    robots: RobotsTxt | None
+    """The rules, if it has any."""
 
     @property
     def robots_url(self) -> str:

@@ -17,6 +17,7 @@ from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.requests import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.storages.opening import open_storage
@@ -73,9 +74,11 @@ class Origins:
             raise
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
-        resolution = Resolution(state, answer, request)
+        outcome = state.entry.outcome if answer is None else answer.outcome
+        robots = state.robots if outcome is Outcome.RULES else None
+        resolution = Resolution(state, answer, request, outcome, robots)
         chain = self.agents.chain_of(request)
-        if resolution.robots is not None:
+        if robots is not None:
             # While its body is in memory, so that listeners needn't.
             await self.cache.read(state, chain, answer.body if answer else None)
         self._open_fast_path(state, request, chain)

@@ -16,6 +16,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import CannotResolveHostError, NotConfigured
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
@@ -176,14 +177,13 @@ class Targets:
 
         :raises CannotResolveHostError: if a public site has led us to a private one
         """
-        origin = origin_of(request)
         if request.meta.get("proxy"):
             # One that the environment doesn't know: what looks names up is the project's business.
-            self._others_proxies = self._others_proxies or not self._is_proxied(origin)
+            self._others_proxies = self._others_proxies or not self._is_proxied(origin_of(request))
         elif not self._all and response.ip_address is not None:
-            address = str(response.ip_address)
-            if not self.may_connect(origin.host, address):
-                raise CannotResolveHostError(f"{origin.host} answered from a private address")
+            host = urlparse_cached(request).hostname or ""
+            if not self.may_connect(host, str(response.ip_address)):
+                raise CannotResolveHostError(f"{host} answered from a private address")
 
 
 def _name(origin: Origin) -> str:

@@ -78,7 +78,10 @@ class Recorder(ResolutionListener):
         state, answer = resolution.state, resolution.answer
         entry = state.entry
         failed = entry.unreachable_since is not None
-        chain = self._origins.agents.chain_of(resolution.request)
+        delay = 0.0
+        if self._context.settings.crawl_delay:
+            chain = self._origins.agents.chain_of(resolution.request)
+            delay = self._origins.crawl_delay.seconds(state, chain)
         with self._isolated(_LEDGER):
             self._ledger.answered(
                 state.origin,
@@ -89,7 +92,7 @@ class Recorder(ResolutionListener):
                 error=entry.error if failed else None,
                 attempts=entry.attempts,
                 now=self._context.clock(),
-                delay=self._origins.crawl_delay.seconds(state, chain),
+                delay=delay,
             )
 
     def failed(self, origin: Origin, error: Exception) -> None:
