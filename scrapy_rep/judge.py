@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.interactive import in_shell
+from scrapy_rep.engine.startup import in_shell
 from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.interactive import is_interactive
-from scrapy_rep.engine.startup import StopAtStart
+from scrapy_rep.engine.startup import StopAtStart, is_interactive
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate

@@ -7,9 +7,9 @@ The life of a held request:
 2. After ``REP_DEFER_GRACE`` seconds, or a failure, it counts as held: in memory (hold.py) or, with a
    JOBDIR, on disk (disk.py).
 3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds. This module decides when to ask its origin again.
-4. An answer, or a timeout, lets it leave the gate (release.py), once. In the middleware the rules
+4. An answer, or a timeout, lets it leave the gate (gate.py), once. In the middleware the rules
    decide, or it fails.
-5. If the spider stops first, it stays on disk. Without a JOBDIR, shutdown.py hands it to a scheduler
+5. If the spider stops first, it stays on disk. Without a JOBDIR, handing_back.py hands it to a scheduler
    that outlives the crawl, or calls its errback.
 """
 

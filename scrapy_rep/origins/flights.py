@@ -247,9 +247,9 @@ class Flights:
         finally:
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
-        self._land(flight, result)
+        self._tell_waiters(flight, result)
 
-    def _land(self, flight: Flight, result: OriginState | Exception) -> None:
+    def _tell_waiters(self, flight: Flight, result: OriginState | Exception) -> None:
         flight.result = result
         waiters, flight.waiters = flight.waiters, []
         for waiter in waiters:
@@ -313,7 +313,7 @@ class Flights:
         if self._timer is not None:
             self._timer.cancel()
         for rest in list(self._resting):
-            self._land(rest, CrawlEnding())
+            self._tell_waiters(rest, CrawlEnding())
         for flight in list(self._flights.values()):
-            self._land(flight, CrawlEnding())
+            self._tell_waiters(flight, CrawlEnding())
             self._cancel(flight)

@@ -10,9 +10,9 @@ from weakref import WeakSet
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.access import Listener
-from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from scrapy import signals as scrapy_signals
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import signals
-from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation
+from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener

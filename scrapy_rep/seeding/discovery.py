@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep import signals
 from scrapy_rep.engine.encoding import resolve_sitemap
-from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Few, get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.flights import ResolutionListener
