@@ -1,6 +1,6 @@
 """How a crawl begins: whether a person waits for it (``scrapy shell``, ``fetch``, ``view``, ``parse`` and
-``check``), and what ends it at once. A wrong setting ends the crawl before anything is fetched, with one sentence in the log and no
-traceback."""
+``check``), and what ends it at once. A wrong setting does, before anything is fetched, with one
+sentence in the log and no traceback."""
 
 from __future__ import annotations
 

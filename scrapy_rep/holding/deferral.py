@@ -119,7 +119,7 @@ class Deferral(ResolutionListener):
         asked_before = self._table.get(origin) is not None
         self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         self._recorder.waits()
-        held_origin = self.held.wait(origin, request, since)
+        held_origin = self.held.wait(origin, request, since, known=asked_before)
         if not held_origin.jobs:
             held_origin.answered = False
         # Without asyncio, the answer may be there at once.

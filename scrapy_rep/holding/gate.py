@@ -24,7 +24,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
-from scrapy_rep.holding.held_origins import Job
+from scrapy_rep.holding.hold import Job
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
 from scrapy_rep.origins.requests import FOREIGN, SCHEME
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin

@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import Sparse, get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.words import counted, duration
-from scrapy_rep.holding.hold import Held, Hold
+from scrapy_rep.holding.hold import Held, Hold, Job
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
 
@@ -43,8 +42,6 @@ _MANY = 2
 _UNLIMITED = 100
 # Seconds between log lines that say that nothing else is left to do.
 _IDLE_SECONDS = 10.0
-# Seconds for which an answer releases requests, however short it may be kept.
-_GOOD_SECONDS = 5.0
 
 
 class Log:
@@ -56,28 +53,6 @@ class Log:
         self.held = Sparse(logger, "origins with an unreachable robots.txt")
         self.given_up = Sparse(logger, "origins whose requests were given up")
         self.released = Sparse(logger, "origins whose requests were released")
-
-
-class Job:
-    """Requests of an origin that may leave the gate."""
-
-    __slots__ = ("before", "given_up", "good_until", "ready", "upto")
-
-    def __init__(self, upto: int, before: float, given_up: tuple[str, int] | None) -> None:
-        self.ready: list[tuple[int, int, Held]] = []
-        """A heap of those that were not held: negated priority, number, and the request."""
-        self.upto = upto
-        """The highest number to take from the hold: later requests wait for another answer."""
-        self.before = before
-        """The latest ``since`` to take."""
-        self.given_up = given_up
-        """Why they are given up, and after how many attempts; None to release them."""
-        self.good_until = time.monotonic() + _GOOD_SECONDS
-        """Until when the answer that releases them counts, even if it may not be kept that long."""
-
-    def add(self, held: Held) -> None:
-        """Let *held*, which is not in the hold, leave."""
-        heappush(self.ready, (-held.request.priority, held.number, held))
 
 
 class HeldOrigin:
@@ -303,9 +278,14 @@ class HeldOrigins:
 
     # They come and go
 
-    def wait(self, origin: Origin, request: Request, since: float | None = None) -> HeldOrigin:
-        """Keep *request* until there is a first answer."""
-        held_origin, held = self._of(origin), self._held(request, since)
+    def wait(
+        self, origin: Origin, request: Request, since: float | None = None, *, known: bool = True
+    ) -> HeldOrigin:
+        """Keep *request* until there is a first answer.
+
+        :param known: whether anything is known of *origin*
+        """
+        held_origin, held = self._of(origin, known=known), self._held(request, since)
         held_origin.waiting.append(held)
         self._changed(held_origin, unheld=1)
         return held_origin
@@ -337,12 +317,13 @@ class HeldOrigins:
         self._changed(held_origin, unheld=-len(found), held=len(found))
         return found
 
-    def _of(self, origin: Origin) -> HeldOrigin:
+    def _of(self, origin: Origin, *, known: bool = True) -> HeldOrigin:
         held_origin = self._origins.get(str(origin))
         if held_origin is None:
             held_origin = HeldOrigin(origin, self._log)
             self._origins[held_origin.key] = held_origin
-            self._table.pin(origin)
+            if known:
+                self._table.pin(origin)
         return held_origin
 
     def _changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:

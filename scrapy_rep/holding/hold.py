@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from scrapy import Request
 
 logger = get_logger(__name__)
+
+# Seconds for which an answer releases requests, however short it may be kept.
+_GOOD_SECONDS = 5.0
 
 
 class Held(NamedTuple):
@@ -31,6 +35,28 @@ class Held(NamedTuple):
 Entry: TypeAlias = "tuple[int, int, float, Request | int]"
 """Negated priority, number, since, and the request or its row on disk. A plain tuple of numbers is not
 tracked by the garbage collector, and a heap of these yields urgent requests first, then early ones."""
+
+
+class Job:
+    """Requests of an origin that may leave the gate."""
+
+    __slots__ = ("before", "given_up", "good_until", "ready", "upto")
+
+    def __init__(self, upto: int, before: float, given_up: tuple[str, int] | None) -> None:
+        self.ready: list[tuple[int, int, Held]] = []
+        """A heap of those that were not held: negated priority, number, and the request."""
+        self.upto = upto
+        """The highest number to take from the hold: later requests wait for another answer."""
+        self.before = before
+        """The latest ``since`` to take."""
+        self.given_up = given_up
+        """Why they are given up, and after how many attempts; None to release them."""
+        self.good_until = time.monotonic() + _GOOD_SECONDS
+        """Until when the answer that releases them counts, even if it may not be kept that long."""
+
+    def add(self, held: Held) -> None:
+        """Let *held*, which is not in the hold, leave."""
+        heappush(self.ready, (-held.request.priority, held.number, held))
 
 
 class Hold:
