@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from scrapy import Request, signals
 
 from scrapy_rep.engine.access import META_KEY
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.requests import SCHEME, origin_of
 
@@ -36,7 +36,7 @@ class CrawlDelay(ResolutionListener):
         self._most = context.settings.crawl_delay
         self._agents = agents
         self._table = table
-        self._told = Recent()
+        self._told = BoundedSet()
         self._log = Sparse(logger, "origins whose crawl-delay is obeyed")
         self.marks = frozenset({META_KEY} if self._most else ())
         """Meta keys that keep a request off the middleware's fast path."""

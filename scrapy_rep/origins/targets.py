@@ -18,8 +18,8 @@ from scrapy.exceptions import CannotResolveHostError, NotConfigured
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
 
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
 from scrapy_rep.origins.addresses import is_private_address, is_private_host
 from scrapy_rep.origins.requests import origin_of
@@ -56,8 +56,8 @@ class Targets:
         self._crawler = crawler
         self._proxies = _env_proxies(crawler)
         self._others_proxies = False
-        self._watched = Recent()  # hosts that public sites named
-        self._public, self._private = Recent(), Recent()  # hosts that resolved so
+        self._watched = BoundedSet()  # hosts that public sites named
+        self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
         self._log = Sparse(logger, "connections refused")
         self._refused: dict[str, tuple[Refusal, float]] = {}
         if not private_hosts:

@@ -8,8 +8,8 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Isolation, Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.requests import origin_of
@@ -39,7 +39,7 @@ class PageMiddleware(BaseSpiderMiddleware):
         self._drops_requests = settings.nofollow != "count" and not settings.dry_run
         self._drops_items = settings.noindex != "count" and not settings.dry_run
         self._isolated = Isolation(crawler)
-        self._told = Recent()
+        self._told = BoundedSet()
         self._tell = Sparse(logger, "origins with pages that are not followed or kept")
         self._rep: RepMiddleware | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)

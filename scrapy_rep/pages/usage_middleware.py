@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.log import Isolation, Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.startup import StopAtStart
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
@@ -58,7 +58,7 @@ class UsageMiddleware:
         self._recorded = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         self._isolated = Isolation(crawler)
-        self._told = Recent()
+        self._told = BoundedSet()
         self._tell = Sparse(logger, "origins that say no to a use")
         self._rep: RepMiddleware | None = None
         self._lookup: UsageLookup | None = None

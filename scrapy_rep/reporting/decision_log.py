@@ -10,8 +10,8 @@ from weakref import WeakSet
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.access import Listener
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.engine.words import clean
 
@@ -36,7 +36,7 @@ class DecisionLog:
         self._context = context
         self._dry_run = context.settings.dry_run
         self._interactive = is_interactive(context.crawler)
-        self._told = Recent()
+        self._told = BoundedSet()
         self._forbids = Sparse(logger, "origins whose robots.txt forbids requests")
         self._drops = Sparse(logger, "origins whose requests are dropped")
         self._holds = Sparse(logger, "origins whose requests would be held")

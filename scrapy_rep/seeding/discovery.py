@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep import signals
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.encoding import resolve_sitemap
 from scrapy_rep.engine.log import Few, get_logger
 from scrapy_rep.engine.pause import pause, work
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
@@ -80,7 +80,7 @@ class Discovery(ResolutionListener):
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._seen = Recent()
+        self._seen = BoundedSet()
 
     async def resolved(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""

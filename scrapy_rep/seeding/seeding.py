@@ -16,11 +16,11 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.timers import PeriodicTask
 from scrapy_rep.engine.words import counted
 from scrapy_rep.origins.flights import ResolutionListener
@@ -75,7 +75,7 @@ class SitemapSeeding(ResolutionListener):
         self._discovery = discovery
         self._start_only = mode == "start"
         # An origin that is forgotten and met again does no harm: the spool has its sitemaps.
-        self._met = Recent()
+        self._met = BoundedSet()
         self.met_prefixes: set[str] = set()  # prefixes of URLs whose origins were met: a fast path
         patience = self._settings.defer_max_wait
         self._spool = Spool(job_dir(crawler.settings), patience, crawler.spider)
