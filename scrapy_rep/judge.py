@@ -7,18 +7,21 @@ forgotten after the gate) wait for their robots.txt beside the download slots.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy import Request
+from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.interactive import in_shell
+from scrapy_rep.engine.startup import in_shell
 from scrapy_rep.engine.stat_counter import StatCounter
-from scrapy_rep.engine.urls import FOREIGN, origin_of
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
+from scrapy_rep.origins.requests import FOREIGN, origin_of
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.waiting import Waiting
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
@@ -227,3 +230,73 @@ class Judge:
             return self._policy.unreachable == "allow"
         decision = self._origins.decide(state, self._chain_of(request), path, always=True)
         return decision is None or decision.allowed or self._overrules(request, decision)
+
+
+class Waiting:
+    """Waits for answers."""
+
+    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+        self._context = context
+        self._cache = origins.cache
+        self._flights = origins.flights
+
+    async def first(self, request: Request, origin: Origin) -> OriginState | Drop:
+        """Wait for the unknown robots.txt of *origin*."""
+        with self._context.engine.extra_slot():  # it may wait long
+            answer = await self.briefly(request, origin, math.inf)
+        assert answer is not None
+        return answer
+
+    async def briefly(
+        self, request: Request, origin: Origin, seconds: float
+    ) -> OriginState | Drop | None:
+        """Wait for it in a download slot, until the fetch has taken *seconds*. None: it takes longer."""
+        flight = self._flights.to(origin, request)
+        try:
+            return await flight.wait(None if seconds == math.inf else flight.left_of(seconds))
+        except StillWaiting:
+            return None
+        except CrawlEnding:
+            return Drop("the crawl is ending")
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
+            return Drop(text_of(error), cause=error)
+
+    async def alone(self, request: Request, origin: Origin) -> OriginState | None:
+        """Have the robots.txt of *origin* fetched, for a caller outside the downloader, however long
+        it takes. None: there will be no answer."""
+        try:
+            return await self._flights.to(origin, request).wait()
+        except CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 (as above)
+            return None
+
+    async def again(
+        self, request: Request, state: OriginState, seconds: float
+    ) -> OriginState | Drop:
+        """Wait for the next attempt to fetch an unreachable robots.txt, at most
+        ``REP_DOWNLOAD_TIMEOUT``.
+
+        :param seconds: until that attempt may start
+        """
+        origin = state.origin
+        try:
+            with self._context.engine.extra_slot():
+                await self._flights.rest(origin, seconds)
+                news = self._cache.get(origin)
+                if news is None:
+                    left = self._context.settings.download_timeout - seconds
+                    news = await self._flights.to(origin, request, again=True).wait(left)
+                state = news
+        except StillWaiting:
+            pass
+        except CrawlEnding:
+            return Drop("the crawl is ending")
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (as above)
+            return Drop(text_of(error), cause=error)
+        return Drop.of(state) if state.unreachable else state

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.interactive import is_interactive
-from scrapy_rep.engine.startup import StopAtStart
-from scrapy_rep.engine.urls import SCHEME
+from scrapy_rep.engine.startup import StopAtStart, is_interactive
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
@@ -24,7 +22,7 @@ from scrapy_rep.judge import Decided, Judge, settled
 from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.resolver import RulesReader
+from scrapy_rep.origins.requests import SCHEME
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.announcements import Announcer
 from scrapy_rep.reporting.beginning import log_switched_off
@@ -74,14 +72,14 @@ class RepMiddleware:
 
             self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
             self._gate.look = self._seeding.look
-        # Each new robots.txt is announced in this order: to the reader first, since the others need
-        # the rules; to the hold last, since requests that it releases need all the others' results.
-        reader = RulesReader(origins.agents, origins.cache)
+        # Each new robots.txt is announced in this order: to the hold last, since requests that it
+        # releases need all the others' results.
+        delays = [origins.crawl_delay] if settings.crawl_delay else []
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [reader, self.decisions, *beyond, origins.crawl_delay, discovery, *seeding]
-        origins.resolver.listeners += [*listeners, Announcer(context), self._deferral]
+        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Announcer(context)]
+        origins.listeners += [*listeners, self._deferral]
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy import Request
 
 from scrapy_rep.commands.ending import CommandError, Status
-from scrapy_rep.engine.urls import as_it_stands, origin_of, path_in
+from scrapy_rep.origins.requests import as_it_stands, origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable

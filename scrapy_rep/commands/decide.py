@@ -13,10 +13,10 @@ from scrapy_rep.commands.inputs import STDIN, chains, read_file, requests, urls
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, run_crawl, usual_chain
 from scrapy_rep.commands.output import Progress
 from scrapy_rep.commands.verdicts import Printer
-from scrapy_rep.engine.urls import path_in
 from scrapy_rep.engine.words import counted
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.body import READ_BYTES
+from scrapy_rep.origins.requests import path_in
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
 from scrapy_rep.protocol.syntax import cut

@@ -12,9 +12,8 @@ from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
 
 from scrapy_rep.commands.ending import CommandError, Status, complain
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean
-from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE, warning_of_digits
+from scrapy_rep.origins.requests import SPIDER_ATTRIBUTE, origin_of, warning_of_digits
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.tokens import product_token
 from scrapy_rep.settings import chain

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Limiter:
         self._first = first
         self._tell_at = 10 * first
         self._count = 0
-        self._seen = Recent()
+        self._seen = BoundedSet()
 
     def one_more(self) -> bool:
         """Count one. Return whether it is one of the first."""

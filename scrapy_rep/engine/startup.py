@@ -1,5 +1,6 @@
-"""A wrong setting ends the crawl before anything is fetched, with one sentence in the log and no
-traceback."""
+"""How a crawl begins: whether a person waits for it (``scrapy shell``, ``fetch``, ``view``, ``parse`` and
+``check``), and what ends it at once. A wrong setting does, before anything is fetched, with one
+sentence in the log and no traceback."""
 
 from __future__ import annotations
 
@@ -23,6 +24,23 @@ REASON = "rep_settings_error"
 
 # Seconds between checks whether the engine runs.
 _START_SECONDS = 0.01
+
+
+# A person waits there, so nothing is held, and no sitemaps are crawled. `scrapy robots`: nothing is
+# crawled at all.
+_COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
+
+
+def in_shell(crawler: Crawler) -> bool:
+    """Whether this is ``scrapy shell``, which makes the engine before the spider. Only to be asked
+    while middlewares are made."""
+    return crawler.spider is None
+
+
+def is_interactive(crawler: Crawler) -> bool:
+    """Whether this is one of these commands, which put their own start() into the spider's class."""
+    start = getattr(crawler.spidercls, "start", None)
+    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
 
 
 class StopAtStart:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.closing import Stage
-from scrapy_rep.engine.upkeep import Upkeep
+from scrapy_rep.engine.timers import PeriodicTask
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Hashable
@@ -29,7 +29,7 @@ class StatCounter:
         self._stats = crawler.stats
         self._engine = engine
         self._name = name
-        self._upkeep = Upkeep(self.tell)
+        self._upkeep = PeriodicTask(self.tell)
         self.count = 0
         crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
         crawler.signals.connect(self.tell, scrapy_signals.spider_closed)

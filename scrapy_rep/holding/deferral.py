@@ -7,9 +7,9 @@ The life of a held request:
 2. After ``REP_DEFER_GRACE`` seconds, or a failure, it counts as held: in memory (hold.py) or, with a
    JOBDIR, on disk (disk.py).
 3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds. This module decides when to ask its origin again.
-4. An answer, or a timeout, lets it leave the gate (release.py), once. In the middleware the rules
+4. An answer, or a timeout, lets it leave the gate (gate.py), once. In the middleware the rules
    decide, or it fails.
-5. If the spider stops first, it stays on disk. Without a JOBDIR, shutdown.py hands it to a scheduler
+5. If the spider stops first, it stays on disk. Without a JOBDIR, handing_back.py hands it to a scheduler
    that outlives the crawl, or calls its errback.
 """
 
@@ -28,18 +28,14 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.pause import Slices, pause
-from scrapy_rep.engine.upkeep import Upkeep
+from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.engine.words import text_of
-from scrapy_rep.holding.alarm import Alarm
 from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.held_origin import HeldOrigin
-from scrapy_rep.holding.held_origins import HeldOrigins
-from scrapy_rep.holding.last_attempts import LastAttempts
-from scrapy_rep.holding.release import Releases
-from scrapy_rep.holding.shutdown import Shutdown
-from scrapy_rep.origins.policy import Drop
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.holding.gate import Releases
+from scrapy_rep.holding.handing_back import HandingBack, Shutdown
+from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
+from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.policy import Drop, LastAttempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -47,9 +43,8 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Flight
+    from scrapy_rep.origins.flights import Flight, Resolution
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
     from scrapy_rep.reporting.recorder import Recorder
@@ -90,7 +85,7 @@ class Deferral(ResolutionListener):
         self._first_answers = self._alarm(self._first_answer_is_late)
         self._reports = Alarm(time.monotonic, self._report, self._is_paused)
         self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
-        self._upkeep = Upkeep(self._look)
+        self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None
         """None without a JOBDIR."""
         self.closing = False
@@ -132,7 +127,7 @@ class Deferral(ResolutionListener):
         """
         asked_before = self._table.get(origin) is not None
         self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        held_origin = self.held.wait(origin, request, since)
+        held_origin = self.held.wait(origin, request, since, known=asked_before)
         if not held_origin.jobs:
             held_origin.answered = False
         # Without asyncio, the answer may be there at once.
@@ -143,8 +138,7 @@ class Deferral(ResolutionListener):
     def _wait_for(self, held_origin: HeldOrigin, flight: Flight) -> None:
         seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
         if seconds > 0:
-            key = str(held_origin.origin)
-            self._first_answers.set_sooner(key, time.monotonic() + seconds)
+            self._first_answers.set_sooner(held_origin.key, time.monotonic() + seconds)
         else:
             self._first_answer_is_late(held_origin)
 
@@ -178,7 +172,7 @@ class Deferral(ResolutionListener):
         held_origin = self.held.get(name)
         if held_origin is None or not held_origin.jobs or held_origin.jobs[-1].given_up:
             return False
-        if held_origin.waiting >= self._most_joined or held_origin.count:
+        if held_origin.unheld >= self._most_joined or held_origin.count:
             return False
         self.held.wait(held_origin.origin, request, since)
         self.releases.join(held_origin)
@@ -202,12 +196,12 @@ class Deferral(ResolutionListener):
         if age >= slow:
             held_origin.tell_slow()
             if held_origin.waiting:  # no room
-                self._expect(str(held_origin.origin), self.held.now())
+                self._expect(held_origin.key, self.held.now())
         self.held.weigh(held_origin)
         later = [one for one in (grace, slow, _LATE_SECONDS, _SLOW_SECONDS) if one > age]
         if later:
             at = time.monotonic() + min(later) - age
-            self._first_answers.set_sooner(str(held_origin.origin), at)
+            self._first_answers.set_sooner(held_origin.key, at)
         self._context.engine.wake()
 
     def _has_landed(self, flight: Flight) -> bool:
@@ -222,7 +216,7 @@ class Deferral(ResolutionListener):
 
     def _announce(self, held_origin: HeldOrigin, request: Request, since: float) -> None:
         """*request*, which came at *since*, counts as held."""
-        self._expect(str(held_origin.origin), since)
+        self._expect(held_origin.key, since)
         self._context.stats.inc_value("rep/deferred")
         self._context.crawler.signals.send_catch_log(
             signals.request_deferred,
@@ -244,9 +238,7 @@ class Deferral(ResolutionListener):
         if not state.unreachable or self._context.settings.dry_run:
             self.releases.add(held_origin)
             return
-        for job in [job for job in held_origin.jobs if job.given_up is None]:
-            held_origin.jobs.remove(job)
-        self.releases.recall(held_origin)
+        self.held.recall(held_origin)
         if self._context.settings.unreachable != "defer":
             self._is_unreachable(held_origin)
             self.releases.add(held_origin)
@@ -275,8 +267,9 @@ class Deferral(ResolutionListener):
         if held_origin.waiting:
             self.held.warn_full(held_origin.origin)
             drop = Drop.of(state)._replace(for_room=True)
-            for request in self.held.take_waiting(held_origin):
-                self.releases.let_out(request, drop)
+            for held in self.held.take_waiting(held_origin):
+                if not self.handing_back.one(held.request, held.since):
+                    self.releases.let_out(held.request, drop)
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Give up: after a misconfiguration or a bug, retrying can't help."""
@@ -296,10 +289,8 @@ class Deferral(ResolutionListener):
         """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
         if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
-        if time.monotonic() < held_origin.jobs[0].good_until:
-            return False
-        held_origin.jobs.clear()
-        flight = self._flights.to(held_origin.origin, held_origin.head and held_origin.head.request)
+        self.held.recall(held_origin)
+        flight = self._flights.to(held_origin.origin, self.held.peek(held_origin))
         if flight.result is None:
             self._wait_for(held_origin, flight)
         return True
@@ -314,8 +305,7 @@ class Deferral(ResolutionListener):
         known = self._table.get(held_origin.origin)
         # After a proxy's failure, by the way that another request goes.
         number = known.entry.proxy_attempts if known else 0
-        like = self.held.hold.peek(str(held_origin.origin), number)
-        self._flights.to(held_origin.origin, like, again=True)
+        self._flights.to(held_origin.origin, self.held.peek(held_origin, number), again=True)
 
     def _expect(self, key: str, since: float) -> None:
         """Set the deadline of requests held *since* then, and schedule the log's reports."""
@@ -325,8 +315,8 @@ class Deferral(ResolutionListener):
 
     def _time_is_over(self, held_origin: HeldOrigin) -> None:
         """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
-        origin, key = held_origin.origin, str(held_origin.origin)
-        oldest = self.held.hold.oldest(key)
+        origin, key = held_origin.origin, held_origin.key
+        oldest = self.held.oldest(held_origin)
         if oldest is not None and self.held.now() < oldest + self._max_wait - _ROUNDING:
             self._expect(key, oldest)
             return
@@ -353,7 +343,7 @@ class Deferral(ResolutionListener):
     ) -> None:
         """:param seconds: give up those, too, whose time is over within so many seconds"""
         before = self.held.now() + seconds - self._max_wait + _ROUNDING
-        oldest = self.held.hold.oldest(str(held_origin.origin))
+        oldest = self.held.oldest(held_origin)
         if oldest is not None and oldest <= before:
             self.releases.add(held_origin, why, before=before)
 
@@ -384,13 +374,13 @@ class Deferral(ResolutionListener):
 
     def _finished(self, held_origin: HeldOrigin) -> None:
         """All have left that may: set the next deadline, or forget the origin."""
-        key = str(held_origin.origin)
-        oldest = self.held.hold.oldest(key)
-        if oldest is not None:
+        key = held_origin.key
+        left = held_origin.count or held_origin.waiting
+        if left and (oldest := self.held.oldest(held_origin)) is not None:
             self._expect(key, oldest)
         elif self.held.get(key) is held_origin:
             for alarm in (self._retries, self._deadlines, self._first_answers):
-                alarm.set(key, math.inf)
+                alarm.forget(key)
             self.held.end(held_origin)
 
     # The crawl's beginning and end
@@ -439,7 +429,7 @@ class Deferral(ResolutionListener):
         await self._upkeep.now()
         slices = Slices()
         for held_origin in self.held.all():
-            self.releases.recall(held_origin)
+            self.held.recall(held_origin)
             if self.held.hold.durable:
                 self._settle(held_origin, everything=True)
             if slices.over:

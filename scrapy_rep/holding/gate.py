@@ -8,18 +8,25 @@ It stands in for two documented methods of the project's scheduler, whichever th
 
 from __future__ import annotations
 
+import math
+import sqlite3
 import time
-from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from collections import deque
+from heapq import heappop
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
+from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.urls import FOREIGN, SCHEME
-from scrapy_rep.holding.handing_back import HANDED_BACK
-from scrapy_rep.origins.policy import Hold, Leave, Wait
+from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
+from scrapy_rep.holding.hold import Job
+from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
+from scrapy_rep.origins.requests import FOREIGN, SCHEME
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 if TYPE_CHECKING:
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.holding.deferral import Deferral
+    from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
+    from scrapy_rep.holding.hold import Held
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
@@ -38,6 +47,17 @@ logger = get_logger(__name__)
 _STEP, _FOREIGN_STEP = 100, 16
 # Seconds until a scheduler is asked again that took back a request.
 _REST_SECONDS = 0.1
+
+
+# Origins that are looked at in one step, for one whose download slot isn't full.
+_LOOKS = 50
+# Seconds until an unreadable file is tried again.
+_RETRY_SECONDS = 1.0
+# Rows deleted at a time.
+_ROWS = 20
+
+
+Verdict: TypeAlias = "Drop | Exception"
 
 
 class Gate:
@@ -87,15 +107,17 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware, None if there is none now."""
-        request = None if self._deferral.closing else self._next_one()
+        if self._deferral.closing:
+            return None
+        request = self._releases.next() if self._releases else None
+        if request is None:
+            request = self._next_scheduled()
         if request is not None:
             self._let_out.add(request)
             self._idle_since = None
         return request
 
-    def _next_one(self) -> Request | None:
-        if self._releases and (request := self._releases.next()) is not None:
-            return request
+    def _next_scheduled(self) -> Request | None:
         for _ in range(self._step):
             # An answer wakes the engine, and so does the end of the wait for it.
             if not self._held.may_wait or time.monotonic() < self._rests_until:
@@ -103,7 +125,11 @@ class Gate:
             request = self._next()
             if request is None:
                 return None
-            if not self._stays(request):
+            check = self.look(request) if self.look is not None else None
+            if check is not None:
+                self._checks += 1
+                deferred_from_coro(self._stays_or_leaves(request, check))
+            elif not self._is_kept(request):
                 return request
         self._context.engine.wake()
         return None
@@ -127,15 +153,6 @@ class Gate:
 
     # Where a request goes
 
-    def _stays(self, request: Request) -> bool:
-        """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
-        check = self.look(request) if self.look is not None else None
-        if check is None:
-            return self._is_kept(request)
-        self._checks += 1
-        deferred_from_coro(self._stays_or_leaves(request, check))
-        return True
-
     async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
         try:
             await check
@@ -147,6 +164,7 @@ class Gate:
             self._checks -= 1
 
     def _is_kept(self, request: Request) -> bool:
+        """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
         # Fast path, as in the middleware: most requests are to origins that are known.
         meta, url = request.meta, request.url
         state = self._by_prefix.get(url[: url.find("/", SCHEME) + 1])
@@ -178,9 +196,10 @@ class Gate:
     ) -> bool:
         """Have *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
         advice = self._origins.policy.at_the_gate(state, self._held.room(origin))
-        if isinstance(advice, Leave) or self._origins.http_cache.answers(request):
+        http_cache, hold = self._origins.http_cache, self._held.hold
+        if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
             return False
-        if self._held.hold.is_held_already(str(origin), request):
+        if hold.durable and hold.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
             return True
         if isinstance(advice, Wait):
@@ -196,3 +215,255 @@ class Gate:
             self._releases.condemn(request, advice)
             return False
         return True
+
+
+class Releases:
+    """The origins with requests that may leave, and what becomes of these."""
+
+    def __init__(
+        self,
+        context: CrawlContext,
+        held: HeldOrigins,
+        is_due: Callable[[HeldOrigin], bool],
+        on_finished: Callable[[HeldOrigin], None],
+    ) -> None:
+        """:param is_due: whether an origin's robots.txt has to be fetched again first
+        :param on_finished: called when no more of an origin's requests may leave
+        """
+        self._context = context
+        self._held = held
+        self._is_due = is_due
+        self._on_finished = on_finished
+        self._turns: dict[int, deque[HeldOrigin]] = {}
+        """Origins by the priority of their most urgent request."""
+        self._resting = 0
+        """Origins whose requests can't be read at the moment."""
+        self._told = self._ended = self._moved = False
+        self._loose: deque[Request] = deque()
+        """Requests that needn't wait for anything, but couldn't leave at once."""
+        self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
+        """What was decided about requests that have left, or are about to."""
+        self._rows: set[int] = set()
+        self._gone: list[int] = []
+
+    def __bool__(self) -> bool:
+        """Whether any requests may leave, now or soon."""
+        return bool(self._turns or self._loose or self._resting)
+
+    def add(
+        self,
+        held_origin: HeldOrigin,
+        given_up: tuple[str, int] | None = None,
+        before: float = math.inf,
+    ) -> None:
+        """Let requests of an origin leave: all that it has, and that came *before* then.
+
+        :param given_up: why, and after how many attempts, they are to fail; None to release them
+        """
+        if self._ended:
+            return
+        job = Job(self._held.number, before, given_up)
+        waiting, held_origin.waiting = held_origin.waiting, []
+        for held in waiting:
+            if held.since <= before:
+                job.add(held)
+            else:
+                held_origin.waiting.append(held)
+        held_origin.jobs.append(job)
+        if len(held_origin.jobs) == 1:
+            self._queue(held_origin)
+            self._context.engine.wake()
+
+    def let_out(self, request: Request, verdict: Verdict | None = None) -> None:
+        """Let *request* leave as soon as the engine asks; it fails if there is a *verdict*."""
+        if verdict is not None:
+            self.verdicts[request] = verdict
+        self._loose.append(request)
+        self._context.engine.wake()
+
+    def take_loose(self) -> list[Request]:
+        """Return those that were let out and haven't left: the spider closes."""
+        loose = list(self._loose)
+        self._loose.clear()
+        return loose
+
+    def condemn(self, request: Request, drop: Drop) -> None:
+        """Have *request*, which leaves now, dropped."""
+        self.verdicts[request] = drop
+
+    def join(self, held_origin: HeldOrigin) -> None:
+        """Its latest request is to leave with the others."""
+        held_origin.jobs[-1].add(held_origin.waiting.pop())
+
+    def end(self) -> None:
+        """Let no more requests leave: the spider closes."""
+        self._ended = True
+        self._turns.clear()
+
+    def next(self) -> Request | None:
+        """Return the next request to leave, if there is one for which a download slot is free."""
+        if self._loose:
+            return self._loose.popleft()
+        looks, self._moved = _LOOKS, False
+        for priority in sorted(self._turns, reverse=True):
+            origins = self._turns[priority]
+            for _ in range(min(looks, len(origins))):
+                looks -= 1
+                held_origin = origins.popleft()
+                request = self._step(held_origin)
+                if not origins:
+                    self._turns.pop(priority, None)
+                if request is not None:
+                    return request
+            if not looks:
+                break
+        if self._moved:
+            self._context.engine.wake()  # there may be more behind them
+        return None
+
+    def _step(self, held_origin: HeldOrigin) -> Request | None:
+        """Give the origin its turn. Return the request that leaves, if any."""
+        if not held_origin.jobs:
+            return None  # its robots.txt became unreachable meanwhile
+        job = held_origin.jobs[0]
+        try:
+            head = self._head(held_origin, job) if held_origin.count else None
+        except sqlite3.Error as error:
+            self._rest(held_origin, error)
+            return None
+        was_held = False
+        if job.ready:
+            held = job.ready[0][2]
+            if head is not None and (-head.request.priority, head.number) < job.ready[0][:2]:
+                held, was_held = head, True
+        elif head is not None:
+            held, was_held = head, True
+        else:
+            self._next_job(held_origin)
+            return None
+        if job.given_up is None:
+            if time.monotonic() >= job.good_until and self._is_due(held_origin):
+                return None
+            if self._context.engine.slots.is_full(held.request, held_origin.leaving):
+                self._queue(held_origin)
+                return None
+        if was_held:
+            held_origin.head = None
+        else:
+            heappop(job.ready)
+        self._leave(held_origin, held, job, was_held=was_held)
+        if job.ready or held_origin.count:
+            self._queue(held_origin)
+        else:
+            self._next_job(held_origin)
+        return held.request
+
+    def _head(self, held_origin: HeldOrigin, job: Job) -> Held | None:
+        """Return the next request of the hold for *job*."""
+        head = held_origin.head
+        if head is not None and head.number <= job.upto and head.since <= job.before:
+            return head
+        self._held.put_back(held_origin)
+        held_origin.head = self._held.hold.take(held_origin.key, job.upto, job.before)
+        return held_origin.head
+
+    def _next_job(self, held_origin: HeldOrigin) -> None:
+        held_origin.jobs.popleft()
+        self._moved = True
+        if held_origin.jobs:
+            self._queue(held_origin)
+        else:
+            self._on_finished(held_origin)
+
+    def _queue(self, held_origin: HeldOrigin) -> None:
+        """Let the origin have its turn after the others."""
+        ready, head, held = held_origin.jobs[0].ready, held_origin.head, None
+        if head is not None:
+            held = head.request.priority
+        elif held_origin.count:
+            held = self._held.hold.urgency(held_origin.key)
+        priority = -ready[0][0] if ready else held or 0
+        if held is not None and held > priority:
+            priority = held
+        self._turns.setdefault(priority, deque()).append(held_origin)
+
+    def _rest(self, held_origin: HeldOrigin, error: Exception) -> None:
+        """Try again later: the file can't be read."""
+        if not self._told:
+            self._told = True
+            logger.error(
+                "Can't release held requests, retrying: %(error)s",
+                {"error": error},
+                extra=self._context.extra,
+            )
+        self._resting += 1
+        call_later(_RETRY_SECONDS, self._rested, held_origin)
+
+    def _rested(self, held_origin: HeldOrigin) -> None:
+        self._resting -= 1
+        if held_origin.jobs and not self._ended:
+            self._queue(held_origin)
+            self._context.engine.wake()
+
+    def _leave(self, held_origin: HeldOrigin, held: Held, job: Job, *, was_held: bool) -> None:
+        """Count, announce and remember what leaves."""
+        self._told = False
+        context, request, row = self._context, held.request, held.row
+        self._held.left(held_origin, held, was_held=was_held)
+        if job.given_up is not None and not was_held:
+            if for_room := self._held.room_for(held_origin) <= 0:
+                self._held.warn_full(held_origin.origin)
+            cause = self._held.failure(held_origin.origin)
+            self.verdicts[request] = Drop(*job.given_up, for_room=for_room, cause=cause)
+            return
+        if job.given_up is not None:
+            held_origin.given_up += 1
+            held_origin.why = job.given_up
+            self._held.hold.give_up(held_origin.key, held)
+            # The origin may be forgotten before it arrives.
+            cause = self._held.failure(held_origin.origin)
+            error = RobotsUnreachable(held_origin.origin, *job.given_up, cause)
+            error.held_for = self._held.now() - held.since
+            self.verdicts[request] = error
+            return
+        held_origin.leaving.append(request)
+        if row is not None:
+            self._rows.add(row)
+            # When the request is garbage, its callback has been called.
+            finalize(request, self._gone.append, row).atexit = False
+            if len(self._gone) >= _ROWS:
+                self._forget(self._gone)
+        if was_held:
+            held_origin.released += 1
+            context.stats.inc_value("rep/released")
+            context.crawler.signals.send_catch_log(
+                signals.request_released,
+                request=request,
+                origin=held_origin.origin,
+                held_for=self._held.now() - held.since,
+                spider=context.spider,
+            )
+
+    def verdict(self, request: Request) -> Drop | None:
+        """Return what was decided at the gate about *request*, which the middleware has now.
+
+        :raises RobotsUnreachable: if it was given up
+        :raises Exception: if a check failed
+        """
+        if not self.verdicts or (verdict := self.verdicts.pop(request, None)) is None:
+            return None
+        if isinstance(verdict, Drop):
+            return verdict
+        if isinstance(verdict, RobotsUnreachable):
+            tell_given_up(self._context, request, verdict)
+        raise verdict from verdict.__cause__
+
+    def close(self) -> None:
+        """End a run: what has left is done, the rest is for the next run."""
+        self._forget(list(self._rows))
+
+    def _forget(self, rows: list[int]) -> None:
+        done = [row for row in rows if row in self._rows]
+        self._gone.clear()
+        self._rows.difference_update(done)
+        self._held.hold.done(done)

@@ -1,4 +1,5 @@
-"""Returns requests to the scheduler: one that outlives the process, or that other processes share.
+"""Where requests go that can't stay at the gate: none is lost silently. They are returned to a scheduler
+that outlives the process, or that other processes share; else their errbacks are called.
 
 They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
 without a signal, which was sent. What they were like before is in their meta, for the process that
@@ -10,23 +11,53 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.job import job_dir
+from twisted.internet.defer import DeferredList, succeed
 
+from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.pause import Slices, pause
+from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.serialization import is_serialisable
+from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request
+    from twisted.internet.defer import Deferred
 
-    from scrapy_rep.holding.held_origins import HeldOrigins
+    from scrapy_rep.holding.gate import Releases
+    from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
+    from scrapy_rep.holding.hold import Held
     from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 
+# Seconds: what is older comes from a clock that was wrong.
+_MAX_WAITED = 365 * 86400.0
+
 HANDED_BACK = "_rep_held"
 """Meta key of a request while the scheduler has it again."""
+
+
+# Errbacks called before the event loop gets a turn.
+_SLICE = 20
+
+
+def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
+    """Count and announce that *request*, which was held, will fail with *error*."""
+    context.stats.inc_value("rep/given_up")
+    context.crawler.signals.send_catch_log(
+        signals.request_given_up,
+        request=request,
+        origin=error.origin,
+        reason=error.reason,
+        attempts=error.attempts,
+        held_for=error.held_for,
+        spider=context.spider,
+    )
 
 
 class HandingBack:
@@ -100,5 +131,75 @@ class HandingBack:
         return self._held.now() - waited if 0 <= waited < _MAX_WAITED else None
 
 
-# Seconds: what is older comes from a clock that was wrong.
-_MAX_WAITED = 365 * 86400.0
+class Shutdown:
+    """Leaves requests on disk, else hands them to a scheduler that outlives the process, else calls
+    their errbacks."""
+
+    def __init__(
+        self,
+        context: CrawlContext,
+        releases: Releases,
+        held: HeldOrigins,
+        handing_back: HandingBack,
+    ) -> None:
+        self._context = context
+        self._releases = releases
+        self._held = held
+        self._handing_back = handing_back
+
+    async def explain(self) -> None:
+        """Note why each origin's requests would be given up, while the fetches under way still count
+        as attempts."""
+        slices = Slices()
+        for held_origin in self._held.all():
+            held_origin.why = self._held.why(held_origin, "the crawl ended")
+            if slices.over:
+                await pause()
+
+    async def empty(self) -> None:
+        """Leave nothing that would end with the process."""
+        slices = Slices()
+        settled: list[Deferred[None]] = []
+        for request in self._releases.take_loose():
+            settled.append(self._settle(request, self._held.now()))
+            await self._finish(settled, slices)
+        for held_origin in self._held.all():
+            for held, was_held in self._held.take_mortal(held_origin):
+                settled.append(self._end(held_origin, held, was_held=was_held))
+                if len(settled) >= _SLICE:
+                    await self._finish(settled, slices)
+            await self._finish(settled, slices)
+
+    async def _finish(self, settled: list[Deferred[None]], slices: Slices) -> None:
+        if settled:
+            # Before the engine closes: an errback may still use it.
+            await maybe_deferred_to_future(DeferredList(settled))
+            settled.clear()
+        if slices.over:
+            await pause()
+
+    def _end(self, held_origin: HeldOrigin, held: Held, *, was_held: bool) -> Deferred[None]:
+        """End the wait of *held*. Return a Deferred for the output of its errback."""
+        if self._hands_back(held.request, held.since):
+            if was_held:
+                self._context.stats.inc_value("rep/handed_back")
+            return succeed(None)
+        cause = self._held.failure(held_origin.origin)
+        error = RobotsUnreachable(held_origin.origin, *held_origin.why, cause)
+        if was_held:
+            error.held_for = self._held.now() - held.since
+            tell_given_up(self._context, held.request, error)
+        return self._context.engine.fail(held.request, error)
+
+    def _hands_back(self, request: Request, since: float) -> bool:
+        handing_back = self._handing_back
+        return handing_back.keeps(request) and handing_back.hand_back(request, since)
+
+    def _settle(self, request: Request, since: float) -> Deferred[None]:
+        """The same for *request*, which was about to leave."""
+        if self._hands_back(request, since):
+            return succeed(None)
+        origin = origin_of(request)
+        cause = self._held.failure(origin)
+        error = RobotsUnreachable(origin, "the crawl ended", cause=cause)
+        return self._context.engine.fail(request, error)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from copy import copy
 from heapq import heapify, heappop, heappush
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.engine.log import get_logger
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from scrapy import Request
 
 logger = get_logger(__name__)
+
+# Seconds for which an answer releases requests, however short it may be kept.
+_GOOD_SECONDS = 5.0
 
 
 class Held(NamedTuple):
@@ -32,6 +35,28 @@ class Held(NamedTuple):
 Entry: TypeAlias = "tuple[int, int, float, Request | int]"
 """Negated priority, number, since, and the request or its row on disk. A plain tuple of numbers is not
 tracked by the garbage collector, and a heap of these yields urgent requests first, then early ones."""
+
+
+class Job:
+    """Requests of an origin that may leave the gate."""
+
+    __slots__ = ("before", "given_up", "good_until", "ready", "upto")
+
+    def __init__(self, upto: int, before: float, given_up: tuple[str, int] | None) -> None:
+        self.ready: list[tuple[int, int, Held]] = []
+        """A heap of those that were not held: negated priority, number, and the request."""
+        self.upto = upto
+        """The highest number to take from the hold: later requests wait for another answer."""
+        self.before = before
+        """The latest ``since`` to take."""
+        self.given_up = given_up
+        """Why they are given up, and after how many attempts; None to release them."""
+        self.good_until = time.monotonic() + _GOOD_SECONDS
+        """Until when the answer that releases them counts, even if it may not be kept that long."""
+
+    def add(self, held: Held) -> None:
+        """Let *held*, which is not in the hold, leave."""
+        heappush(self.ready, (-held.request.priority, held.number, held))
 
 
 class Hold:
@@ -67,25 +92,6 @@ class Hold:
             heap += ready
             heapify(heap)
         return heap
-
-    def settle(self, origin: str, after: int, limit: int) -> list[Held]:
-        """:meth:`hold` up to *limit* requests that were only added, with numbers above *after*. Return
-        them as they came."""
-        found = self.take_new(origin, after, limit)
-        for held in found:
-            self.hold(origin, held)
-        return found
-
-    def take_new(self, origin: str, after: int, limit: int | None = None) -> list[Held]:
-        """Remove and return the first requests with numbers above *after*, as they came."""
-        heap = self._whole(origin)
-        taken = sorted((one for one in heap if one[1] > after), key=itemgetter(1))[:limit]
-        if taken:
-            last = taken[-1][1]
-            heap[:] = [one for one in heap if not after < one[1] <= last]
-            heapify(heap)
-        self._drop_empty(origin)
-        return [held for entry in taken if (held := self._read(entry)) is not None]
 
     def take(self, origin: str, upto: int, before: float) -> Held | None:
         """Remove and return the most urgent request of *origin*, None if there is none.

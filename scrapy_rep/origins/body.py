@@ -14,8 +14,7 @@ from scrapy import signals
 from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
 from scrapy.exceptions import ResponseDataLossError, StopDownload
 
-from scrapy_rep.engine import headers
-from scrapy_rep.engine.listener import Listener
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.protocol.syntax import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
+
+    from scrapy_rep.engine.access import EngineAccess
 
 META_KEY = "_rep_transfer"
 
@@ -49,6 +50,13 @@ _MAX_MEMBERS = 100
 """Of a gzip file. An empty one costs as much as a kilobyte of rules."""
 
 
+MAX_HEADER = 16 * 1024
+"""Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
+
+MAX_ENCODINGS = 5
+"""Of one body. Each may unpack to much more than the one around it."""
+
+
 class Body(NamedTuple):
     """As much of a body as could be read."""
 
@@ -63,11 +71,11 @@ class Body(NamedTuple):
 class Transfer:
     """One response while it arrives. Kept in the request's meta."""
 
-    __slots__ = ("cut", "encodings", "on_left", "problem", "received")
+    __slots__ = ("cut", "encodings", "problem", "received", "slots")
 
-    def __init__(self, on_left: Callable[[], object]) -> None:
-        """:param on_left: called when the response leaves the downloader, before the next request"""
-        self.on_left = on_left
+    def __init__(self, slots: int = 0) -> None:
+        """:param slots: download slots that were added for it"""
+        self.slots = slots
         self.received = 0
         self.cut = False
         """Whether the transfer was stopped, since enough had arrived."""
@@ -78,15 +86,17 @@ class Transfer:
     @classmethod
     def of(cls, response: Response) -> Transfer:
         """Return the transfer of a whole *response*."""
-        transfer = cls(lambda: None)
+        transfer = cls()
         transfer.look_at(response)
         return transfer
 
     def look_at(self, response: Response) -> None:
         """Note how the body of *response* is encoded."""
+        if "Content-Encoding" not in response.headers:
+            return
         try:
-            self.encodings = headers.encodings(response.headers)
-        except headers.NotCredible as error:
+            self.encodings = content_encodings(response.headers)
+        except NotCredible as error:
             self.problem = str(error)
 
     def body_of(self, response: Response) -> bytes:
@@ -119,26 +129,32 @@ class TransferWatch:
     """Follows robots.txt responses by Scrapy's signals, while there are any: ``bytes_received`` is
     sent for every piece of every page."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._listener = Listener(
-            crawler,
-            {
-                signals.bytes_received: self._bytes_received,
-                signals.response_downloaded: self._response_downloaded,
-                signals.request_left_downloader: self._left,
-                signals.response_received: self._left,  # one from the HTTP cache leaves nothing
-            },
-        )
+    def __init__(self, crawler: Crawler, engine: EngineAccess) -> None:
+        self._engine = engine
+        handlers: dict[object, Callable[..., Any]] = {
+            signals.bytes_received: self._bytes_received,
+            signals.response_downloaded: self._response_downloaded,
+        }
+        self._listener = Listener(crawler, handlers)
         self._watched = 0
 
-    def __enter__(self) -> None:
+    def begin(self) -> Transfer:
+        """Return a new transfer, with a download slot added for it."""
         self._watched += 1
         self._listener.begin()
+        return Transfer(self._engine.add_slot())
 
-    def __exit__(self, *_: object) -> None:
+    def end(self, transfer: Transfer) -> None:
+        """Be done with *transfer*."""
+        self.free_slot(transfer)
         self._watched -= 1
         if self._watched == 0:
             self._listener.end()
+
+    def free_slot(self, transfer: Transfer) -> None:
+        """Remove the slot of *transfer*, before a page takes it."""
+        slots, transfer.slots = transfer.slots, 0
+        self._engine.remove_slot(slots)
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
@@ -154,13 +170,9 @@ class TransferWatch:
         body that it can't decode, the status and the headers would be lost."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
+            self.free_slot(transfer)
             transfer.look_at(response)
             response.headers.pop("Content-Encoding", None)
-
-    def _left(self, request: Request, **_: Any) -> None:
-        transfer = request.meta.get(META_KEY)
-        if isinstance(transfer, Transfer):
-            transfer.on_left()
 
 
 def accept_encoding() -> dict[str, str]:
@@ -265,3 +277,46 @@ class _Brotli:
     def decompress(self, data: bytes, most: int) -> bytes:
         output: bytes = self._decoder.process(data, output_buffer_limit=most)
         return output[:most]
+
+
+class NotCredible(ValueError):
+    """A header is unreasonably long."""
+
+
+def _joined(headers: Headers | None, name: str) -> bytes:
+    """Return the values of all headers with that name, joined by commas; empty without one.
+
+    :raises NotCredible: if that is longer than :data:`MAX_HEADER`
+    """
+    values = headers.getlist(name) if headers is not None else []
+    if sum(map(len, values)) + len(values) > MAX_HEADER:
+        raise NotCredible(f"the {name} header is longer than {MAX_HEADER} bytes")
+    return b",".join(values)
+
+
+def header_text(headers: Headers | None, name: str) -> str | None:
+    """Return the same as text; None without one, or if it is too long."""
+    try:
+        return _joined(headers, name).decode("latin-1") or None
+    except NotCredible:
+        return None
+
+
+def content_encodings(headers: Headers) -> list[str]:
+    """Return the content encodings, lower case, in the order applied, without ``identity``.
+
+    :raises NotCredible: also if there are more than :data:`MAX_ENCODINGS`
+    """
+    names = map(
+        str.strip, _joined(headers, "Content-Encoding").decode("latin-1").lower().split(",")
+    )
+    found = [name for name in names if name not in ("", "identity")]
+    if len(found) > MAX_ENCODINGS:
+        raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
+    return found
+
+
+def last_header(headers: Headers, name: str) -> bytes:
+    """Return the last header's value; empty without one, or if it is too long."""
+    value = headers.get(name) or b""
+    return value if len(value) <= MAX_HEADER else b""

@@ -16,7 +16,6 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredLock
 
-from scrapy_rep.engine import headers
 from scrapy_rep.engine.pause import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
@@ -29,6 +28,7 @@ from scrapy_rep.origins.answer import (
     is_tls_failure,
     without_frames,
 )
+from scrapy_rep.origins.body import header_text
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.state import OriginTable
@@ -101,6 +101,7 @@ class RobotsCache:
         """What the project chooses beyond the protocol; None for nothing."""
         # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
+        self._with_delay = settings.crawl_delay > 0
         self._read_seconds = 0.0
         """Spent on parsing in the event loop since the last pause for it."""
         self._broken: dict[Origin, tuple[float, Exception]] = {}
@@ -143,27 +144,40 @@ class RobotsCache:
         """
         if not self._is_unread(state, agent):
             return
+        body = state.entry.body if body is None else body
+        late = self._reading.locked or self._read_seconds > SLICE_SECONDS
+        if late or len(body) > LARGE:
+            await self._read_in_turn(state, agent, body)
+        else:
+            self._read(state, agent, body)
+
+    def _read(self, state: OriginState, agent: tuple[str, ...], body: bytes) -> None:
+        began = time.perf_counter()
+        assert state.robots is not None
+        state.robots.preload(body, agent, self._settings.obey_global_group, self._with_delay)
+        self._table.weigh(state)
+        self._read_seconds += time.perf_counter() - began
+
+    async def _read_in_turn(self, state: OriginState, agent: tuple[str, ...], body: bytes) -> None:
+        """Read after others, and not in the same turn of the event loop: a storage may have answered
+        for hundreds of origins at once."""
         await maybe_deferred_to_future(self._reading.acquire())
         try:
-            robots, entry = state.robots, state.entry
-            if robots is None or not self._is_unread(state, agent):
-                return  # done for another request meanwhile
-            began = time.perf_counter()
-            body = entry.body if body is None else body
-            settings = self._settings
-            how = agent, settings.obey_global_group, settings.crawl_delay > 0
-            if len(body) > LARGE:
-                robots = RobotsTxt(entry)  # not shared with other requests until it is ready
-                await run_in_thread(robots.preload, body, *how)
-                if state.entry is entry:
-                    state.robots = robots
-            else:
-                robots.preload(body, *how)
-                self._read_seconds += time.perf_counter() - began
-            self._table.weigh(state)
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
-                await pause()  # a storage may have answered for hundreds of origins at once
+                await pause()
+            if not self._is_unread(state, agent):
+                return  # done for another request meanwhile
+            if len(body) <= LARGE:
+                self._read(state, agent, body)
+                return
+            entry = state.entry
+            robots = RobotsTxt(entry)  # not shared with other requests until it is ready
+            how = agent, self._settings.obey_global_group, self._with_delay
+            await run_in_thread(robots.preload, body, *how)
+            if state.entry is entry:
+                state.robots = robots
+                self._table.weigh(state)
         finally:
             self._reading.release()
 
@@ -246,10 +260,7 @@ class RobotsCache:
             flight.asked_at, flight.before = self._clock(), known.entry if known else None
         try:
             answer = await self._fetcher.fetch(origin, like)
-            known = self._table.get(origin)
-            has_failed = known is not None and known.entry.attempts > known.entry.proxy_attempts
-            lost = is_lost_connection(answer.error) or is_tls_failure(answer.error)
-            if lost and not has_failed:
+            if answer.error is not None and self._is_first_loss(origin, answer.error):
                 await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
                 if flight is not None:
                     flight.fetches += 1
@@ -263,6 +274,11 @@ class RobotsCache:
             if flight is not None:
                 flight.fetching = False
         return answer
+
+    def _is_first_loss(self, origin: Origin, error: Exception) -> bool:
+        known = self._table.get(origin)
+        has_failed = known is not None and known.entry.attempts > known.entry.proxy_attempts
+        return not has_failed and (is_lost_connection(error) or is_tls_failure(error))
 
     async def _recall(
         self, origin: Origin, storage: StorageClient | HttpCache
@@ -301,8 +317,8 @@ class RobotsCache:
             return state
         settings = self._settings
         lifetime = fresh_seconds(
-            headers.text(answer.headers, "Cache-Control"),
-            headers.text(answer.headers, "Age"),
+            header_text(answer.headers, "Cache-Control"),
+            header_text(answer.headers, "Age"),
             default=settings.cache_ttl,
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
@@ -335,7 +351,7 @@ class RobotsCache:
         is_proxys = isinstance(answer.error, ProxyError)
         proxy_attempts += is_proxys
         dead = is_dead_host(answer.error)
-        wait = retry_after(headers.text(answer.headers, "Retry-After"), now)
+        wait = retry_after(header_text(answer.headers, "Retry-After"), now)
         delay = backoff(
             _proxy_step(proxy_attempts) if is_proxys else attempts - proxy_attempts,
             base=min(_PROXY_SECONDS, settings.retry_delay) if is_proxys else settings.retry_delay,

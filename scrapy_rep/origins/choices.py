@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy import signals
 from scrapy.utils.asyncio import run_in_thread
 
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.recent import Recent
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.origins.cache import RobotsCache
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.storages.entry import Entry
 
@@ -140,7 +140,7 @@ class ChoiceListener(ResolutionListener):
         self._context = context
         self._cache = cache
         self._choices = choices
-        self._counted = Recent()
+        self._counted = BoundedSet()
         self._log = Limiter(logger, "origins about which a setting decides")
         connect = context.crawler.signals.connect
         connect(self._opened, signals.spider_opened)

@@ -30,11 +30,12 @@ class CrawlContext:
     channel: Channel = field(default_factory=Channel)
     """For records of what happened."""
 
-    @property
-    def stats(self) -> StatsCollector:
-        """Of the crawler."""
+    stats: StatsCollector = field(init=False)
+    """Of the crawler."""
+
+    def __post_init__(self) -> None:
         assert self.crawler.stats is not None
-        return self.crawler.stats
+        object.__setattr__(self, "stats", self.crawler.stats)
 
     @property
     def spider(self) -> Spider | None:

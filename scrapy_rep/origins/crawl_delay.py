@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 
+from scrapy_rep.engine.access import META_KEY
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.recent import Recent
-from scrapy_rep.engine.slots import META_KEY
-from scrapy_rep.engine.urls import SCHEME, origin_of
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.requests import SCHEME, origin_of
 
 if TYPE_CHECKING:
-    from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.origins.state import OriginState, OriginTable
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.protocol.robotstxt import Pace
@@ -38,7 +38,7 @@ class CrawlDelay(ResolutionListener):
         self._most = context.settings.crawl_delay
         self._agents = agents
         self._table = table
-        self._told = Recent()
+        self._told = BoundedSet()
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
         self._visits = Limiter(logger, "origins with a visit-time")
         self.marks = frozenset({META_KEY} if self._most else ())

@@ -7,7 +7,6 @@ the project has its own handler for it.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -19,7 +18,6 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine import headers
 from scrapy_rep.engine.encoding import encoded
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins import ftp
@@ -34,7 +32,7 @@ from scrapy_rep.origins.answer import (
     refused_by_project,
     stopped,
 )
-from scrapy_rep.origins.body import META_KEY, Transfer, TransferWatch, accept_encoding
+from scrapy_rep.origins.body import META_KEY, Transfer, TransferWatch, accept_encoding, last_header
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
@@ -60,7 +58,8 @@ class Fetcher:
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._watch = TransferWatch(context.crawler)
+        self._watch = TransferWatch(context.crawler, context.engine)
+        self._accepts = accept_encoding()
         # A project that takes what came of a cut page gets what came of a cut robots.txt.
         self._takes_cut = not context.crawler.settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self.targets = Targets(context.crawler, context.settings.private_hosts)
@@ -89,14 +88,15 @@ class Fetcher:
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         """Request *url*. Return a redirect, or the answer."""
+        transfer = self._watch.begin()
         try:
-            with ExitStack() as slot, self._watch:
-                slot.enter_context(self._context.engine.extra_slot())
-                response, transfer = await self._get(url, slot, like)
+            response = await self._get(url, transfer, like)
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
+        finally:
+            self._watch.end(transfer)
         if not STATUSES[0] <= response.status <= STATUSES[1]:
             error = InvalidStatus("the HTTP status is not a number from 100 to 999")
             return Answer(Outcome.UNREACHABLE, url, hops, error=error)
@@ -129,22 +129,17 @@ class Fetcher:
         self._context.stats.inc_value("rep/redirects/refused")
         return RedirectRefused(target, f"{refusal.value}; see REP_PRIVATE_HOSTS")
 
-    async def _get(
-        self, url: str, slot: ExitStack, like: Request | None
-    ) -> tuple[Response, Transfer]:
-        """:param slot: closed when the response arrives, before a page can take the slot"""
+    async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
         timeout = self._context.settings.download_timeout
-        transfer = Transfer(slot.close)
         if url.startswith("ftp:") and self._scrapy_has_ftp():
-            slot.close()  # this bypasses the downloader
-            response = await _within(timeout, ftp.retrieve(url))
-            return response, transfer
+            self._watch.free_slot(transfer)  # this bypasses the downloader
+            return await _within(timeout, ftp.retrieve(url))
         request = Request(
             url,
             callback=NO_CALLBACK,
             priority=PRIORITY,
             dont_filter=True,
-            headers={**accept_encoding(), **_headers(like)},
+            headers={**self._accepts, **_headers(like)},
             meta={
                 **_way(like),
                 **self._context.engine.slots.beside(url, "robots.txt", if_slowed=True),
@@ -181,10 +176,11 @@ class Fetcher:
         if "download_stopped" in response.flags and not transfer.cut:
             raise ProjectError(stopped())
         self.targets.check_answer(request, response)
-        _check_proxy(response, bool(request.meta.get("proxy")))
+        if response.status in _PROXY_STATUSES:
+            _check_proxy(response, bool(request.meta.get("proxy")))
         if self._takes_cut:
             transfer.cut = transfer.cut or "dataloss" in response.flags
-        return response, transfer
+        return response
 
     def _scrapy_has_ftp(self) -> bool:
         """Whether `origins/ftp.py` can stand in for Scrapy's FTP handler."""
@@ -211,20 +207,22 @@ def answer_of(
 
 def _way(like: Request | None) -> dict[str, Any]:
     """Return the part of *like*'s meta that routes it. Other keys (a slot, a browser) are for pages."""
-    keys = ("proxy", "bindaddress")
-    return {key: like.meta[key] for key in keys if key in like.meta} if like is not None else {}
+    if like is None:
+        return {}
+    return {key: like.meta[key] for key in ("proxy", "bindaddress") if key in like.meta}
 
 
 def _headers(like: Request | None) -> dict[str, Any]:
     """Return the headers to take over from *like*: its own name, and the one into which
     HttpProxyMiddleware may have moved its proxy login."""
-    if like is None:
+    if like is None or not like.headers:
         return {}
     names = ["User-Agent", *(["Proxy-Authorization"] if like.meta.get("proxy") else [])]
     return {name: value for name in names if (value := like.headers.get(name))}
 
 
 # Proxies mark their own answers so: RFC 9209, and the most common one.
+_PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
@@ -233,7 +231,7 @@ def _check_proxy(response: Response, proxied: bool) -> None:
     marked = any(name in response.headers for name in _PROXY_HEADERS)
     if response.status == 407 and (proxied or marked):
         raise ProxyError("the proxy requires a login (HTTP 407)")
-    if response.status in (502, 503, 504) and marked:
+    if response.status != 407 and marked:
         raise ProxyError(f"the proxy answered HTTP {response.status}")
 
 
@@ -246,7 +244,7 @@ def _dead_end(target: str | None, loop: bool) -> str:
 
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
-    location = headers.last(response.headers, "Location").strip()
+    location = last_header(response.headers, "Location").strip()
     if not location or len(location) > MAX_URL:
         return None
     try:

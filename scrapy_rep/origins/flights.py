@@ -1,11 +1,12 @@
-"""Fetches of robots.txt in progress: one per origin, a limited number at a time (docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
+"""Fetches of robots.txt in progress: one per origin, a limited number at a time (docs/DESIGN.md, "The
+robots.txt fetches themselves must not starve the crawl"); and who is told of their results."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.protocol import Origin, RobotsTxt
+    from scrapy_rep.protocol.availability import Outcome
     from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
@@ -34,6 +37,44 @@ _SLOW_SECONDS = 2.0
 # Fetches at a time, slow ones included: so many times the others, but not many more than this.
 _SLOW_TIMES = 4
 _SOCKETS = 512
+
+
+class Resolution(NamedTuple):
+    """News of one origin."""
+
+    state: OriginState
+    answer: Answer | None
+    """None: it came from the storage."""
+    request: Request
+    """The first that needed it."""
+    outcome: Outcome
+    """The answer's; without one, the stored one."""
+    robots: RobotsTxt | None
+    """The rules, if it has any."""
+    flight: Flight | None = None
+    """How it came."""
+
+    @property
+    def robots_url(self) -> str:
+        """The file's URL after redirects: the base of relative URLs in it."""
+        return self.state.entry.url or self.state.origin.robots_url
+
+
+class ResolutionListener:
+    """Is told of answers. A bug in one listener doesn't affect the others."""
+
+    part = "part"
+    """Its name in the log."""
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """Handle an answer, or news from the storage. It already counts for requests."""
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        """Handle that there will be no answer.
+
+        :param error: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
+            ``CancelledError`` (nothing waits for it)
+        """
 
 
 class StillWaiting(Exception):
@@ -59,7 +100,7 @@ class Flight:
         "request",
         "result",
         "running",
-        "slow",
+        "took_off_at",
         "waiters",
     )
 
@@ -83,8 +124,7 @@ class Flight:
         self.result: OriginState | Exception | None = None
         """Set on landing, which without asyncio may be at once."""
         self.running: Deferred[Any] | None = None
-        self.slow = False
-        """Whether it has taken so long that it no longer keeps others from starting."""
+        self.took_off_at = 0.0
 
     def left_of(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
@@ -130,7 +170,12 @@ class Flights:
         self._flights: dict[Origin, Flight] = {}
         self._first: OrderedDict[Flight, None] = OrderedDict()
         self._again: OrderedDict[Flight, None] = OrderedDict()
-        self._in_the_air = self._slow = 0
+        self._quick: OrderedDict[Flight, None] = OrderedDict()
+        """Those in the air, in the order of take-off, without the slow ones."""
+        self._slow = 0
+        """How many have taken so long that they no longer keep others from starting."""
+        self._timer: CallLaterResult | None = None
+        """For the next one to be slow, while others wait."""
         self._resting: set[Flight] = set()
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
@@ -162,33 +207,40 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        while (self._first or self._again) and self._may_take_off:
+        while (self._first or self._again) and not self._ended:
+            if len(self._quick) >= self._cap and not self._one_is_slow():
+                break
+            if len(self._quick) + self._slow >= self._most:
+                break
             flight, _ = (self._first or self._again).popitem(last=False)
-            self._in_the_air += 1
+            flight.took_off_at = time.monotonic()
+            self._quick[flight] = None
             # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
-            timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
-            flight.running.addBoth(self._came_down, flight, timer)
+            flight.running.addBoth(self._came_down, flight)
 
-    def _came_down(self, result: Any, flight: Flight, timer: CallLaterResult) -> Any:
-        timer.cancel()
-        if flight.slow:
-            self._slow -= 1
+    def _came_down(self, result: Any, flight: Flight) -> Any:
+        if flight in self._quick:
+            del self._quick[flight]
         else:
-            self._in_the_air -= 1
+            self._slow -= 1
         self._take_off()
         return result
 
-    @property
-    def _may_take_off(self) -> bool:
-        few = self._in_the_air < self._cap and self._in_the_air + self._slow < self._most
-        return few and not self._ended
+    def _one_is_slow(self) -> bool:
+        """Whether the one that has been in the air longest is slow; if not, look again when it is."""
+        oldest = next(iter(self._quick))
+        left = oldest.took_off_at + _SLOW_SECONDS - time.monotonic()
+        if left <= 0:
+            del self._quick[oldest]
+            self._slow += 1
+        elif self._timer is None:
+            self._timer = call_later(left, self._look_again)
+        return left <= 0
 
-    def _is_slow(self, flight: Flight) -> None:
-        flight.slow = True
-        self._in_the_air -= 1
-        self._slow += 1
+    def _look_again(self) -> None:
+        self._timer = None
         self._take_off()
 
     async def _fly(self, flight: Flight) -> None:
@@ -206,9 +258,9 @@ class Flights:
         finally:
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
-        self._land(flight, result)
+        self._tell_waiters(flight, result)
 
-    def _land(self, flight: Flight, result: OriginState | Exception) -> None:
+    def _tell_waiters(self, flight: Flight, result: OriginState | Exception) -> None:
         flight.result = result
         waiters, flight.waiters = flight.waiters, []
         for waiter in waiters:
@@ -269,8 +321,10 @@ class Flights:
     def end(self) -> None:
         """Cancel all flights: their waiters get :class:`CrawlEnding`."""
         self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
         for rest in list(self._resting):
-            self._land(rest, CrawlEnding())
+            self._tell_waiters(rest, CrawlEnding())
         for flight in list(self._flights.values()):
-            self._land(flight, CrawlEnding())
+            self._tell_waiters(flight, CrawlEnding())
             self._cancel(flight)

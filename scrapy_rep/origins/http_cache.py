@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.http import TextResponse
 
-from scrapy_rep.engine import headers
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import text_of
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.body import Transfer
+from scrapy_rep.origins.body import Transfer, header_text
 from scrapy_rep.origins.fetcher import answer_of, redirect_target
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.dates import latest
@@ -77,7 +76,7 @@ class HttpCache:
         answer = self._find(f"{origin}/robots.txt")
         if answer is None:
             return Claim(None, granted=True)
-        date = latest(headers.text(answer.headers, "Date") or "")
+        date = latest(header_text(answer.headers, "Date") or "")
         fetched_at = max(0.0, date.timestamp()) if date else None
         return Claim(answer.entry(origin, fetched_at=fetched_at), granted=True)
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from scrapy_rep.engine.urls import USUAL, origin_of, path_in
-from scrapy_rep.origins.agents import Agents
+from scrapy import Request
+from twisted.internet.defer import CancelledError
+
+from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flights import Flights
+from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
-from scrapy_rep.origins.resolver import Resolver
+from scrapy_rep.origins.requests import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Decision
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.storages.client import open_storage
 
 if TYPE_CHECKING:
-    from scrapy import Request
-
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol import Origin
     from scrapy_rep.storages.client import StorageClient
@@ -53,9 +55,53 @@ class Origins:
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
         self.cache.choices = Choices.of(settings)
         self.policy = Policy.of(settings)
-        self.resolver = Resolver(context, self.cache)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
-        self.flights = Flights(context.crawler, self.resolver.ask)
+        self.flights = Flights(context.crawler, self.ask)
+        self.listeners: list[ResolutionListener] = []
+        """Are told of answers, in order."""
+        self._isolated = Isolation(context.crawler)
+        self._records_all = bool(settings.decisions) and settings.decisions_all
+
+    async def ask(self, flight: Flight) -> OriginState:
+        """Have a flight's robots.txt fetched, and tell the listeners, before waiting requests go on.
+
+        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
+        """
+        try:
+            state, answer = await self.cache.ask(flight.origin, flight.request, flight)
+        except (Exception, asyncio.CancelledError) as error:
+            told = error if isinstance(error, Exception) else CancelledError()
+            for listener in self.listeners:
+                with self._isolated(listener.part):
+                    listener.failed(flight.origin, told)
+            raise
+        flight.landing = True
+        request = flight.request or Request(flight.origin.robots_url)
+        outcome = state.entry.outcome if answer is None else answer.outcome
+        robots = state.robots if outcome is Outcome.RULES else None
+        resolution = Resolution(state, answer, request, outcome, robots, flight)
+        chain = self.agents.chain_of(request)
+        if robots is not None:
+            # While its body is in memory, so that listeners needn't.
+            await self.cache.read(state, chain, answer.body if answer else None)
+        self._open_fast_path(state, request, chain)
+        for listener in self.listeners:
+            try:
+                await listener.resolved(resolution)
+            except Exception:
+                with self._isolated(listener.part):
+                    raise
+        return state
+
+    def _open_fast_path(self, state: OriginState, request: Request, chain: tuple[str, ...]) -> None:
+        """Let the middleware's fast path decide, see :attr:`OriginState.rules`."""
+        if state.standing is not Standing.FRESH or chain is not self.agents.usual:
+            return
+        usual = USUAL.match(request.url)
+        if usual is not None and not self._records_all:
+            robots = state.robots
+            state.rules = NO_RULES if robots is None else robots.rules(chain, self._obey_global)[1]
+            self.table.add_prefix(state, usual[1] + "/")
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is due; and the

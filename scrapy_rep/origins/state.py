@@ -54,6 +54,7 @@ class OriginState:
         "entry",
         "forbids",
         "name",
+        "origin",
         "prefixes",
         "raised",
         "robots",
@@ -64,11 +65,13 @@ class OriginState:
         "used_at",
     )
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, origin: Origin | None = None) -> None:
         self.name = entry.origin
         """The origin, as text."""
         self.allowed = 0
         """Requests that passed, not yet on record."""
+        self.origin = Origin.from_text(entry.origin) if origin is None else origin
+        """Whose robots.txt this is."""
         self.used_at = 0.0
         """Seconds since the epoch."""
         self.size = 0
@@ -109,11 +112,6 @@ class OriginState:
         """The same; a new exception like it if another process made the attempt, or if it was
         forgotten meanwhile."""
         return self.raised or failure_in(self.entry.error)
-
-    @property
-    def origin(self) -> Origin:
-        """Whose robots.txt this is. Rarely needed, so made on demand."""
-        return Origin.from_text(self.name)
 
     @property
     def unreachable(self) -> bool:
@@ -160,7 +158,7 @@ class OriginTable:
             except UnreadableEntry:  # a clock out of range, say
                 entry = None
             if entry is not None:
-                state = OriginState(entry)
+                state = OriginState(entry, origin)
                 self._add(state)
         return state
 
@@ -168,7 +166,7 @@ class OriginTable:
         """Add or update an entry."""
         state = self.get(origin)
         if state is None:
-            state = OriginState(entry)
+            state = OriginState(entry, origin)
             self._add(state)
         else:
             state.update(entry)

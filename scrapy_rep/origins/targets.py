@@ -16,12 +16,13 @@ from scrapy import signals as scrapy_signals
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import CannotResolveHostError, NotConfigured
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.httpobj import urlparse_cached
 
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.origins.addresses import is_private_address, is_private_host
+from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +56,8 @@ class Targets:
         self._crawler = crawler
         self._proxies = _env_proxies(crawler)
         self._others_proxies = False
-        self._watched = Recent()  # hosts that public sites named
-        self._public, self._private = Recent(), Recent()  # hosts that resolved so
+        self._watched = BoundedSet()  # hosts that public sites named
+        self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
         self._log = Limiter(logger, "connections refused")
         self._refused: dict[str, tuple[Refusal, float]] = {}
         if not private_hosts:
@@ -176,14 +177,13 @@ class Targets:
 
         :raises CannotResolveHostError: if a public site has led us to a private one
         """
-        origin = origin_of(request)
         if request.meta.get("proxy"):
             # One that the environment doesn't know: what looks names up is the project's business.
-            self._others_proxies = self._others_proxies or not self._is_proxied(origin)
+            self._others_proxies = self._others_proxies or not self._is_proxied(origin_of(request))
         elif not self._all and response.ip_address is not None:
-            address = str(response.ip_address)
-            if not self.may_connect(origin.host, address):
-                raise CannotResolveHostError(f"{origin.host} answered from a private address")
+            host = urlparse_cached(request).hostname or ""
+            if not self.may_connect(host, str(response.ip_address)):
+                raise CannotResolveHostError(f"{host} answered from a private address")
 
 
 def _name(origin: Origin) -> str:

@@ -9,9 +9,9 @@ from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.pages.rules import is_exempt, is_sitemap, page_rules, refusal
 from scrapy_rep.settings import RepSettings
 

@@ -12,10 +12,9 @@ from weakref import WeakKeyDictionary
 from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.urls import origin_of, path_in
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.agents import chain_behind, crawls_behind
 from scrapy_rep.origins.flights import Flight, Flights
+from scrapy_rep.origins.requests import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.pages.rules import encoding_of, is_html, page_rules
 from scrapy_rep.preferences.aipref import header_statements
 from scrapy_rep.preferences.robots import RobotsUsage, read_robots

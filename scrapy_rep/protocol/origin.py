@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
@@ -88,7 +89,12 @@ class Origin(NamedTuple):
         return self.host if default else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.authority}"
+        return _text(self)
+
+
+@lru_cache(10_000)  # asked often, of each origin that is being fetched
+def _text(origin: Origin) -> str:
+    return f"{origin.scheme}://{origin.authority}"
 
 
 def punycode(host: str) -> str:

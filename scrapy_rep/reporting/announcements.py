@@ -8,10 +8,10 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep import signals
-from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
+from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.robotparser import RobotParser
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin, RobotsTxt
 
@@ -58,6 +58,8 @@ class Announcer(ResolutionListener):
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
         await self._parsed(robots, request)
+        if not self._context.engine.has_listeners(signals.robots_resolved):
+            return
         await self._send(
             signals.robots_resolved,
             origin=state.origin,
@@ -74,7 +76,9 @@ class Announcer(ResolutionListener):
     async def _parsed(self, robots: RobotsTxt | None, request: Request) -> None:
         # Scrapy has it since 2.18.
         robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
-        if robots is not None and robots_parsed is not None:
+        if robots is None or robots_parsed is None:
+            return
+        if self._context.engine.has_listeners(robots_parsed):
             await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
 
     def failed(self, origin: Origin, error: Exception) -> None:

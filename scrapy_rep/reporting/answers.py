@@ -12,7 +12,7 @@ from scrapy_rep.reporting.record import iso
 from scrapy_rep.storages.entry import UnreadableEntry
 
 if TYPE_CHECKING:
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
 
 OUTCOMES = {
     "rules": "with rules",

@@ -11,8 +11,8 @@ from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.requests import Agents
 
 logger = get_logger(__name__)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.protocol import Origin
     from scrapy_rep.storages.base import Entry
 

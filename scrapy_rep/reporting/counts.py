@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.stat_counter import CappedCounter
 from scrapy_rep.engine.words import clean
 from scrapy_rep.reporting.record import ALLOWED_COUNT, ANSWER, IMPOLITE, Listener, Record
@@ -52,7 +52,7 @@ class Counts(Listener):
         self._settled: Counter[tuple[str, str]] = Counter()
         self._rules: CappedCounter[tuple[str, str]] = CappedCounter(_RULES)
         self._firsts: dict[tuple[str, str], list[Any]] = {}
-        self._seen = Recent()
+        self._seen = BoundedSet()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Count *record*."""

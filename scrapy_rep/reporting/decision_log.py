@@ -9,18 +9,18 @@ from weakref import WeakSet
 
 from scrapy import signals as scrapy_signals
 
-from scrapy_rep.engine.interactive import is_interactive
-from scrapy_rep.engine.listener import Listener
+from scrapy_rep.engine.access import Listener
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-    from scrapy_rep.origins.agents import Agents
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
@@ -36,7 +36,7 @@ class DecisionLog:
         self._context = context
         self._dry_run = context.settings.dry_run
         self._interactive = is_interactive(context.crawler)
-        self._told = Recent()
+        self._told = BoundedSet()
         self._forbids = Limiter(logger, "origins whose robots.txt forbids requests")
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")

@@ -15,11 +15,11 @@ from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep import signals
-from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation
+from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.reporting.answers import answer_fields
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.beginning import log_beginning
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
     from scrapy_rep.reporting.record import Listener

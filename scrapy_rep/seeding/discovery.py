@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep import signals
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.encoding import resolve_sitemap
-from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import pause, work
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.startup import is_interactive
 from scrapy_rep.engine.words import counted
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, sitemaps
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.engine.encoding import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.resolver import Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
@@ -102,11 +102,11 @@ class Discovery(ResolutionListener):
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._seen = Recent()
+        self._seen = BoundedSet()
 
     async def resolved(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
-        if resolution.robots is not None:
+        if resolution.robots is not None and resolution.robots.sitemaps:
             steps = self._announce(resolution, dict.fromkeys(resolution.robots.sitemaps))
             while not work(steps):
                 await pause()

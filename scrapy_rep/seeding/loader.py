@@ -22,14 +22,13 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredLock
 
-from scrapy_rep.engine import headers
-from scrapy_rep.engine.listener import Listener
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
-from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.engine.words import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX
+from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
+from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
@@ -102,8 +101,8 @@ class Transfers:
             return
         self._received.pop(request, None)
         try:
-            encodings = headers.encodings(response.headers)
-        except headers.NotCredible:
+            encodings = content_encodings(response.headers)
+        except NotCredible:
             encodings = []  # it can't be decoded, so it won't pass as a sitemap
         if len(encodings) == 1 and encodings[0] not in ("gzip", "x-gzip"):
             request.meta[MAXSIZE] = self._other_encodings_max

@@ -16,15 +16,15 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
-from scrapy_rep.engine.recent import Recent
-from scrapy_rep.engine.upkeep import Upkeep
-from scrapy_rep.engine.urls import USUAL, origin_of
+from scrapy_rep.engine.timers import PeriodicTask
 from scrapy_rep.engine.words import counted
-from scrapy_rep.origins.resolver import ResolutionListener
+from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.seeding.discovery import FED, LISTED, SITEMAP, listed_sitemaps, own_sitemaps
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.seeding.discovery import Discovery
 
@@ -76,12 +76,12 @@ class SitemapSeeding(ResolutionListener):
         self._start_only = mode == "start"
         self._listed_only = mode == LISTED
         # To forget an origin does no harm: the spool has its sitemaps.
-        self._visited = Recent()
+        self._visited = BoundedSet()
         self.visited_prefixes: set[str] = set()
         """Prefixes of URLs whose origins the crawl has visited: a fast path."""
         seconds = self._settings.defer_max_wait
         self._spool = Spool(job_dir(crawler.settings), seconds, crawler.spider)
-        self._upkeep = Upkeep(self._look)
+        self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
         self._feeder = Feeder(parts, deferral)

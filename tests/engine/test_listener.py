@@ -9,7 +9,7 @@ import pytest
 from scrapy import signals as scrapy_signals
 from scrapy.signalmanager import SignalManager
 
-from scrapy_rep.engine.listener import Listener
+from scrapy_rep.engine.access import Listener
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites

@@ -16,6 +16,7 @@ from scrapy.exceptions import IgnoreRequest, ResponseDataLossError
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
+from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.origins.body import META_KEY, READ_BYTES, Transfer, TransferWatch
@@ -60,13 +61,15 @@ NAMES = ["gzip", "x-gzip", "deflate", "GZIP", "identity", "br", "zstd", "compres
 @functools.cache
 def downloader() -> tuple[TransferWatch, HttpCompressionMiddleware]:
     crawler = get_crawler()
-    return TransferWatch(crawler), HttpCompressionMiddleware.from_crawler(crawler)
+    return TransferWatch(crawler, EngineAccess(crawler)), HttpCompressionMiddleware.from_crawler(
+        crawler
+    )
 
 
 def fetched(data: bytes, encodings: list[str], cut_off: bool = False) -> bytes:
     """The body, as the fetcher has it."""
     watch, compression = downloader()
-    transfer = Transfer(lambda: None)
+    transfer = Transfer()
     transfer.cut = cut_off
     url = "http://a.example/robots.txt"
     request = Request(url, meta={META_KEY: transfer})

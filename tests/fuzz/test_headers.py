@@ -8,9 +8,15 @@ from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.http import Headers, Response
 
-from scrapy_rep.engine import headers
-from scrapy_rep.engine.urls import origin_of, path_in
+from scrapy_rep.origins.body import (
+    MAX_ENCODINGS,
+    MAX_HEADER,
+    NotCredible,
+    content_encodings,
+    header_text,
+)
 from scrapy_rep.origins.fetcher import redirect_target
+from scrapy_rep.origins.requests import origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.dates import latest
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, retry_after
@@ -23,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.python]
 
 NOW = 1_800_000_000.0
 ASKED = [f"{origin}/robots.txt" for origin in ("http://a.example", "https://[::1]:8443", "ftp://a")]
-LONGEST = headers.MAX_HEADER + 100
+LONGEST = MAX_HEADER + 100
 
 NUMBERS = [b"0", b"60", b"-1", b"1.5", b"9" * 19, b"9" * 5000, b"1e9", b"0x10", b"\xb2", b"+5"]
 CACHE_CONTROL = damaged(
@@ -86,8 +92,8 @@ def text(value: bytes) -> str:
 @given(CACHE_CONTROL, DATES, DATES, DATES)
 def test_times_of_any_kind(cache_control: bytes, age: bytes, again: bytes, changed: bytes) -> None:
     some = Headers({"Cache-Control": cache_control, "Age": age, "Retry-After": again})
-    values = [headers.text(some, name) for name in ("Cache-Control", "Age", "Retry-After")]
-    assert all(len(value or "") <= headers.MAX_HEADER for value in values)
+    values = [header_text(some, name) for name in ("Cache-Control", "Age", "Retry-After")]
+    assert all(len(value or "") <= MAX_HEADER for value in values)
 
     def read() -> tuple[float, float | None]:
         lifetime = fresh_seconds(*values[:2], default=5.0, minimum=2.0, maximum=9.0)
@@ -103,11 +109,11 @@ def test_times_of_any_kind(cache_control: bytes, age: bytes, again: bytes, chang
 @given(st.lists(ENCODINGS, max_size=3))
 def test_encodings_of_any_kind(values: list[bytes]) -> None:
     try:
-        found = in_a_slice(lambda: headers.encodings(Headers({"Content-Encoding": values})))
-    except headers.NotCredible as error:
+        found = in_a_slice(lambda: content_encodings(Headers({"Content-Encoding": values})))
+    except NotCredible as error:
         assert str(error).isprintable()
         return
-    assert len(found) <= headers.MAX_ENCODINGS
+    assert len(found) <= MAX_ENCODINGS
     assert not {"", "identity"} & set(found)
     assert all(name == name.strip().lower() for name in found)
 
@@ -123,12 +129,12 @@ def test_redirects_to_anywhere(location: bytes, url: str) -> None:
     target = in_a_slice(lambda: redirect_target(url, response))
     if target is None:
         return
-    assert len(target) <= 3 * headers.MAX_HEADER + len(url)
+    assert len(target) <= 3 * MAX_HEADER + len(url)
     request, origin = Request(target), Origin.from_url(target)
     again = Response(url, headers={"Location": target})
     if not origin.host.startswith("["):  # older w3lib loses the brackets
         assert origin_of(request) == origin
-        assert redirect_target(url, again) == target or len(target) > headers.MAX_HEADER
+        assert redirect_target(url, again) == target or len(target) > MAX_HEADER
     assert origin.scheme in ("http", "https")
     assert "@" not in request.url.split("/")[2]
     assert "#" not in request.url

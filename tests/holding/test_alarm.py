@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from scrapy_rep.holding.alarm import Alarm
+from scrapy_rep.engine.timers import Alarm
 from tests.helpers.crawling import captured_log
 
 pytestmark = pytest.mark.loop
@@ -71,7 +70,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr("scrapy_rep.holding.alarm.call_later", world.call_later)
+    monkeypatch.setattr("scrapy_rep.engine.timers.call_later", world.call_later)
     return world
 
 
@@ -135,8 +134,8 @@ def test_set_back_and_forth(world: World) -> None:
 
 def test_an_alarm_set_to_infinity_never_rings(world: World) -> None:
     world.alarm.set("a", 105.0)
-    world.alarm.set("b", math.inf)
-    world.alarm.set("a", math.inf)
+    world.alarm.forget("b")
+    world.alarm.forget("a")
     world.alarm.set("c", 106.0)
     world.go_to(200.0)
     assert world.keys == ["c"]
@@ -200,7 +199,7 @@ def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
     world.alarm.set("last", 1e6)
     for number in range(10_000):
         world.alarm.set(f"{number}", 1e6 - number)
-        world.alarm.set(f"{number - 5}", math.inf)
+        world.alarm.forget(f"{number - 5}")
     assert len(world.alarm._heap) < 1100
     world.go_to(1e6)
     assert world.keys == [*(f"{number}" for number in range(9999, 9994, -1)), "last"]

@@ -14,7 +14,7 @@ from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers import crawling
-from tests.helpers.behaviours import RULES, silence
+from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
@@ -178,6 +178,18 @@ async def test_those_handed_back_wait_on(
         assert set(result.failures) == (set() if reason == "enough" else set(wanted))
         assert_no_errors(result)
         passed += 60
+
+
+async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> None:
+    """They waited for a first answer, which is none: others may fetch them, or there is room later."""
+    site = sites.add(robots=in_turn(after(0.5, 503), RULES))
+    wanted = urls(site, 10)
+    settings = {**SLOW, "SCHEDULER": Persistent, "REP_DEFER_MAX_REQUESTS": 3, "REP_DEFER_GRACE": 30}
+    record = Record()
+    result = await crawl(Once, settings, requests=wanted, signal_handlers=record.handlers)
+    assert set(result.responses) == set(wanted)
+    assert result.stats["rep/held/max"] <= 3
+    assert_clean(result)
 
 
 async def test_given_up_where_it_does_not_outlive(sites: Sites) -> None:

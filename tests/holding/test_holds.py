@@ -219,19 +219,3 @@ def test_what_is_put_back_has_its_old_place(hold: Hold, make: Make) -> None:
     assert numbers(again) == [2, 3, 4, 5]
     assert again[0][:2] == first[1][:2]
     assert again[0].row == first[1].row
-
-
-def test_waiting_requests_settle_as_they_came(hold: Hold, make: Make) -> None:
-    """The first that came are the first that are held, however urgent those are that came later. In
-    the order in which they leave, all keep their places."""
-    for number in range(1, 3):
-        hold.hold(A, make(number))
-    for number in range(3, 10):
-        hold.add(A, make(number, since=float(number), priority=number % 3))
-    assert numbers(hold.settle(A, 2, 4)) == [3, 4, 5, 6]
-    assert hold.settle(A, 6, 0) == []
-    assert numbers(hold.settle(A, 6, 100)) == [7, 8, 9]
-    assert hold.settle(A, 9, 100) == []
-    assert hold.settle(B, 0, 100) == []
-    assert hold.oldest(A) == 0.0
-    assert take_all(hold) == [5, 8, 4, 7, 1, 2, 3, 6, 9]

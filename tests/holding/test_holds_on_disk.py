@@ -131,18 +131,6 @@ class _Unpicklable:
         raise ZeroDivisionError("not even a pickle error")
 
 
-def test_what_only_waits_is_on_disk_once_it_settles(path: Path) -> None:
-    hold = opened(path)
-    for number in range(1, 6):
-        hold.add(A, held(number))
-    hold.settle(A, 0, 3)
-    killed(hold)
-    hold, recovered = run(path)
-    assert recovered == {A: 3}
-    assert take_all(hold) == [1, 2, 3]
-    hold.close()
-
-
 def test_what_ends_with_the_process(path: Path) -> None:
     """What only waits, and what can't be written. The rest stays, and stays in order."""
     hold = opened(path)

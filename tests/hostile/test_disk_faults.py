@@ -286,7 +286,7 @@ async def test_recovered_and_ended_in_slices(
 
     monkeypatch.setattr("scrapy_rep.engine.pause.SLICE_SECONDS", 0.0)
     monkeypatch.setattr("scrapy_rep.holding.held_origins.pause", pause)
-    monkeypatch.setattr("scrapy_rep.holding.shutdown.pause", pause)
+    monkeypatch.setattr("scrapy_rep.holding.handing_back.pause", pause)
     record = Record()
     # None is refused before all are recovered.
     record.on_resolved = lambda: len(record.resolved) == 1 and record.close()

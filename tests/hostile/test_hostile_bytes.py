@@ -14,9 +14,15 @@ import pytest
 from scrapy.exceptions import ResponseDataLossError
 from scrapy.http import Headers, Response
 
-from scrapy_rep.engine import headers
 from scrapy_rep.origins import body
-from scrapy_rep.origins.body import Transfer, decode
+from scrapy_rep.origins.body import (
+    MAX_HEADER,
+    NotCredible,
+    Transfer,
+    content_encodings,
+    decode,
+    header_text,
+)
 from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.protocol import syntax
 from scrapy_rep.protocol.availability import says_not_found
@@ -86,14 +92,14 @@ def test_max_age_is_read_as_before(value: str, seconds: float) -> None:
 
 @pytest.mark.scrapy_api
 def test_no_header_is_longer_than_it_may_be() -> None:
-    long = b"max-age=1" + b" " * headers.MAX_HEADER
-    assert headers.text(Headers({"Cache-Control": long}), "Cache-Control") is None
-    half = headers.MAX_HEADER // 2 - 1
+    long = b"max-age=1" + b" " * MAX_HEADER
+    assert header_text(Headers({"Cache-Control": long}), "Cache-Control") is None
+    half = MAX_HEADER // 2 - 1
     some = Headers({"Age": [b"1" * half, b"2" * half]})
-    assert len(headers.text(some, "Age") or "") == headers.MAX_HEADER - 1
+    assert len(header_text(some, "Age") or "") == MAX_HEADER - 1
     some.appendlist("Age", b"3")
-    assert headers.text(some, "Age") is None
-    assert headers.text(None, "Age") is None
+    assert header_text(some, "Age") is None
+    assert header_text(None, "Age") is None
 
 
 @pytest.mark.python
@@ -216,17 +222,17 @@ def test_members_of_a_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.scrapy_api
 def test_encodings_have_a_limit() -> None:
     def encodings(*values: str) -> list[str]:
-        return headers.encodings(Headers({"Content-Encoding": list(values)}))
+        return content_encodings(Headers({"Content-Encoding": list(values)}))
 
     assert encodings(" GZIP,identity", "deflate, ,br") == ["gzip", "deflate", "br"]
     assert encodings("gzip, gzip", "gzip", *["identity"] * 100, "gzip,gzip") == ["gzip"] * 5
     for values in (["gzip"] * 6, ["gzip, " * 2_000], ["identity, " * 2_000]):
-        with pytest.raises(headers.NotCredible):
+        with pytest.raises(NotCredible):
             encodings(*values)
 
 
 def test_a_body_that_is_not_decoded() -> None:
-    transfer = Transfer(lambda: None)
+    transfer = Transfer()
     transfer.problem = "6 content encodings"
     with pytest.raises(ResponseDataLossError, match="6 content encodings"):
         transfer.body_of(Response("http://a.test/", body=b"x"))

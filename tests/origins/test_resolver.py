@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.origins.flights import Flight
-from scrapy_rep.origins.resolver import ResolutionListener, Resolver
+from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.contexts import context_of
 
@@ -37,8 +37,9 @@ class Told(ResolutionListener):
 @pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
 async def test_a_fetch_that_is_broken_off_is_told(error: BaseException) -> None:
     cache: Any = Cancelled(error)
-    resolver, listener = Resolver(context_of(), cache), Told()
-    resolver.listeners.append(listener)
+    origins, listener = Origins(context_of()), Told()
+    origins.cache = cache
+    origins.listeners.append(listener)
     with pytest.raises(type(error)):
-        await resolver.ask(Flight(ORIGIN, None))
+        await origins.ask(Flight(ORIGIN, None))
     assert [type(one) for one in listener.errors] == [CancelledError]

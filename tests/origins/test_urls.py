@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.engine.urls import as_it_stands
+from scrapy_rep.origins.requests import as_it_stands
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.seeding.discovery import listed_sitemaps

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import IO, TYPE_CHECKING, Any
 
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.stat_counter import CappedCounter
 from scrapy_rep.reporting.answers import OUTCOMES, kind_of
 from scrapy_rep.reporting.record import (
@@ -115,7 +115,7 @@ class CrawlSum:
         self.rules: dict[tuple[str, str], list[Any]] = {}
         """How often, on how many origins, and which, by rule and group."""
         self.all_rules = self.all_sitemaps = self.all_changes = self.all_spells = self.all_waits = 0
-        self._seen = Recent()
+        self._seen = BoundedSet()
         self.sitemaps: list[SitemapRow] = []
         self.pages: CappedCounter[tuple[str, str]] = CappedCounter(_SAID)
         self.page_examples: dict[tuple[str, str], list[Any]] = {}

@@ -1,4 +1,4 @@
-"""One timer for any number of keys: 100,000 unreachable origins need a heap, not a task each."""
+"""What is due later: alarms, one timer for any number of keys; and periodic tasks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import math
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from scrapy.utils.asyncio import CallLaterResult
 
 logger = get_logger(__name__)
 
+# Of periodic tasks.
+_PERIOD_SECONDS = 1.0
 # Callbacks before the event loop gets a turn.
 _AT_A_TURN = 200
 # Seconds between checks whether the crawl is still paused.
@@ -28,7 +32,7 @@ _OUTDATED = 1000
 
 
 class Alarm:
-    """Calls back for each key when it is due."""
+    """Calls back for each key when it is due: 100,000 unreachable origins need a heap, not a task each."""
 
     def __init__(
         self,
@@ -54,11 +58,8 @@ class Alarm:
         return key in self._times
 
     def set(self, key: str, time: float) -> None:
-        """Make *key* due at *time*; infinity: never."""
-        if self._times.get(key, math.inf) == time:
-            return
-        if time == math.inf:
-            self._times.pop(key, None)
+        """Make *key* due at *time*."""
+        if self._times.get(key) == time:
             return
         self._times[key] = time
         heapq.heappush(self._heap, (time, key))
@@ -66,6 +67,10 @@ class Alarm:
             self._heap = [(time, key) for key, time in self._times.items()]
             heapq.heapify(self._heap)
         self._arm()
+
+    def forget(self, key: str) -> None:
+        """Have *key* never be due."""
+        self._times.pop(key, None)
 
     def set_sooner(self, key: str, time: float) -> None:
         """Make *key* due at *time*, unless it is due earlier."""
@@ -120,3 +125,39 @@ class Alarm:
                 )
                 logger.exception(message, {"key": key})
             self.set(key, self._now() + _RETRY_SECONDS)
+
+
+class PeriodicTask:
+    """Calls a function every second, never twice at a time."""
+
+    def __init__(self, task: Callable[[], Awaitable[None]]) -> None:
+        self._task = task
+        self._turn = DeferredLock()
+        self._timer: CallLaterResult | None = None
+        self._ended = False
+
+    async def begin(self) -> None:
+        """Call it now, and every second from now on."""
+        self._timer = None
+        await self.now()
+        if not self._ended:
+            self._timer = call_later(_PERIOD_SECONDS, lambda: deferred_from_coro(self.begin()))
+
+    async def now(self, *, last: bool = False) -> None:
+        """Call it at once.
+
+        :param last: and never again
+        """
+        await maybe_deferred_to_future(self._turn.acquire())
+        try:
+            if not self._ended:
+                self._ended = last
+                await self._task()
+        finally:
+            self._turn.release()
+
+    async def end(self) -> None:
+        """Call it for the last time."""
+        await self.now(last=True)
+        if self._timer is not None:
+            self._timer.cancel()

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.engine import recent
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.protocol import Origin
 
 
 @pytest.mark.slow
 def test_what_is_remembered_takes_two_megabytes() -> None:
-    some = Recent()
+    some = BoundedSet()
     assert all(some.add(f"http://{number}.example") for number in range(400_000))
     hashes = [*some._latest, *some._new, *some._old]
     assert len(hashes) == len(set(hashes)) == len(some) <= 200_000
@@ -31,7 +31,7 @@ def test_the_last_ones_are_remembered(values: list[int], most: int, unsorted: in
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent, "_REMEMBERED", most)
         patch.setattr(recent, "_UNSORTED", unsorted)
-        some = Recent()
+        some = BoundedSet()
         for at, value in enumerate(values):
             before = list(dict.fromkeys(reversed(values[:at])))
             latest, oldest = before[:most], before[2 * most :]
@@ -42,7 +42,7 @@ def test_the_last_ones_are_remembered(values: list[int], most: int, unsorted: in
 
 
 def test_equal_ones_are_one() -> None:
-    some = Recent()
+    some = BoundedSet()
     assert some.add(Origin("http", "a.example", 80))
     assert not some.add(Origin.from_url("HTTP://A.example:80/x"))
     assert Origin("https", "a.example", 443) not in some

@@ -15,7 +15,7 @@ _REMEMBERED = 100_000
 _UNSORTED = 5000
 
 
-class Recent:
+class BoundedSet:
     """Remembers the last 100,000 to 200,000 items. A forgotten item counts as new again.
 
     It keeps sorted hashes of 8 bytes each. In a set, each takes 70, and an URL several times that.
