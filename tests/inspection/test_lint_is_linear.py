@@ -11,7 +11,7 @@ import pytest
 from scrapy_rep.inspection.lint import lint
 from tests.helpers.growth import TIMES, assert_linear
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 NAMES = ["".join(letters) for letters in product(ascii_lowercase, repeat=3)]
 
