@@ -97,6 +97,7 @@ class Site:
         self.requests: list[Hit] = []
         self.connections = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
     def url(self, path: str = "/", *, user: str | None = None) -> str:
@@ -137,8 +138,15 @@ class Site:
             self._server.close()
         for task in self._tasks:
             task.cancel()
+        for writer in self._writers:
+            writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+        """Known from its first moment: a connection that nobody closes is a warning in a later test."""
+        self._writers.add(writer)
+        return self._served(reader, writer)
+
+    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -157,6 +165,7 @@ class Site:
             pass  # the client, or the test, is gone
         finally:
             self._tasks.discard(task)
+            self._writers.discard(writer)
             writer.close()
 
     @staticmethod

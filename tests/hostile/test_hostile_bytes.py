@@ -42,7 +42,7 @@ def locs(entries: list[dict[str, Any]]) -> list[str]:
 # Comments before the first element of a sitemap
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 def test_comments_that_a_sitemap_begins_with() -> None:
     small, large = (b"<!---->" * count for count in (2, 2 * TIMES))
     assert_linear(*(lambda text=text: read(text) for text in (small, large)))
@@ -68,7 +68,7 @@ def fresh(value: str) -> float:
     return fresh_seconds(value, None, default=1, minimum=0, maximum=1e9)
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.parametrize("pump", ["max-age={}", "max-age{}", 'max-age="{}', "max-age=1{}x"])
 def test_blanks_in_cache_control(pump: str) -> None:
     small, large = (pump.format(" " * size) for size in (2_000, 2_000 * TIMES))

@@ -12,7 +12,7 @@ from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences.lint import usage_findings
 from tests.helpers.growth import TIMES, assert_linear
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 NAMES = ["".join(letters) for letters in product(ascii_lowercase, repeat=3)]
 

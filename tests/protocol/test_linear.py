@@ -14,7 +14,7 @@ from scrapy_rep.protocol import RobotsTxt
 from tests.helpers.growth import TIMES, assert_linear
 from tests.protocol.tables import AGENT, SITE, rows
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
