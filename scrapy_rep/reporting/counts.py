@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.engine.recent import Recent
@@ -48,7 +49,9 @@ class Counts(Listener):
         self.requests: Counter[str] = Counter()
         """By what became of them."""
         self.fetches = 0
-        self._latest: dict[str, tuple[str, str]] = {}
+        self._latest: dict[int, tuple[str, str]] = {}
+        """By the hash of an origin: a third of the memory."""
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._settled: Counter[tuple[str, str]] = Counter()
         self._rules: CappedCounter[tuple[str, str]] = CappedCounter(_RULES)
         self._firsts: dict[tuple[str, str], list[Any]] = {}
@@ -71,17 +74,15 @@ class Counts(Listener):
             self.requests[_NAMES.get(verdict, verdict)] += 1
             if verdict == "disallowed" and record.basis.decision is not None:
                 self._decided(record)
-        if origin is not None and origin not in self._latest:
+        if origin is not None and hash(origin) not in self._latest:
             self._note(origin, "none", "")
 
     def _note(self, origin: str, outcome: str, kind: str) -> None:
-        known = self._latest.get(origin)
-        if outcome == "none" and known is not None:
-            return
-        self._latest[origin] = outcome, kind
+        key = outcome, kind
+        self._latest[hash(origin)] = self._known.setdefault(key, key)
         if len(self._latest) > _ORIGINS:
-            oldest = next(iter(self._latest))
-            self._settled[self._latest.pop(oldest)] += 1
+            for oldest in list(islice(self._latest, _ORIGINS // 10)):
+                self._settled[self._latest.pop(oldest)] += 1
 
     def _decided(self, record: Record) -> None:
         decision = record.basis.decision
