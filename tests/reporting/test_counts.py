@@ -75,3 +75,9 @@ def test_very_many_are_counted_together(counts: Counts, monkeypatch: pytest.Monk
     assert counts.top_rules(1)[0].times == counts.top_rules(1)[0].origins == 1000
     assert len(counts._latest) <= 101
     assert len(counts._firsts) <= 10_001
+
+
+def test_what_a_setting_forbids_is_no_rule(counts: Counts) -> None:
+    tell(counts, "disallowed", "http://a", Basis(None, Decision(False, None, None)))
+    assert counts.requests == {"forbidden": 1}
+    assert counts.top_rules(5) == []
