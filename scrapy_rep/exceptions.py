@@ -36,6 +36,8 @@ class RobotsUnreachable(IgnoreRequest):
 
     decision: Decision | None = None
     """Always None: there is none."""
+    held_for: float | None = None
+    """Seconds for which the request was held, in earlier runs too, if it was."""
 
     def __init__(
         self,

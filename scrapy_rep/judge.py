@@ -85,7 +85,7 @@ class Judge:
         if found.standing is Standing.STALE:
             self._stats.inc_value("rep/cache/stale")
         else:
-            self.hits.add(found.used_at)
+            self.hits.count += 1
         return self._act(request, found, path)
 
     async def _wait(self, request: Request, origin: Origin, path: str) -> None:
@@ -94,7 +94,7 @@ class Judge:
         replays = self._origins.http_cache.answers(request)
         if known is not None and not known.unreachable and request in self._gate and not replays:
             # The answer that let it pass the gate counts, though it has become due since.
-            self.hits.add(self._clock())
+            self.hits.count += 1
             await settled(self._act(request, known, path))
             return
         asked_before = known is not None
@@ -150,6 +150,8 @@ class Judge:
         if decision is None or decision.allowed:
             if everything or state.standing is Standing.UNRESTRICTED:
                 self._recorder.allowed(request, state, decision)
+            else:
+                state.allowed += 1
         elif self._overrules(request, decision):
             self._recorder.overruled(request, state, decision)
         else:
@@ -181,7 +183,7 @@ class Judge:
         :raises RobotsUnreachable: always, unless this is a dry run
         """
         origin = origin_of(request)
-        self.hits.add(self._clock())
+        self.hits.count += 1
         self._drop(request, origin, drop, self._origins.cache.get(origin))
 
     def _drop(

@@ -123,7 +123,8 @@ class RepMiddleware:
                 path = path[: path.index("#")]
             if rules.allows(comparable(path)):
                 state.used_at = now
-                self._hits.add(now)
+                state.allowed += 1
+                self._hits.count += 1
                 return None
         return self._look_closer(request)
 

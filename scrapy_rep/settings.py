@@ -38,6 +38,10 @@ _PATIENCE = 86400.0
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
+# Settings of Scrapy's own that matter here, and characters of a value that are told.
+_SCRAPYS = ("ROBOTSTXT_USER_AGENT",)
+_SHOWN = 300
+
 SPIDER_SITEMAPS = "rep_sitemaps"
 """The spider's attribute that stands for ``REP_SITEMAPS``."""
 
@@ -283,6 +287,12 @@ def changed(settings: BaseSettings) -> list[str]:
             same = False
         names += [] if same else [name]
     return names
+
+
+def changed_values(settings: BaseSettings) -> dict[str, str]:
+    """Return these settings with their values as text, without passwords."""
+    names = [*changed(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
+    return {name: without_passwords(str(settings.get(name)))[:_SHOWN] for name in names}
 
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:

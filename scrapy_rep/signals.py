@@ -23,14 +23,14 @@ Arguments: ``request``, ``origin``, ``spider``.
 """
 
 request_released = object()
-"""When a held request returns to the scheduler, to be judged like any other.
+"""When a held request goes on, to be judged like any other.
 
-Arguments: ``request``, ``origin``, ``spider``.
+Arguments: ``request``, ``origin``, ``held_for`` (seconds, in earlier runs too), ``spider``.
 """
 
 request_given_up = object()
 """When a held request is dropped, before its errback gets ``RobotsUnreachable``.
 
 Arguments: ``request``, ``origin``, ``reason`` (str), ``attempts`` (int, failures in a row),
-``spider``.
+``held_for`` (seconds, in earlier runs too; None if it did not leave the hold), ``spider``.
 """

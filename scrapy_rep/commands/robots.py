@@ -27,6 +27,7 @@ _ACTIONS = {
     "cache": ("file", "agent", "explain"),
     "page": ("explain",),
     "usage": ("file", "explain"),
+    "report": ("file", "agent", "explain", "json"),
 }
 
 
@@ -77,6 +78,7 @@ class RobotsCommand(ScrapyCommand):
         option("--usage", "show whether pages may be used for AI training, search and so on")
         header = "with --page --file: a header of the page, such as 'X-Robots-Tag: noindex'"
         option("--header", header, "HEADER", many=True)
+        option("--report", "print the report of crawls (HTML) from files of REP_DECISIONS")
         option("--drop", "with --cache: remove the entries instead")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
@@ -111,7 +113,7 @@ class RobotsCommand(ScrapyCommand):
             raise UsageError("--drop needs --cache")
         if opts.header and not (opts.page and opts.file is not None):
             raise UsageError("--header needs --page and --file")
-        fetches = opts.file is None and not opts.cache
+        fetches = opts.file is None and not opts.cache and not opts.report
         if opts.lint:
             fetches = any("://" in one for one in args)
         self.requires_crawler_process = fetches

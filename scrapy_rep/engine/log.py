@@ -8,13 +8,15 @@ import traceback
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from twisted.internet.defer import CancelledError
 
+from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.words import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
     from types import TracebackType
 
     from scrapy import Spider
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
         tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     )
 
-# Lines of a kind at INFO level, see Sparse.
+# Lines of a kind at INFO level, see Limiter.
 _FIRST = 10
 
 
@@ -69,50 +71,72 @@ def _traceback(raised: _Raised) -> str:
     return "\n".join([clean(first), *("  " + clean(line) for line in others)])
 
 
-class Few:
-    """Lets the first few through, and counts the rest."""
+class Limiter:
+    """Logs what happens to each of many origins: the first few at INFO level, the others at DEBUG
+    level, and their number at INFO level now and then."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, logger: logging.Logger, what: str = "", first: int = _FIRST) -> None:
+        """:param what: what is counted: "origins with requests held" """
+        self._logger = logger
+        self._what = what
+        self._first = first
+        self._tell_at = 10 * first
         self._count = 0
+        self._seen = Recent()
 
     def one_more(self) -> bool:
-        """Count one. Return whether it may be logged."""
+        """Count one. Return whether it is one of the first."""
         self._count += 1
-        return self._count <= self._limit
+        return self._count <= self._first
 
     @property
     def left_out(self) -> int:
         """How many were not."""
-        return max(0, self._count - self._limit)
+        return max(0, self._count - self._first)
 
+    def log(
+        self,
+        message: str,
+        values: Mapping[str, Any],
+        spider: Spider | None,
+        about: Hashable = None,
+        more: str = "",
+    ) -> None:
+        """Log one more.
 
-class Sparse:
-    """Logs what happens to each of many origins: the first few at INFO, the others at DEBUG, and their
-    number at INFO now and then."""
-
-    def __init__(self, logger: logging.Logger, what: str) -> None:
-        """:param what: what is counted: "origins with requests held" """
-        self._logger = logger
-        self._what = what
-        self._count = 0
-        self._tell_at = 10 * _FIRST
-
-    def log(self, message: str, values: Mapping[str, Any], spider: Spider | None) -> None:
-        """Log one more."""
-        self._count += 1
+        :param about: counts once, and is logged at DEBUG level after that
+        :param more: to add to the message the first time
+        """
         extra = {"spider": spider}
-        level = logging.INFO if self._count <= _FIRST else logging.DEBUG
-        self._logger.log(level, message, values, extra=extra)
-        if self._count == _FIRST + 1:
-            self._tell("More lines like the last ten (%(what)s) are at DEBUG level", extra)
+        if about is not None and not self._seen.add(about):
+            self._logger.debug(message, values, extra=extra)
+            return
+        level = logging.INFO if self.one_more() else logging.DEBUG
+        self._logger.log(level, message + more, values, extra=extra)
+        if self._count == self._first + 1:
+            self._tell("More lines like the last %(first)s (%(what)s) are at DEBUG level", extra)
         elif self._count == self._tell_at:
             self._tell_at *= 10
             self._tell("%(count)s %(what)s so far", extra)
 
     def _tell(self, message: str, extra: dict[str, Any]) -> None:
-        values = {"what": self._what, "count": f"{self._count:,}"}
+        values = {"what": self._what, "first": self._first, "count": f"{self._count:,}"}
         self._logger.info(message, values, extra=extra)
+
+
+class Channel:
+    """Hands records of decisions to those who listen: handlers of one crawl. They don't go to the log,
+    whose levels and filters must not decide what is on record."""
+
+    def __init__(self) -> None:
+        self.handlers: list[logging.Handler] = []
+        self.crawl = uuid4().hex[:12]
+        """What tells its records from those of other crawls."""
+
+    def tell(self, record: logging.LogRecord) -> None:
+        """Hand *record* to all handlers."""
+        for handler in self.handlers:
+            handler.handle(record)
 
 
 logger = get_logger(__name__)

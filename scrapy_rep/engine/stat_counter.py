@@ -1,52 +1,70 @@
-"""A stat for the hot path."""
+"""Counting: a stat for the hot path, and the most frequent of very many things."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Hashable
+    from typing import Any
+
     from scrapy.crawler import Crawler
 
     from scrapy_rep.engine.access import EngineAccess
 
+KeyT = TypeVar("KeyT", bound="Hashable")
+
 
 class StatCounter:
-    """Updates Scrapy's stats once a second: for every request would slow down the hot path."""
+    """Adds up in :attr:`count`, without a call, and updates Scrapy's stats once a second."""
 
     def __init__(self, crawler: Crawler, engine: EngineAccess, name: str) -> None:
         assert crawler.stats is not None
         self._stats = crawler.stats
         self._engine = engine
         self._name = name
-        self._count = 0
-        self._told_at = self._due = 0.0
-        self._every = 1.0
+        self._upkeep = Upkeep(self.tell)
+        self.count = 0
         crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
+        crawler.signals.connect(self.tell, scrapy_signals.spider_closed)
 
-    def add(self, now: float) -> None:
-        """Count one.
+    async def tell(self) -> None:
+        """Update the stat."""
+        count, self.count = self.count, 0
+        if count:
+            self._stats.inc_value(self._name, count)
 
-        :param now: seconds since the epoch
-        """
-        self._count += 1
-        if not self._told_at <= now < self._due:  # the clock may be set back
-            self._tell()
-            self._told_at, self._due = now, now + self._every
+    def _spider_opened(self) -> Coroutine[Any, Any, None]:
+        self._engine.before_closing(Stage.COUNTING, self._upkeep.end)
+        return self._upkeep.begin()
 
-    def _tell(self) -> None:
-        if self._count:
-            self._stats.inc_value(self._name, self._count)
-            self._count = 0
 
-    def _spider_opened(self) -> None:
-        self._engine.before_closing(Stage.COUNTING, self._before_closing)
+class CappedCounter(Generic[KeyT]):
+    """Counts the most frequent keys in bounded memory. When there are too many, the rarest half is
+    counted together, as :attr:`others`."""
 
-    async def _before_closing(self) -> None:
-        """Update now, and on each call from now on: the stats may be read at any moment."""
-        self._every = self._due = -math.inf
-        self._tell()
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._counts: Counter[KeyT] = Counter()
+        self.others = 0
+
+    def add(self, key: KeyT, times: int = 1) -> None:
+        """Count *key* so many times more."""
+        self._counts[key] += times
+        if len(self._counts) > self._limit:
+            kept = Counter(dict(self._counts.most_common(self._limit // 2)))
+            self.others += self._counts.total() - kept.total()
+            self._counts = kept
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._counts
+
+    def most(self, count: int) -> list[tuple[KeyT, int]]:
+        """Return the most frequent ones with their counts."""
+        return self._counts.most_common(count)

@@ -61,6 +61,8 @@ _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
 _EXPIRY_SECONDS = 1.0
 # Seconds. Sums of times may differ in their last digits.
 _ROUNDING = 0.001
+# Held URLs whose verdict is looked at when a robots.txt changes.
+_SOME = 20
 # Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
 
@@ -72,7 +74,7 @@ class Deferral(ResolutionListener):
 
     def __init__(self, context: CrawlContext, origins: Origins, recorder: Recorder) -> None:
         self._context = context
-        self._recorder = recorder
+        recorder.waiting = self._some_urls
         self._policy = origins.policy
         self._cache = origins.cache
         self._table = origins.table
@@ -114,6 +116,13 @@ class Deferral(ResolutionListener):
         """Whether any requests are at the gate."""
         return bool(self.held or self.releases)
 
+    def _some_urls(self, origin: str) -> list[str]:
+        """Return the URLs of some requests of *origin* that are at the gate."""
+        if self.held.get(origin) is None:
+            return []
+        found = [self.held.hold.peek(origin, number) for number in range(_SOME)]
+        return list(dict.fromkeys(request.url for request in found if request is not None))
+
     # Requests that stay
 
     def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
@@ -123,7 +132,6 @@ class Deferral(ResolutionListener):
         """
         asked_before = self._table.get(origin) is not None
         self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        self._recorder.waits()
         held_origin = self.held.wait(origin, request, since)
         if not held_origin.jobs:
             held_origin.answered = False

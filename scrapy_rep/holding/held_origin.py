@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.words import counted
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ class Log:
 
     def __init__(self, context: CrawlContext) -> None:
         self.context = context
-        self.slow = Sparse(logger, "origins that are slow to answer")
-        self.held = Sparse(logger, "origins with an unreachable robots.txt")
-        self.given_up = Sparse(logger, "origins whose requests were given up")
-        self.released = Sparse(logger, "origins whose requests were released")
+        self.slow = Limiter(logger, "origins that are slow to answer")
+        self.held = Limiter(logger, "origins with an unreachable robots.txt")
+        self.given_up = Limiter(logger, "origins whose requests were given up")
+        self.released = Limiter(logger, "origins whose requests were released")
 
 
 class Job(NamedTuple):
@@ -52,7 +51,6 @@ class HeldOrigin:
     """
 
     __slots__ = (
-        "_began",
         "_log",
         "_told_slow",
         "answered",
@@ -63,6 +61,7 @@ class HeldOrigin:
         "jobs",
         "late",
         "leaving",
+        "longest",
         "origin",
         "released",
         "slow",
@@ -76,7 +75,6 @@ class HeldOrigin:
     def __init__(self, origin: Origin, log: Log) -> None:
         self.origin = origin
         self._log = log
-        self._began = time.monotonic()
         self._told_slow = False
         self.told_unreachable = False
         """Whether the log says that its robots.txt is unreachable."""
@@ -100,6 +98,8 @@ class HeldOrigin:
         self.leaving: list[Request] = []
         """Those that left last, and may not have reached their download slot."""
         self.released = 0
+        self.longest = 0.0
+        """Seconds for which one that left was held, in earlier runs too."""
         self.given_up = 0
         self.why = ("", 0)
         """Why the last ones were given up, and after how many robots.txt attempts."""
@@ -123,7 +123,6 @@ class HeldOrigin:
 
         :param kept: whether those given up are on disk for the next run
         """
-        seconds = time.monotonic() - self._began
         if self.given_up:
             reason, attempts = self.why
             self._tell(
@@ -131,7 +130,7 @@ class HeldOrigin:
                 "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
                 "(%(times)s at robots.txt)%(kept)s",
                 requests=counted(self.given_up, "request"),
-                seconds=seconds,
+                seconds=self.longest,
                 reason=reason,
                 times=counted(attempts, "attempt"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
@@ -141,8 +140,8 @@ class HeldOrigin:
                 self._log.released,
                 "Released %(requests)s to %(origin)s after %(seconds).1f s",
                 requests=counted(self.released, "request"),
-                seconds=seconds,
+                seconds=self.longest,
             )
 
-    def _tell(self, sparse: Sparse, message: str, **values: Any) -> None:
-        sparse.log(message, {"origin": self.origin, **values}, self._log.context.spider)
+    def _tell(self, limiter: Limiter, message: str, **values: Any) -> None:
+        limiter.log(message, {"origin": self.origin, **values}, self._log.context.spider)

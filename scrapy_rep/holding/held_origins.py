@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from heapq import nlargest
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.log import get_logger
@@ -13,6 +15,7 @@ from scrapy_rep.holding.held_origin import HeldOrigin, Log
 from scrapy_rep.holding.hold import Held, Hold
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
+from scrapy_rep.reporting.answers import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,6 +42,8 @@ _WAITING, _WEIGHTY = 8, 4
 _MANY = 2
 # In place of CONCURRENT_REQUESTS = 0 (unlimited).
 _UNLIMITED = 100
+# Origins that the log names.
+_NAMED = 3
 # Seconds between log lines that say that nothing else is left to do.
 _IDLE_SECONDS = 10.0
 
@@ -218,6 +223,7 @@ class HeldOrigins:
 
     def left(self, held_origin: HeldOrigin, held: Held) -> bool:
         """*held* has left the gate. Return whether it had been held, and not only waited."""
+        held_origin.longest = max(held_origin.longest, self.now() - held.since)
         if held.number > held_origin.held_upto:
             self._changed(held_origin, waiting=-1)
             return False
@@ -307,13 +313,27 @@ class HeldOrigins:
         values = {
             "begin": begin,
             "requests": counted(self._total, "request"),
-            "sites": counted(len(self), "site"),
+            "which": self._which(),
             "next": "now" if next_attempt == math.inf else f"in {duration(next_attempt)}",
             "given_up": "now" if given_up == math.inf else f"in {duration(given_up)}",
         }
         logger.info(
-            "%(begin)s%(requests)s to %(sites)s held; next robots.txt attempt %(next)s, giving up "
+            "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt %(next)s, giving up "
             "%(given_up)s (REP_DEFER_MAX_WAIT)",
             values,
             extra=self._context.extra,
         )
+
+    def _which(self) -> str:
+        """Return which origins have most of them, and why."""
+        most = nlargest(_NAMED, self._origins.values(), key=attrgetter("count"))
+        parts = []
+        for one in most:
+            known = self._table.get(one.origin)
+            error = known.entry.error if known else None
+            why = "no answer yet" if error is None else kind_of(error, short=True)
+            parts.append(f"{one.count:,} to {one.origin}: {why}")
+        if others := len(self) - len(most):
+            rest = self._total - sum(one.count for one in most)
+            parts.append(f"{rest:,} to {counted(others, 'other origin')}")
+        return "; ".join(parts)

@@ -52,6 +52,7 @@ def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreacha
         origin=error.origin,
         reason=error.reason,
         attempts=error.attempts,
+        held_for=error.held_for,
         spider=context.spider,
     )
 
@@ -259,7 +260,9 @@ class Releases:
             self._held.hold.give_up(str(held_origin.origin), held)
             # The origin may be forgotten before it arrives.
             cause = self._held.failure(held_origin.origin)
-            self.verdicts[request] = RobotsUnreachable(held_origin.origin, *job.given_up, cause)
+            error = RobotsUnreachable(held_origin.origin, *job.given_up, cause)
+            error.held_for = self._held.now() - held.since
+            self.verdicts[request] = error
             return
         held_origin.leaving.append(request)
         if row is not None:
@@ -275,6 +278,7 @@ class Releases:
                 signals.request_released,
                 request=request,
                 origin=held_origin.origin,
+                held_for=self._held.now() - held.since,
                 spider=context.spider,
             )
 

@@ -218,8 +218,10 @@ class RobotsCache:
 
     async def _fetch(self, origin: Origin, like: Request | None, flight: Flight | None) -> Answer:
         """Fetch *origin*'s robots.txt: twice if the connection is lost that has worked so far."""
+        known = self._table.get(origin)
         if flight is not None:
-            flight.fetching = True
+            flight.fetching, flight.fetches = True, 1
+            flight.asked_at, flight.before = self._clock(), known.entry if known else None
         try:
             answer = await self._fetcher.fetch(origin, like)
             known = self._table.get(origin)
@@ -227,6 +229,8 @@ class RobotsCache:
             lost = is_lost_connection(answer.error) or is_tls_failure(answer.error)
             if lost and not has_failed:
                 await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
+                if flight is not None:
+                    flight.fetches += 1
                 answer = await self._fetcher.fetch(origin, like)
         except (CancelledError, asyncio.CancelledError):
             if flight is None or not flight.expired:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.engine.log import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,8 @@ class CrawlContext:
     engine: EngineAccess
     clock: Callable[[], float]
     """Seconds since the epoch."""
+    channel: Channel = field(default_factory=Channel)
+    """For records of what happened."""
 
     @property
     def stats(self) -> StatsCollector:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.slots import META_KEY
 from scrapy_rep.engine.urls import SCHEME, origin_of
@@ -37,7 +37,7 @@ class CrawlDelay(ResolutionListener):
         self._agents = agents
         self._table = table
         self._told = Recent()
-        self._log = Sparse(logger, "origins whose crawl-delay is obeyed")
+        self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
         self.marks = frozenset({META_KEY} if self._most else ())
         """Meta keys that keep a request off the middleware's fast path."""
         if self._most:

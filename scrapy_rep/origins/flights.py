@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
+    from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
@@ -48,7 +49,10 @@ class Flight:
 
     __slots__ = (
         "_began_at",
+        "asked_at",
+        "before",
         "expired",
+        "fetches",
         "fetching",
         "landing",
         "origin",
@@ -67,6 +71,11 @@ class Flight:
         self.waiters: list[Deferred[OriginState]] = []
         self.fetching = False
         """Whether this process waits for the site."""
+        self.fetches = 0
+        """How often this process has asked the site, and when it began to, in seconds since the epoch."""
+        self.asked_at: float | None = None
+        self.before: Entry | None = None
+        """What was known when it did."""
         self.expired = False
         """Whether the fetch has to end, as failed."""
         self.landing = False

@@ -32,6 +32,8 @@ class Resolution:
     """None: it came from the storage."""
     request: Request
     """The first that needed it."""
+    flight: Flight | None = None
+    """How it came."""
 
     @property
     def outcome(self) -> Outcome:
@@ -90,7 +92,7 @@ class Resolver:
             raise
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
-        resolution = Resolution(state, answer, request)
+        resolution = Resolution(state, answer, request, flight)
         for listener in self.listeners:
             with self._isolated(listener.part):
                 await listener.resolved(resolution)

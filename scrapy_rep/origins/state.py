@@ -48,6 +48,7 @@ class OriginState:
     """
 
     __slots__ = (
+        "allowed",
         "entry",
         "name",
         "prefixes",
@@ -63,6 +64,8 @@ class OriginState:
     def __init__(self, entry: Entry) -> None:
         self.name = entry.origin
         """The origin, as text."""
+        self.allowed = 0
+        """Requests that passed, not yet on record."""
         self.used_at = 0.0
         """Seconds since the epoch."""
         self.size = 0
@@ -135,6 +138,8 @@ class OriginTable:
         self._pinned: dict[str, OriginState] = {}
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed ones, by what their URLs begin with, up to the path's slash."""
+        self.on_leave: Callable[[OriginState], None] | None = None
+        """Told of each state that is about to be forgotten, or compressed."""
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
@@ -176,6 +181,10 @@ class OriginTable:
         if len(state.prefixes) < _PREFIXES:
             state.prefixes += (prefix,)
             self.by_prefix[prefix] = state
+
+    def states(self) -> list[OriginState]:
+        """Those in memory that aren't compressed."""
+        return [*self._parsed.values(), *self._pinned.values()]
 
     def pin(self, origin: Origin) -> None:
         """Keep *origin*: requests wait for it."""
@@ -219,6 +228,8 @@ class OriginTable:
         del self._parsed[state.name]
         self._parsed_bytes -= state.size
         state.usable_until = 0.0  # for holders of a reference
+        if self.on_leave is not None:
+            self.on_leave(state)
         for prefix in state.prefixes:
             del self.by_prefix[prefix]
         state.prefixes = ()

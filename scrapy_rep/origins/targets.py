@@ -17,7 +17,7 @@ from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import CannotResolveHostError, NotConfigured
 from scrapy.utils.asyncio import call_later
 
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
 from scrapy_rep.engine.urls import origin_of
@@ -57,7 +57,7 @@ class Targets:
         self._others_proxies = False
         self._watched = Recent()  # hosts that public sites named
         self._public, self._private = Recent(), Recent()  # hosts that resolved so
-        self._log = Sparse(logger, "connections refused")
+        self._log = Limiter(logger, "connections refused")
         self._refused: dict[str, tuple[Refusal, float]] = {}
         if not private_hosts:
             crawler.signals.connect(self._opened, scrapy_signals.spider_opened)

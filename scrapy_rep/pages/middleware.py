@@ -8,8 +8,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from scrapy_rep.engine.log import Isolation, Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.urls import origin_of
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.middleware import RepMiddleware
@@ -39,8 +38,7 @@ class PageMiddleware(BaseSpiderMiddleware):
         self._drops_requests = settings.nofollow != "count" and not settings.dry_run
         self._drops_items = settings.noindex != "count" and not settings.dry_run
         self._isolated = Isolation(crawler)
-        self._told = Recent()
-        self._tell = Sparse(logger, "origins with pages that are not followed or kept")
+        self._tell = Limiter(logger, "origins with pages that are not followed or kept")
         self._rep: RepMiddleware | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
 
@@ -122,8 +120,5 @@ class PageMiddleware(BaseSpiderMiddleware):
         what = "item from" if verdict in ("noindex", "expired") else "request to"
         message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}
-        if self._told.add((origin, verdict)):
-            message += "; more for this site at DEBUG level"
-            self._tell.log(message, values, self.crawler.spider)
-        else:
-            logger.debug(message, values, extra={"spider": self.crawler.spider})
+        more = "; more for this origin at DEBUG level"
+        self._tell.log(message, values, self.crawler.spider, (origin, verdict), more)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 
 from scrapy_rep.engine.closing import Stage
-from scrapy_rep.engine.log import Isolation, Sparse, get_logger
-from scrapy_rep.engine.recent import Recent
+from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.startup import StopAtStart
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
@@ -58,8 +57,7 @@ class UsageMiddleware:
         self._recorded = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         self._isolated = Isolation(crawler)
-        self._told = Recent()
-        self._tell = Sparse(logger, "origins that say no to a use")
+        self._tell = Limiter(logger, "origins that say no to a use")
         self._rep: RepMiddleware | None = None
         self._lookup: UsageLookup | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
@@ -164,11 +162,8 @@ class UsageMiddleware:
             "statement": statement,
         }
         message = "%(drops)s %(what)s %(url)s: the site says no to %(purpose)s (%(statement)s)"
-        if self._told.add((origin, verdict)):
-            message += "; more for this site at DEBUG level"
-            self._tell.log(message, values, self._crawler.spider)
-        else:
-            logger.debug(message, values, extra={"spider": self._crawler.spider})
+        more = "; more for this origin at DEBUG level"
+        self._tell.log(message, values, self._crawler.spider, (origin, verdict), more)
 
     def _write(
         self, request: Request, verdict: str, reason: str | None, **more: Any

@@ -8,7 +8,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep import signals
-from scrapy_rep.engine.log import Isolation, Sparse, get_logger
+from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
@@ -38,7 +38,7 @@ class Announcer(ResolutionListener):
         self._context = context
         self._send = context.crawler.signals.send_catch_log_async
         self._logged: set[str] = set()
-        self._unreachable = Sparse(logger, "failures to fetch the robots.txt of an origin")
+        self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
         self._isolated = Isolation(context.crawler)
 
     async def resolved(self, resolution: Resolution) -> None:

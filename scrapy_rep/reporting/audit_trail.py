@@ -1,4 +1,4 @@
-"""The audit trail (``REP_DECISIONS``): one line of JSON for each decision, in a file of the user's.
+"""The audit trail (``REP_DECISIONS``): one line of JSON for each record, in a file of the user's.
 
 Lines are buffered for up to a second and written together: a kill loses that second, but leaves no
 half-written line. A failure to write is one error in the log; the crawl goes on. While the disk is
@@ -7,26 +7,23 @@ full, lines wait in memory.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import counted, json_line, text_of
-from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.engine.words import counted, text_of
 from scrapy_rep.reporting.output import DiskFull, Feed, LineFile
+from scrapy_rep.reporting.record import Listener, Record
 
 if TYPE_CHECKING:
-    from scrapy import Request
+    import logging
+
     from scrapy.utils.asyncio import CallLaterResult
 
-    from scrapy_rep.origins.agents import Agents
+    from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Decision, Origin
-    from scrapy_rep.protocol.usage import Usage
 
 logger = get_logger(__name__)
 
@@ -37,19 +34,16 @@ _BYTES = 65536
 _AGAIN_SECONDS = 10.0
 _MAX_WAITING = 1 << 20
 
-_REASONS = {
-    Standing.STALE: "an older copy is applied",
-    Standing.UNRESTRICTED: "unreachable for longer than REP_UNREACHABLE_LIMIT",
-}
 
+class AuditTrail(Listener):
+    """Writes one line for each record."""
 
-class AuditTrail:
-    """Writes one line for each decision."""
+    part = "audit trail (REP_DECISIONS)"
 
-    def __init__(self, context: CrawlContext, uri: str, agents: Agents) -> None:
+    def __init__(self, context: CrawlContext, uri: str, isolated: Isolation) -> None:
         """:raises SettingsError: if *uri* can't be written to"""
+        super().__init__(isolated)
         self._context = context
-        self._agents = agents
         self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
         self._file: LineFile | None = None
         self._lines: list[bytes] = []
@@ -58,51 +52,15 @@ class AuditTrail:
         self._broken = self._full = False
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
-    def record(
-        self,
-        request: Request,
-        origin: Origin | None,
-        verdict: str,
-        *,
-        state: OriginState | None = None,
-        decision: Decision | None = None,
-        reason: str | None = None,
-        usage: Usage | None = None,
-        dry_run: bool,
-    ) -> None:
-        """Record a decision. docs/observing.md explains the fields.
-
-        :param state: what the decision is based on
-        :param usage: how the page may be used, if a setting asks for that
-        """
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write *record*, soon."""
+        assert isinstance(record, Record)
         if self._broken:
             return
         if self._full and self._bytes >= _MAX_WAITING:
             self._lost += 1
             return
-        entry = state.entry if state is not None else None
-        if entry is not None and entry.fetched_at is None:
-            entry = None  # there has never been an answer
-        if reason is None and state is not None and state.standing in _REASONS:
-            reason = f"{_REASONS[state.standing]}; {state.entry.error}"
-        rule = decision.rule if decision is not None else None
-        record = {
-            "time": _iso(self._context.clock()),
-            "url": request.url,
-            "agent": ",".join(self._agents.chain_of(request)) or None,
-            "origin": str(origin) if origin is not None else None,
-            "verdict": verdict,
-            "rule": str(rule) if rule is not None else None,
-            "line": rule.line if rule is not None else None,
-            "group": decision.agent if decision is not None else None,
-            "sha256": entry.sha256 if entry is not None else None,
-            "fetched": _iso(entry.fetched_at) if entry is not None else None,
-            "status": entry.status if entry is not None else None,
-            "reason": reason,
-            "dry_run": dry_run,
-            **({"usage": usage.as_dict()} if usage is not None else {}),
-        }
-        line = (json_line(record) + "\n").encode()
+        line = record.line(self._context.channel.crawl)
         self._lines.append(line)
         self._bytes += len(line)
         if self._bytes >= _BYTES and not self._full:
@@ -110,7 +68,7 @@ class AuditTrail:
         elif self._timer is None:
             self._timer = call_later(_AGAIN_SECONDS if self._full else _SECONDS, self._write)
 
-    async def close(self) -> None:
+    async def end(self) -> None:
         """Write the rest, and hand the file to its storage."""
         self._write()
         self._stop_timer()
@@ -171,14 +129,3 @@ class AuditTrail:
     def _error(self, message: str, **values: Any) -> None:
         extra = self._context.extra
         logger.error(f"REP_DECISIONS: {message}", {"uri": self._feed, **values}, extra=extra)
-
-
-def _iso(seconds: float | None) -> str | None:
-    """Return seconds since the epoch as ISO 8601, UTC, to the millisecond."""
-    if seconds is None:
-        return None
-    try:
-        time = datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):  # a clock may be set to anything
-        return None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -11,7 +11,7 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.listener import Listener
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.words import clean
 
@@ -37,9 +37,9 @@ class DecisionLog:
         self._dry_run = context.settings.dry_run
         self._interactive = is_interactive(context.crawler)
         self._told = Recent()
-        self._forbids = Sparse(logger, "origins whose robots.txt forbids requests")
-        self._drops = Sparse(logger, "origins whose requests are dropped")
-        self._holds = Sparse(logger, "origins whose requests would be held")
+        self._forbids = Limiter(logger, "origins whose robots.txt forbids requests")
+        self._drops = Limiter(logger, "origins whose requests are dropped")
+        self._holds = Limiter(logger, "origins whose requests would be held")
 
     def begin(self) -> None:
         """Warn of a dry run."""
@@ -135,6 +135,10 @@ class StartRequests:
         if request.meta.get(_START) and request not in self._dry:
             self._passed = True
             self._listener.end()
+
+    def fields(self) -> dict[str, Any]:
+        """Return what is on record about them."""
+        return {"refused": self._refused, "passed": self._passed, **(self._first or {})}
 
     def warn(self) -> None:
         """Tell the user if no start request got through."""

@@ -1,30 +1,49 @@
-"""Records decisions: in the log, in the audit trail, and as figures for the summary and the report.
+"""Tells what happens as records (`record.py`) to those who listen: the log, the counts for the summary,
+the audit trail, the report.
 
-Plain allows are recorded only with ``REP_DECISIONS_ALL``: most requests are, and must cost nothing.
+Plain allows are told one by one only with ``REP_DECISIONS_ALL``, otherwise by their number: most
+requests are, and must cost nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import scrapy
 from scrapy import signals as scrapy_signals
 from twisted.internet.defer import CancelledError
 
+import scrapy_rep
 from scrapy_rep import signals
 from scrapy_rep.engine.interactive import is_interactive
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.resolver import ResolutionListener
-from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.reporting.answers import answer_fields
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.beginning import log_beginning
+from scrapy_rep.reporting.changes import ChangeWatch
+from scrapy_rep.reporting.counts import Counts
 from scrapy_rep.reporting.decision_log import DecisionLog, StartRequests
-from scrapy_rep.reporting.ledger import ASKED, Ledger
+from scrapy_rep.reporting.record import (
+    ALLOWED_COUNT,
+    ANSWER,
+    CHANGED,
+    ENDED,
+    IMPOLITE,
+    STARTED,
+    UNKNOWN_YET,
+    Basis,
+    Record,
+)
 from scrapy_rep.reporting.report import Report
-from scrapy_rep.reporting.summary import Figures, log_summary
+from scrapy_rep.reporting.summary import log_summary
+from scrapy_rep.settings import changed_values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from scrapy import Request
 
     from scrapy_rep.origins.context import CrawlContext
@@ -32,13 +51,14 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.resolver import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.reporting.record import Listener
 
 # Parts that fail independently, as the log calls them.
-_LEDGER, _TRAIL, _STARTS = "ledger", "audit trail (REP_DECISIONS)", "watch of start requests"
+_STARTS, _CHANGES = "watch of start requests", "comparison of robots.txt files"
 
 
 class Recorder(ResolutionListener):
-    """Records each decision other than a plain allow. Called by the gate and the resolver."""
+    """Tells of each decision other than a plain allow. Called by the gate and the resolver."""
 
     part = "record of decisions"
 
@@ -47,73 +67,70 @@ class Recorder(ResolutionListener):
         self._context = context
         self._stats = context.stats
         self._origins = origins
-        settings, agents = context.settings, origins.agents
+        settings = context.settings
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
-        uri = settings.decisions
-        self._trail = AuditTrail(context, uri, agents) if uri else None
-        self.everything = self._trail is not None and settings.decisions_all
-        """Whether plain allows are recorded too."""
-        self._report = Report.of(context)
-        self._log = DecisionLog(context)
         self._isolated = Isolation(context.crawler)
-        self._ledger = Ledger()
-        self._figures = Figures(dry_run=self.dry_run)
-        self._starts = StartRequests(context, agents)
+        self._counts = Counts(self._isolated)
+        uri = settings.decisions
+        self._trail = AuditTrail(context, uri, self._isolated) if uri else None
+        self._report = Report.of(context, origins.table, self._isolated)
+        self.everything = self._trail is not None and settings.decisions_all
+        """Whether plain allows are told one by one."""
+        listeners: list[Listener | None] = [self._counts, self._trail, self._report]
+        context.channel.handlers += [one for one in listeners if one is not None]
+        self._log = DecisionLog(context)
+        self._changes = ChangeWatch(context, origins)
+        self._starts = StartRequests(context, origins.agents)
+        self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
+        """Returns some URLs that wait for an answer of an origin."""
+        origins.table.on_leave = self._allowed_so_far
         connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
-        if not is_interactive(context.crawler):
-            connect(self._begin, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         connect(self._deferred, signals.request_deferred)
         connect(self._released, signals.request_released)
         connect(self._given_up, signals.request_given_up)
-        connect(self._sitemap, signals.sitemap_discovered)
 
-    def _begin(self) -> None:
-        log_beginning(self._context, self._origins.agents)
+    # Answers
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was fetched, or found in the storage."""
-        state, answer = resolution.state, resolution.answer
-        entry = state.entry
-        failed = entry.unreachable_since is not None
+        state = resolution.state
         chain = self._origins.agents.chain_of(resolution.request)
-        with self._isolated(_LEDGER):
-            self._ledger.answered(
-                state.origin,
-                Outcome.UNREACHABLE if failed else entry.outcome,
-                asked=answer is not None,
-                status=answer.status if answer is not None else entry.status,
-                hops=answer.hops if answer is not None else entry.hops,
-                error=entry.error if failed else None,
-                attempts=entry.attempts,
-                now=self._context.clock(),
-                delay=self._origins.crawl_delay.seconds(state, chain),
-            )
+        delay = self._origins.crawl_delay.seconds(state, chain)
+        fields = answer_fields(resolution, delay, self._context.clock())
+        self._tell(ANSWER, fields.pop("url"), state.origin, agent=_names(chain), **fields)
+        with self._isolated(_CHANGES):
+            change = await self._changes.look(resolution, chain, self.waiting(state.name))
+            if change is not None:
+                url = resolution.robots_url
+                self._tell(CHANGED, url, state.origin, Basis(state), change=change)
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """A fetch that was broken off counts as one."""
         if isinstance(error, CancelledError):
-            self._count(origin, ASKED)
+            answer = {"outcome": "none", "stored": False, "fetches": 1}
+            reason = "the fetch was broken off"
+            self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
+
+    # Requests
 
     def allowed(
         self, request: Request, state: OriginState, decision: Decision | None = None
     ) -> None:
         """*request* passes: robots.txt allows it, or has been unreachable for 30 days."""
-        self.record(request, state.origin, "allowed", state=state, decision=decision)
+        self.record(request, state.origin, "allowed", Basis(state, decision))
 
     def passed(self, request: Request, state: OriginState) -> None:
         """*request* passes without an answer: ``REP_UNREACHABLE`` is "allow"."""
-        self._figures.passed += 1
-        self._count(state.origin, "passed")
-        reason = f"REP_UNREACHABLE is 'allow'; {state.entry.error}"
-        self.record(request, state.origin, "allowed", state=state, reason=reason)
+        reason = f"{IMPOLITE}; {state.entry.error}"
+        self.record(request, state.origin, "allowed", Basis(state), reason=reason)
 
     def overruled(self, request: Request, state: OriginState, decision: Decision) -> None:
         """*request* passes though *decision* forbids it: a subclass says so."""
-        details = {"decision": decision, "reason": "RepMiddleware.overrules()"}
-        self.record(request, state.origin, "allowed", state=state, **details)
+        reason = "RepMiddleware.overrules()"
+        self.record(request, state.origin, "allowed", Basis(state, decision), reason=reason)
 
     def replayed(self, request: Request, origin: Origin) -> None:
         """*request* passes without an answer: it is in the HTTP cache."""
@@ -133,30 +150,18 @@ class Recorder(ResolutionListener):
         :param direct: a direct download: Scrapy doesn't log that its item goes on without it
         """
         self._refused(request, error, dry_run=self.dry_run)
-        origin = error.origin
         if isinstance(error, RobotsDisallowed):
-            self._figures.forbidden += 1
-            with self._isolated(_LEDGER):
-                self._ledger.forbidden(error, request.url)
             self._log.forbidden(request, error)
-            self.record(request, origin, "disallowed", state=state, decision=error.decision)
+            self._changes.forbidden(error.origin, request.url)
+            self.record(request, error.origin, "disallowed", Basis(state, error.decision))
             return
-        if origin is None:
-            self._figures.without_origin += 1
-        else:
-            self._figures.dropped += 1
-            self._count(origin, "dropped")
+        if error.origin is not None:
             self._count_reason(error)
         self._log.unreachable(request, error, direct=direct)
-        self.record(request, origin, "unreachable", state=state, reason=error.reason)
-
-    def waits(self) -> None:
-        """A request that was looked at isn't decided yet, and will be looked at again."""
-        self._figures.undecided += 1
+        self.record(request, error.origin, "unreachable", Basis(state), reason=error.reason)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """*request* passes, since this is a dry run. Otherwise, it would be held."""
-        self.waits()
         self._stats.inc_value("rep/deferred")
         state = self._origins.table.get(origin)
         if state is not None and state.unreachable:
@@ -174,43 +179,31 @@ class Recorder(ResolutionListener):
         self.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
 
     def _deferred(self, request: Request, origin: Origin) -> None:
-        self._change_held(1)
         self._is_held(request, origin)
 
-    def _released(self, request: Request, origin: Origin) -> None:
-        self._change_held(-1)
-        self._count(origin, "released")
-        self.record(request, origin, "released")
+    def _released(self, request: Request, origin: Origin, held_for: float) -> None:
+        self.record(request, origin, "released", held_for=round(held_for, 3))
 
-    def _given_up(self, request: Request, origin: Origin, reason: str, attempts: int) -> None:
-        self._change_held(-1)
+    def _given_up(
+        self,
+        request: Request,
+        origin: Origin,
+        reason: str,
+        attempts: int,
+        held_for: float | None = None,
+    ) -> None:
         error = RobotsUnreachable(origin, reason, attempts)
         self._refused(request, error, dry_run=False)
-        self._count(origin, "given_up")
         self._count_reason(error)
-        self.record(request, origin, "given_up", reason=reason)
-
-    def _sitemap(self, origin: Origin) -> None:
-        self._count(origin, "sitemaps")
-
-    # Each part, isolated from the others
+        held_for = held_for and round(held_for, 3)
+        self.record(request, origin, "given_up", reason=reason, held_for=held_for)
 
     def _is_held(self, request: Request, origin: Origin) -> None:
-        self._count(origin, "held")
         self.record(request, origin, "held", reason=self._why_held(origin))
 
     def _why_held(self, origin: Origin) -> str:
         state = self._origins.table.get(origin)
-        return (state.entry.error if state else None) or "no answer yet"
-
-    def _change_held(self, change: int) -> None:
-        if self._report is not None:
-            with self._isolated("timeline"):
-                self._report.count_held(change)
-
-    def _count(self, origin: Origin, what: str) -> None:
-        with self._isolated(_LEDGER):
-            self._ledger.count(origin, what)
+        return (state.entry.error if state else None) or UNKNOWN_YET
 
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
@@ -222,34 +215,76 @@ class Recorder(ResolutionListener):
         with self._isolated(_STARTS):
             self._starts.refused(request, error, dry_run=dry_run)
 
-    def record(self, request: Request, origin: Origin | None, verdict: str, **more: Any) -> None:
-        """Write to the audit trail, see :meth:`AuditTrail.record`."""
-        if self._trail is not None:
-            with self._isolated(_TRAIL):
-                self._trail.record(request, origin, verdict, **{"dry_run": self.dry_run, **more})
+    def _allowed_so_far(self, state: OriginState) -> None:
+        """Tell how many requests to an origin have passed since this was told last."""
+        count, state.allowed = state.allowed, 0
+        if count:
+            self._tell(ALLOWED_COUNT, None, state.name, count=count)
+
+    def record(
+        self,
+        request: Request,
+        origin: Origin | None,
+        verdict: str,
+        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        **more: Any,
+    ) -> None:
+        """Tell of a decision about *request*.
+
+        :param more: fields of the record, of any JSON type
+        """
+        agent = _names(self._origins.agents.chain_of(request))
+        more = {"agent": agent, "dry_run": self.dry_run, **more}
+        self._tell(verdict, request.url, origin, basis, **more)
+
+    def _tell(
+        self,
+        verdict: str,
+        url: str | None = None,
+        origin: Origin | str | None = None,
+        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        **more: Any,
+    ) -> None:
+        at = self._context.clock()
+        self._context.channel.tell(Record(verdict, at, (url, origin), basis, **more))
 
     # The crawl's beginning and end
 
     def _opened(self) -> None:
-        self._figures.began = self._context.clock()
+        context, agents = self._context, self._origins.agents
         if self.dry_run:
             self._stats.set_value("rep/dry_run", True)
+        if not is_interactive(context.crawler):
+            log_beginning(context, agents)
         self._log.begin()
+        settings = {
+            "spider": context.spider.name if context.spider else "",
+            "agent": " or ".join(agents.default) or "any crawler (*)",
+            "version": scrapy_rep.__version__,
+            "scrapy": scrapy.__version__,
+            "changed": changed_values(context.crawler.settings),
+        }
+        self._tell(STARTED, dry_run=self.dry_run, settings=settings)
 
     async def _closed(self, reason: str) -> None:
-        self._figures.ended = self._context.clock()
-        with self._isolated(_LEDGER):
-            self._ledger.flush()
+        for state in self._origins.table.states():
+            self._allowed_so_far(state)
         with self._isolated("summary"):
-            log_summary(self._ledger, self._figures, self._context)
+            counts = self._counts.all(self._stats)
+            starts = self._starts.fields()
+            counts["start_requests"] = starts
+            self._tell(ENDED, reason=reason, dry_run=self.dry_run, counts=counts)
+            log_summary(self._counts, self._context)
         if reason == "finished":  # otherwise, some may not have been tried
             with self._isolated(_STARTS):
                 self._starts.warn()
         if self._trail is not None:
-            with self._isolated(_TRAIL):
-                await self._trail.close()
+            with self._isolated(self._trail.part):
+                await self._trail.end()
         if self._report is not None:
-            with self._isolated("report"):
-                await self._report.write(self._ledger, self._figures, reason)
-        with self._isolated(_LEDGER):
-            self._ledger.close()
+            with self._isolated(self._report.part):
+                await self._report.write()
+
+
+def _names(chain: tuple[str, ...]) -> str | None:
+    return ",".join(chain) or None

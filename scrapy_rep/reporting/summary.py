@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.words import counted
+from scrapy_rep.protocol.usage.statements import PURPOSES
 
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.reporting.ledger import Ledger
+    from scrapy_rep.reporting.counts import Counts
 
 logger = get_logger(__name__)
 
 _TOP = 5
 _RULE_LENGTH = 200
+# Columns; those that Scrapy's log writes before the first line; the indent of what is wrapped.
+_WIDTH, _BEFORE, _INDENT = 80, 49, 4
 
-OUTCOMES = {
-    "rules": "with rules",
-    "missing": "without restrictions",
-    "unreachable": "unreachable",
-    None: "without an answer",
-}
-"""Outcomes of requests for robots.txt, in words."""
+_OUTCOMES = (
+    ("with rules", ("rules", "empty", "html", "challenge")),
+    ("without restrictions", ("missing", "redirected")),
+    ("unreachable", ("unreachable",)),
+    ("without an answer", ("none",)),
+)
 
 PAGE_VERDICTS = (
     ("nofollow", "request", "from pages that say nofollow"),
@@ -42,120 +45,123 @@ _ENDS = {
     "handed_back": "handed back to the scheduler",
     "kept": "kept for the next run",
 }
-
-_LOOKED_AT = ("hit", "stale", "miss", "refresh")
-
-
-@dataclass(slots=True)
-class Figures:
-    """What is counted in addition to the stats."""
-
-    dry_run: bool = False
-    began: float = 0.0
-    ended: float = 0.0
-    """Seconds since the epoch."""
-    forbidden: int = 0
-    """Forbidden by a rule."""
-    dropped: int = 0
-    """Dropped at once, because robots.txt is unreachable."""
-    without_origin: int = 0
-    """Dropped because their URL has no origin."""
-    passed: int = 0
-    """Passed because ``REP_UNREACHABLE`` is "allow"."""
-    undecided: int = 0
-    """Not decided when they were looked at, but later."""
-
-    def allowed(self, stats: StatsCollector) -> int:
-        """Return how many requests passed because robots.txt allows them: nothing counts them one
-        by one, but they are what is left of all that were looked at."""
-        asked = sum(stats.get_value(f"rep/cache/{what}", 0) for what in _LOOKED_AT)
-        refused = self.forbidden + self.dropped + self.passed + self.undecided
-        return max(0, int(asked) - refused)
-
-    def counts(self, ledger: Ledger, stats: StatsCollector) -> dict[str, int]:
-        """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only
-        for a first answer."""
-
-        def stat(name: str) -> int:
-            return int(stats.get_value(f"rep/{name}", 0))
-
-        return {
-            "allowed": self.allowed(stats),
-            "dropped": self.dropped + self.without_origin,
-            "held": stat("deferred"),
-            "waited": stat("deferred") - stat("deferred/unreachable"),
-            "held_max": stat("held/max"),
-            "released": ledger.total("released"),
-            "given_up": ledger.total("given_up"),
-            "handed_back": stat("handed_back"),
-            "kept": stat("held"),
-        }
+_SITEMAPS = {
+    "found": "found",
+    "fetched": "read",
+    "failed": "failed",
+    "urls": "entries",
+    "emitted": "pages requested",
+}
+_SAID = (("n", "no"), ("y", "yes"))
 
 
-def log_summary(ledger: Ledger, figures: Figures, context: CrawlContext) -> None:
+def log_summary(counts: Counts, context: CrawlContext) -> None:
     """Log the summary, unless there were no requests."""
-    try:
-        lines = _summary(ledger, figures, context.stats)
-    except Exception as error:  # noqa: BLE001 (a full disk, mostly)
-        lines = [f"No summary of robots.txt: {error}"]
+    lines = _summary(counts, context)
     if lines:
-        logger.info("\n".join(["%s"] * len(lines)), *lines, extra=context.extra)
+        if _BEFORE + len(lines[0]) > _WIDTH:
+            head, _, rest = lines[0].partition(": ")
+            lines[:1] = [f"{head}:", " " * _INDENT + rest]
+        found = [one for line in lines for one in _wrapped(line)]
+        logger.info("\n".join(["%s"] * len(found)), *found, extra=context.extra)
 
 
-def _summary(ledger: Ledger, figures: Figures, stats: StatsCollector) -> list[str]:
-    outcomes = ledger.outcomes()
-    if not outcomes and not figures.without_origin:
+def _wrapped(line: str) -> list[str]:
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, **options)
+
+
+def _summary(counts: Counts, context: CrawlContext) -> list[str]:
+    outcomes, stats = counts.outcomes(), context.stats
+    figures = counts.all(stats)
+    if not outcomes and not figures["dropped"]:
         return []
-    parts = [f"{outcomes[key]:,} {words}" for key, words in OUTCOMES.items() if outcomes.get(key)]
     lines = [
-        f"robots.txt of {counted(sum(outcomes.values()), 'origin')}: {', '.join(parts) or 'none'}",
-        _requests(figures, figures.counts(ledger, stats)),
+        f"robots.txt of {counted(outcomes.total(), 'origin')}: {_outcomes(outcomes) or 'none'}",
+        _requests(figures, context.settings.dry_run),
     ]
     if slowed := int(stats.get_value("rep/crawl_delay/origins", 0)):
         longest = stats.get_value("rep/crawl_delay/max", 0)
         lines.append(f"crawl-delay of {counted(slowed, 'origin')}: {longest:g} s at most")
-    if pages := page_rules(stats):
-        found = ", ".join(f"{counted(number, noun)} {what}" for number, noun, what in pages)
-        dropped = int(stats.get_value("rep/page/dropped", 0))
-        total = sum(number for number, _, _ in pages)
-        lines.append(f"Page rules: {found}; {dropped:,} of {total:,} dropped")
-    if top := ledger.top_of_all(_TOP):
-        lines.append("Lines that decided most often:" if len(top) > 1 else "The line that decided:")
-        width = len(f"{top[0][0].times:,}")
-        for one, origins in top:
-            rule = one.rule if len(one.rule) <= _RULE_LENGTH else one.rule[:_RULE_LENGTH] + "…"
-            others = f" and {counted(origins - 1, 'other site')}" if origins > 1 else ""
-            lines.append(
-                f"  {one.times:>{width},} × {one.origin}, line {one.line}{others}: {rule} "
-                f"(group {one.token})"
-            )
-    if ledger.broken:
-        lines.append("(Figures for origins and lines are too low: see the warning above.)")
+    if changed := int(stats.get_value("rep/changed", 0)):
+        lines.append(f"{counted(changed, 'robots.txt', 'robots.txt files')} changed in the crawl")
+    for one in (_sitemaps(stats), _pages(stats), _usage(stats)):
+        lines += [one] if one else []
+    return lines + _rules(counts)
+
+
+def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
+    parts = []
+    for words, keys in _OUTCOMES:
+        found = Counter({kind: n for (key, kind), n in outcomes.items() if key in keys})
+        kinds = sorted((kind for kind in found if kind), key=lambda kind: (-found[kind], kind))
+        total = sum(n for (key, _), n in outcomes.items() if key in keys)
+        why = ", ".join(f"{found[kind]:,} {kind}" if total > 1 else kind for kind in kinds)
+        parts += [f"{total:,} {words}" + (f" ({why})" if why else "")] if total else []
+    return ", ".join(parts)
+
+
+def _rules(counts: Counts) -> list[str]:
+    top = counts.top_rules(_TOP)
+    if not top:
+        return []
+    lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
+    width = len(f"{top[0].times:,}")
+    for one in top:
+        origin, line = one.first
+        rule = one.rule if len(one.rule) <= _RULE_LENGTH else one.rule[:_RULE_LENGTH] + "…"
+        others = f" and {counted(one.origins - 1, 'other origin')}" if one.origins > 1 else ""
+        text = f"{one.times:>{width},} × {origin}, line {line}{others}: {rule} (group {one.group})"
+        lines.append("  " + text)
     return lines
 
 
-def page_rules(stats: StatsCollector) -> list[tuple[int, str, str]]:
-    """Return how many requests and items were against the rules of their page, in words."""
-    return [
-        (int(number), noun, what)
-        for verdict, noun, what in PAGE_VERDICTS
-        if (number := stats.get_value(f"rep/page/{verdict}", 0))
-    ]
+def _sitemaps(stats: StatsCollector) -> str:
+    found = {words: _stat(stats, f"sitemaps/{name}") for name, words in _SITEMAPS.items()}
+    names = stats.get_stats()
+    prefix = "rep/sitemaps/rejected/"
+    found["rejected"] = sum(_stat(stats, one[4:]) for one in names if one.startswith(prefix))
+    parts = [f"{count:,} {words}" for words, count in found.items() if count]
+    return f"Sitemaps: {', '.join(parts)}" if parts else ""
 
 
-def _requests(figures: Figures, counts: dict[str, int]) -> str:
+def _pages(stats: StatsCollector) -> str:
+    found = [(_stat(stats, f"page/{name}"), noun, what) for name, noun, what in PAGE_VERDICTS]
+    parts = [f"{counted(number, noun)} {what}" for number, noun, what in found if number]
+    total = sum(number for number, _, _ in found)
+    dropped = _stat(stats, "page/dropped")
+    return f"Page rules: {', '.join(parts)}; {dropped:,} of {total:,} dropped" if parts else ""
+
+
+def _usage(stats: StatsCollector) -> str:
+    pages = _stat(stats, "usage/pages")
+    parts = [f"{counted(pages, 'page')} recorded"] if pages else []
+    for purpose in PURPOSES:
+        said = [(_stat(stats, f"usage/{one}/{purpose}"), words) for one, words in _SAID]
+        if any(number for number, _ in said):
+            parts.append(f"{purpose}: {', '.join(f'{n:,} {words}' for n, words in said if n)}")
+    dropped = [(_stat(stats, f"usage/{noun}s"), noun) for noun in ("request", "item")]
+    if any(number for number, _ in dropped):
+        parts.append(f"{' and '.join(counted(n, noun) for n, noun in dropped if n)} dropped")
+    return f"Usage preferences: {'; '.join(parts)}" if parts else ""
+
+
+def _stat(stats: StatsCollector, name: str) -> int:
+    return int(stats.get_value(f"rep/{name}", 0))
+
+
+def _requests(counts: dict[str, Any], dry_run: bool) -> str:
     parts = [f"{counts['allowed']:,} allowed"]
-    if figures.passed:
-        parts.append(f"{figures.passed:,} allowed though robots.txt was unreachable")
-    parts.append(f"{figures.forbidden:,} forbidden")
+    if counts["passed"]:
+        parts.append(f"{counts['passed']:,} allowed though robots.txt was unreachable")
+    parts.append(f"{counts['forbidden']:,} forbidden")
     if counts["dropped"]:
         parts.append(f"{counts['dropped']:,} dropped (robots.txt unreachable)")
     ends = [f"{counts[name]:,} {words}" for name, words in _ENDS.items() if counts[name]]
-    waited = counts["waited"]
-    held = counts["held"] - waited
+    waited, held = counts["waited"], counts["held"]
     if held or waited or ends:  # ends may be of requests that an earlier run held
         why = [f"{held:,} held"] if held or not waited else []
         why += [f"{waited:,} waited for a first answer"] if waited else []
         parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
-    name = "Requests, had this not been a dry run" if figures.dry_run else "Requests"
+    name = "Requests, had this not been a dry run" if dry_run else "Requests"
     return f"{name}: {', '.join(parts)}"

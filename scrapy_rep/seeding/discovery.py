@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scrapy_rep import signals
 from scrapy_rep.engine.encoding import resolve_sitemap
 from scrapy_rep.engine.interactive import is_interactive
-from scrapy_rep.engine.log import Few, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.recent import Recent
 from scrapy_rep.engine.words import counted
@@ -90,7 +90,7 @@ class Discovery(ResolutionListener):
                 await pause()
 
     def _announce(self, resolution: Resolution, values: Collection[str]) -> Iterator[None]:
-        origin, few = resolution.state.origin, Few(_WARNINGS)
+        origin, few = resolution.state.origin, Limiter(logger, first=_WARNINGS)
         for value, found in listed_sitemaps(resolution.robots_url, values):
             if (found is None or found.relative) and few.one_more():
                 wrong = "an invalid" if found is None else "a relative"

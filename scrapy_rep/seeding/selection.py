@@ -16,12 +16,13 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.encoding import PageURLs, resolve_sitemap
-from scrapy_rep.engine.log import Few, Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.words import counted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.lastmod import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind
+from scrapy_rep.reporting.record import SITEMAP, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -266,9 +267,9 @@ class SitemapLog:
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._warnings: dict[str, Few] = {}
-        self._read = Sparse(logger, "sitemaps read")
-        self._unread = Sparse(logger, "sitemaps not read")
+        self._warnings: dict[str, Limiter] = {}
+        self._read = Limiter(logger, "sitemaps read")
+        self._unread = Limiter(logger, "sitemaps not read")
         context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
@@ -293,6 +294,15 @@ class SitemapLog:
             "unproven": waiting if selection.unproven else "",
             "why": f"; rejected: {why}" if why else "",
         }
+        rejection = {reason.text: count for reason, count in rejected.items()}
+        self._record(
+            sitemap,
+            reason=reader.problem or None,
+            kind=reader.kind.value,
+            entries=reader.count,
+            taken=selection.accepted,
+            rejected=rejection,
+        )
         if selection.undated:
             inc_value("rep/sitemaps/undated", selection.undated)
         if rejected and not selection.accepted:
@@ -308,11 +318,28 @@ class SitemapLog:
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """*sitemap* can't be read. That deserves no warning if it is *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
+        self._record(sitemap, failed=why)
         message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
         if expected:
             self._unread.log(message, values, self._context.spider)
         else:
             self._warn(sitemap.origin, message, **values)
+
+    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
+        """Tell of a sitemap that is done."""
+        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
+        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
+        nothing: dict[str, Any] = {
+            "kind": None,
+            "entries": 0,
+            "taken": 0,
+            "rejected": {},
+            "failed": None,
+        }
+        fields = {"found": found, "by": by, **nothing, **about}
+        at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
+        record = Record(SITEMAP, at, about_it, reason=reason, sitemap=fields)
+        self._context.channel.tell(record)
 
     def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
         """No host that the entries of *sitemap* waited for lists it."""
@@ -329,7 +356,7 @@ class SitemapLog:
     def _warn(self, of: str, message: str, **values: Any) -> None:
         if of not in self._warnings and len(self._warnings) >= _ORIGINS:
             of = ""
-        few = self._warnings.setdefault(of, Few(_WARNINGS))
+        few = self._warnings.setdefault(of, Limiter(logger, first=_WARNINGS))
         level = logging.WARNING if few.one_more() else logging.DEBUG
         logger.log(level, message, values, extra=self._context.extra)
 

@@ -39,7 +39,13 @@ def warnings(source: Source, *, without: str | None = None) -> list[str]:
 
 
 def summary(result: CrawlResult) -> list[str]:
-    """The summary's lines."""
+    """The summary's lines, as they were before they were wrapped."""
     found = [one.getMessage() for one in result.records if one.module == "summary"]
     assert len(found) <= 1
-    return found[0].splitlines() if found else []
+    whole: list[str] = []
+    for line in found[0].splitlines() if found else []:
+        if line.startswith("    ") and " × " not in line:
+            whole[-1] += line[3:]
+        else:
+            whole.append(line)
+    return whole

@@ -1,69 +1,93 @@
-"""A report's data as of a crawl of very many origins."""
+"""The record of a crawl of very many origins, and what a report makes of it."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import json
+from io import BytesIO
 from typing import Any
 
-from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.protocol import Decision, Origin, Rule
-from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.ledger import Ledger
-from scrapy_rep.reporting.report.data import ReportData, Timeline
-from scrapy_rep.reporting.summary import Figures
+from scrapy_rep.reporting.record import iso
+from scrapy_rep.reporting.report.data import ReportData
 
 NOW = 1_800_000_000.0
+CRAWL = "0123456789ab"
+FIELDS = (
+    *("time", "url", "agent", "origin", "verdict", "rule", "line", "group", "sha256"),
+    *("fetched", "status", "reason"),
+)
 
 
-class Stats(dict[str, Any]):
-    """As Scrapy's stats collectors are asked."""
-
-    def get_value(self, key: str, default: Any = None) -> Any:
-        return self.get(key, default)
-
-    def get_stats(self) -> dict[str, Any]:
-        return dict(self)
+def line(verdict: str, at: float = 0.0, origin: str | None = None, **more: Any) -> bytes:
+    """A line of a record, *at* seconds after :data:`NOW`."""
+    fields: dict[str, Any] = dict.fromkeys(FIELDS)
+    fields |= {"time": iso(NOW + at), "origin": origin, "verdict": verdict, "dry_run": False}
+    return json.dumps({**fields, "crawl": CRAWL, **more}).encode() + b"\n"
 
 
-def many(
+def answer(outcome: str, at: float, origin: str, **more: Any) -> bytes:
+    """The line of an answer; fields of ``answer`` come in *about*."""
+    about = {
+        "outcome": outcome,
+        "fetches": 1,
+        "asked": iso(NOW + at - 0.2),
+        **more.pop("about", {}),
+    }
+    if outcome == "unreachable":
+        about["kind"] = more.get("reason", "HTTP 503")
+    return line("answer", at, origin, url=f"{origin}/robots.txt", answer=about, **more)
+
+
+def started(spider: str = "many", **more: Any) -> bytes:
+    """The first line."""
+    about = {"spider": spider, "agent": "ExampleBot", "version": "1.0", "scrapy": "2.19.0"}
+    changed = {"REP_DEFER_MAX_WAIT": "5", "REP_REPORT": "robots.html"}
+    return line("crawl_started", settings={**about, "changed": changed}, **more)
+
+
+def ended(at: float, **counts: Any) -> bytes:
+    """The last line."""
+    return line("crawl_ended", at, reason="finished", counts=counts)
+
+
+def data_of(*lines: bytes) -> ReportData:
+    """What a report makes of these lines."""
+    return ReportData.read([BytesIO(b"".join(lines))])
+
+
+def many_lines(
     count: int, *, rule: str = "", url: str = "x", error: str = "HTTP 503", origin: str = ""
-) -> ReportData:
-    """Data of *count* origins; every tenth is unreachable, every seventh has no robots.txt."""
-    ledger, held = Ledger(), Timeline()
+) -> list[bytes]:
+    """The record of *count* origins; every tenth is unreachable, half of these for good; every seventh
+    has no robots.txt, some have a page of HTML in its place."""
+    lines = [started(f"many{origin}")]
     for number in range(count):
-        one = Origin("http", f"site{number}{origin}.example", 80)
+        one = f"http://site{number}{origin}.example"
         if number % 10 == 1:
-            _answer(ledger, one, Outcome.UNREACHABLE, error, NOW + number)
-            ledger.count(one, "held")
-            held.add(NOW + number, number // 10)
+            lines.append(answer("unreachable", number, one, reason=error, status=503))
+            lines.append(line("held", number, one, url=f"{one}/{url}", reason=error))
             if number % 20 == 1:
-                _answer(ledger, one, Outcome.RULES, None, NOW + number + number % 50)
+                lines.append(answer("rules", number + number % 50, one, status=200))
+                lines.append(line("released", number + number % 50, one, url=f"{one}/{url}"))
         else:
-            missing = number % 7 == 0
-            _answer(ledger, one, Outcome.MISSING if missing else Outcome.RULES, None, NOW)
-        line = Rule(number % 5 + 1, f"/{rule}{number if not rule else ''}", False)
-        for _ in range(number % 9 + 1):
-            decision = Decision(False, line, f"*{origin}")
-            ledger.forbidden(RobotsDisallowed(one, decision), url)
-    ledger.flush()
-    held.add(NOW + count, 0)
-    stats = Stats(
-        {"rep/cache/hit": 100 * count, "rep/deferred": count // 10, "rep/held/max": count // 10,
-         "rep/sitemaps/urls": 900, "rep/sitemaps/found": 12,
-         "rep/sitemaps/rejected/of_another_host": 3}
-    )  # fmt: skip
-    context: Any = SimpleNamespace(stats=stats, spider=SimpleNamespace(name=f"many{origin}"))
-    figures = Figures(began=NOW, ended=NOW + count + 60, forbidden=ledger.total("forbidden"))
-    try:
-        return ReportData(context, ledger, figures, held.points, "finished")
-    finally:
-        ledger.close()
+            kind = "missing" if number % 7 == 0 else "html" if number % 11 == 0 else "rules"
+            lines.append(answer(kind, 1, one, status=404 if kind == "missing" else 200))
+        lines.append(line("allowed_count", count, one, count=100))
+        pattern = f"Disallow: /{rule or number}"
+        about = {"rule": pattern, "line": number % 5 + 1, "group": f"*{origin}"}
+        refused = line("disallowed", number, one, url=f"{one}/{url}", **about)
+        lines += [refused] * (number % 9 + 1)
+    listed = {"found": "listed", "by": "http://site1.example/robots.txt", "kind": "urlset"}
+    good = {**listed, "entries": 900, "taken": 897, "rejected": {"already known": 3}}
+    failed = {"found": "index", "by": "http://site2.example/a.xml", "failed": "HTTP 404"}
+    for number, about in enumerate((good, failed), 1):
+        site = f"http://site{number}{origin}.example"
+        lines.append(line("sitemap", count, site, url=f"{site}/{url}.xml", sitemap=about))
+    page = {"url": f"http://site1{origin}.example/{url}", "reason": f"meta robots: {url}"}
+    lines.append(line("noindex", count, f"http://site1{origin}.example", **page))
+    lines.append(ended(count + 60))
+    return lines
 
 
-def _answer(
-    ledger: Ledger, origin: Origin, outcome: Outcome, error: str | None, now: float
-) -> None:
-    ledger.answered(
-        origin, outcome, asked=True, status=None if error else 200, hops=0, error=error,
-        attempts=1 if error else 0, now=now,
-    )  # fmt: skip
+def many(count: int, **more: str) -> ReportData:
+    """What a report makes of that."""
+    return data_of(*many_lines(count, **more))

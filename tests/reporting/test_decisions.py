@@ -204,7 +204,7 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
     ]  # fmt: skip
     result = await crawl(StepSpider, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1}, steps=wanted)
     assert summary(result) == [
-        "robots.txt of 5 origins: 3 with rules, 1 without restrictions, 1 unreachable",
+        "robots.txt of 5 origins: 3 with rules, 1 without restrictions, 1 unreachable (refused)",
         "Requests: 18 allowed, 9 forbidden, 1 dropped (robots.txt unreachable), 1 held (1 released)",
         "Lines that decided most often:",
         f"  4 × {origin_of(rules)}, line 2: Disallow: /private (group *)",
@@ -230,7 +230,7 @@ async def test_summary_where_the_unreachable_may_pass(sites: Sites) -> None:
     site = sites.add(robots=503)
     result = await crawl(urls(site, 3), {"REP_UNREACHABLE": "allow"})
     assert summary(result) == [
-        "robots.txt of 1 origin: 1 unreachable",
+        "robots.txt of 1 origin: 1 unreachable (HTTP 503)",
         "Requests: 0 allowed, 3 allowed though robots.txt was unreachable, 0 forbidden",
     ]
 
@@ -239,7 +239,7 @@ async def test_summary_of_what_was_given_up(sites: Sites) -> None:
     down = sites.refused()
     result = await crawl([f"{down}/{n}" for n in range(3)], DEFER)
     [first, second] = summary(result)
-    assert first == "robots.txt of 1 origin: 1 unreachable"
+    assert first == "robots.txt of 1 origin: 1 unreachable (refused)"
     assert second == "Requests: 0 allowed, 0 forbidden, 3 held (3 given up)"
 
 

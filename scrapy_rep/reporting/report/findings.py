@@ -1,0 +1,127 @@
+"""What needs a look: sentences at the top of the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.engine.words import counted
+from scrapy_rep.reporting.report.data import Finding
+from scrapy_rep.reporting.report.lines import mapping, number, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scrapy_rep.reporting.report.data import CrawlData, OriginRow
+    from scrapy_rep.reporting.report.reading import CrawlSum
+
+_ITEMS = 5
+_LEVELS = ("error", "warning", "note")
+# Rules that close a whole site.
+_WHOLE = frozenset({"/", "/*", "*"})
+
+
+def findings(data: CrawlData, one: CrawlSum) -> list[Finding]:
+    """Return what needs a look, the most serious first."""
+    found = [*_of_the_crawl(data, one), *_of_origins(data), *_of_sitemaps(data), *_of_pages(data)]
+    return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
+
+
+def _of_the_crawl(data: CrawlData, one: CrawlSum) -> Iterator[Finding]:
+    starts = mapping((one.finished or {}).get("start_requests"))
+    if count := number(starts.get("refused")):
+        command, url = text(starts.get("command")), text(starts.get("url"))
+        if starts.get("passed") is True:
+            words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
+            level = "warning"
+        else:
+            words, level = f"robots.txt refused every start request ({count:,}).", "error"
+        words += f" The first was {url}: {text(starts.get('why'))}"
+        yield Finding("start_requests", level, count, words, "rules", "", command, [url])
+    if one.finished is None and one.started:
+        words = "The record has no end: the crawl was killed, or is still running."
+        yield Finding("killed", "warning", 1, words)
+    if count := data.counts.given_up:
+        words = f"{counted(count, 'request')} held to no avail and given up."
+        yield Finding("given_up", "warning", count, words, "unreachable")
+    if count := data.counts.kept:
+        words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
+        yield Finding("kept", "note", count, words, "unreachable")
+    if count := data.all_changes:
+        words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
+        items = [change.origin for change in data.changes[:_ITEMS]]
+        yield Finding("changed", "note", count, words, "changes", "", "", items)
+
+
+def _of_origins(data: CrawlData) -> Iterator[Finding]:
+    outcomes = {row.key: row.count for row in data.outcomes}
+
+    def rows(accepts: Callable[[OriginRow], bool]) -> list[OriginRow]:
+        return [row for row in data.origins if accepts(row)]
+
+    whole = {
+        one.origin
+        for row in data.rules
+        if row.rule.partition(":")[2].strip() in _WHOLE
+        for one in row.origins
+    }
+    shut = rows(lambda row: row.origin in whole and not row.allowed)
+    if shut:
+        refused = sum(row.forbidden for row in shut)
+        words = (
+            f"{counted(len(shut), 'origin')} closed to this crawler as a whole: "
+            f"{counted(refused, 'request')} refused."
+        )
+        yield _finding("closed", "warning", len(shut), words, "rules", shut)
+    if count := outcomes.get("unreachable", 0):
+        why = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in data.reasons)
+        words = f"{counted(count, 'origin')} unreachable at the end: {why}."
+        down = rows(lambda row: row.outcome == "unreachable")
+        yield _finding("down", "error", count, words, "origins", down, "unreachable")
+    for kind, level, what in (
+        ("challenge", "warning", "answered with a bot wall in place of robots.txt"),
+        ("html", "warning", "answered with an HTML page in place of robots.txt"),
+        ("redirected", "warning", "redirected in a loop, too often or to nowhere"),
+    ):
+        if count := outcomes.get(kind, 0):
+            words = f"{counted(count, 'origin')} {what}."
+            some = rows(lambda row, kind=kind: row.outcome == kind)  # type: ignore[misc]
+            name = "redirects" if kind == "redirected" else kind
+            yield _finding(name, level, count, words, "origins", some, kind)
+
+
+def _finding(
+    kind: str,
+    level: str,
+    count: int,
+    words: str,
+    section: str,
+    rows: list[OriginRow],
+    only: str = "",
+) -> Finding:
+    items = [row.origin for row in rows[:_ITEMS]]
+    return Finding(kind, level, count, words, section, only, "", items)
+
+
+def _of_sitemaps(data: CrawlData) -> Iterator[Finding]:
+    failed = [row for row in data.sitemaps if not row.read and row.found != "guessed"]
+    if failed:
+        first = failed[0]
+        words = f"{counted(len(failed), 'sitemap')} could not be read: {first.url} ({first.failed})"
+        words += ", for example." if len(failed) > 1 else "."
+        items = [row.url for row in failed[:_ITEMS]]
+        yield Finding("sitemaps", "warning", len(failed), words, "sitemaps", "", "", items)
+    empty = [row for row in data.sitemaps if row.read and row.entries and not row.taken]
+    if empty:
+        words = f"Nothing was taken from {counted(len(empty), 'sitemap')} that could be read."
+        items = [row.url for row in empty[:_ITEMS]]
+        yield Finding("sitemaps", "note", len(empty), words, "sitemaps", "", "", items)
+
+
+def _of_pages(data: CrawlData) -> Iterator[Finding]:
+    for kind, count, why in (
+        ("pages", data.counts.page_dropped, "the rules of their pages"),
+        ("usage", data.counts.usage_dropped, "preferences about use"),
+    ):
+        if count:
+            words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
+            yield Finding(kind, "note", count, words, kind)
