@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.helpers.behaviours import RULES, after, hang_up, in_turn, silence
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 from tests.helpers.steps import StepSpider
 
@@ -33,7 +33,7 @@ def assert_all_fetched(result: CrawlResult, wanted: list[str]) -> None:
 
 
 def verdicts(path: Path) -> list[tuple[str, bool]]:
-    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    records = decisions(path)
     return [(one["verdict"], one["dry_run"]) for one in records]
 
 

@@ -4,7 +4,6 @@ known and fresh suspends nothing, and no URL is taken apart again for it."""
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 import urllib.parse
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 from tests.helpers.steps import Clock, Step, StepSpider
 
@@ -144,7 +144,7 @@ async def test_what_is_allowed_is_told_if_that_is_wanted(sites: Sites, tmp_path:
     settings = {"REP_DECISIONS": str(trail), "REP_DECISIONS_ALL": True, "CONCURRENT_REQUESTS": 1}
     result = await crawl(urls, settings)
     result.assert_clean()
-    told = [json.loads(line) for line in trail.read_text().splitlines()]
+    told = decisions(trail)
     assert sorted(one["url"] for one in told if one["verdict"] == "allowed") == sorted(urls)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
@@ -58,8 +58,7 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
     assert result.stat("robotstxt/forbidden") == 1
     # The add-on does not add another one.
     assert site.count("/robots.txt") == 1
-    lines = map(json.loads, trail.read_text().splitlines())
-    [told] = [line for line in lines if line["url"] == licensed]
+    [told] = [line for line in decisions(trail) if line["url"] == licensed]
     assert told["verdict"] == "allowed"
     assert told["line"] == 2
     assert told["reason"] == "RepMiddleware.overrules()"

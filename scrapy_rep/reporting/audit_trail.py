@@ -76,7 +76,7 @@ class AuditTrail(Listener):
             return
         self._lost += len(self._lines)
         if self._lost:
-            lost = counted(self._lost, "decision")
+            lost = counted(self._lost, "line")
             self._error("the disk was full, so %(uri)s lacks %(lost)s", lost=lost)
         try:
             await self._feed.store(self._file.file)

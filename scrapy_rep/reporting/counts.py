@@ -34,7 +34,7 @@ class DecidingRule(NamedTuple):
     origins: int
     """How many origins have it."""
     first: tuple[str, int]
-    """One of these origins, and the line there."""
+    """The first of these origins, and the line there."""
 
 
 class Counts(Listener):
@@ -91,7 +91,9 @@ class Counts(Listener):
         new = self._seen.add((key, record.origin))
         if key not in self._rules:
             self._firsts[key] = [record.origin, decision.rule.line, 0]
-        self._firsts[key][2] += new
+        first = self._firsts[key]
+        first[:2] = min(first[:2], [record.origin, decision.rule.line])
+        first[2] += new
         self._rules.add(key)
         if len(self._firsts) > 2 * _RULES:
             self._firsts = {key: one for key, one in self._firsts.items() if key in self._rules}
@@ -104,10 +106,10 @@ class Counts(Listener):
     def top_rules(self, count: int) -> list[DecidingRule]:
         """Return the rules that refused most requests."""
         found = []
-        for key, times in self._rules.most(count):
+        for key, times in self._rules.most(_RULES):
             origin, line, origins = self._firsts[key]
             found.append(DecidingRule(*key, times, origins, (origin, line)))
-        return found
+        return sorted(found, key=lambda one: (-one.times, one.first))[:count]
 
     def all(self, stats: StatsCollector) -> dict[str, Any]:
         """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only

@@ -20,8 +20,8 @@ logger = get_logger(__name__)
 
 _TOP = 5
 _RULE_LENGTH = 200
-# Columns; those that Scrapy's log writes before the first line; the indent of what is wrapped.
-_WIDTH, _BEFORE, _INDENT = 80, 49, 4
+# Columns, and the indent of what is wrapped. Before the first line, Scrapy's log has a date and more.
+_WIDTH, _INDENT = 80, 4
 
 _OUTCOMES = (
     ("with rules", ("rules", "empty", "html", "challenge")),
@@ -59,9 +59,6 @@ def log_summary(counts: Counts, context: CrawlContext) -> None:
     """Log the summary, unless there were no requests."""
     lines = _summary(counts, context)
     if lines:
-        if _BEFORE + len(lines[0]) > _WIDTH:
-            head, _, rest = lines[0].partition(": ")
-            lines[:1] = [f"{head}:", " " * _INDENT + rest]
         found = [one for line in lines for one in _wrapped(line)]
         logger.info("\n".join(["%s"] * len(found)), *found, extra=context.extra)
 
@@ -77,7 +74,8 @@ def _summary(counts: Counts, context: CrawlContext) -> list[str]:
     if not outcomes and not figures["dropped"]:
         return []
     lines = [
-        f"robots.txt of {counted(outcomes.total(), 'origin')}: {_outcomes(outcomes) or 'none'}",
+        f"robots.txt of {counted(outcomes.total(), 'origin')}:",
+        f"{' ' * _INDENT}{_outcomes(outcomes) or 'none'}",
         _requests(figures, context.settings.dry_run),
     ]
     if slowed := int(stats.get_value("rep/crawl_delay/origins", 0)):

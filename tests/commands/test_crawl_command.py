@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
 from tests.helpers.process.forked import run_scrapy
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]
@@ -80,9 +80,9 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
         **REACTORS[reactor],
     )
     assert log.count("] INFO: Fetched ") == 2
-    assert "robots.txt of 2 origins: 2 with rules" in log
+    assert "robots.txt of 2 origins:\n    2 with rules\n" in log
     assert "\nRequests: 2 allowed, 2 forbidden, 2 held (2 released)\n" in log
-    records = [json.loads(line) for line in (project / "shop.jsonl").read_text().splitlines()]
+    records = decisions(project / "shop.jsonl")
     assert sorted(one["verdict"] for one in records) == [
         "disallowed", "disallowed", "held", "held", "released", "released"
     ]  # fmt: skip

@@ -28,6 +28,7 @@ def lasting(text: str) -> list[str]:
     text = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)
     text = re.sub(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "<time>", text)
     text = re.sub(r"\b\d+(\.\d+)? s\b", "<seconds>", text)
+    text = re.sub(r'(?<="crawl": )"\w+"|(?<="held_for": )[0-9.]+', "<other>", text)
     text = text.replace("(held)", "").replace("(no answer yet)", "(HTTP 503)")
     return [re.sub(r" +", " ", line).strip() for line in text.splitlines()]
 

@@ -13,15 +13,25 @@ from typing import Any
 import pytest
 from scrapy.http import Response
 
-from scrapy_rep.engine.log import Sparse, get_logger
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.words import counted, duration
 from scrapy_rep.holding import deferral, held_origins
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
+from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.contexts import context_of
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Gate, Record, silent_until_open, urls, when_open
+from tests.helpers.held import (
+    DEFER,
+    NEVER,
+    Gate,
+    Record,
+    origin_of,
+    silent_until_open,
+    urls,
+    when_open,
+)
 from tests.helpers.holds import held
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
@@ -32,13 +42,13 @@ pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    sparse = Sparse(get_logger("scrapy_rep.test"), "sites so")
+    limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
     for number in range(12_000):
-        sparse.log("Site %(number)d", {"number": number}, None)
+        limiter.log("Site %(number)d", {"number": number}, None)
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
     assert told == [
         *(f"Site {number}" for number in range(10)),
-        "More lines like the last ten (sites so) are at DEBUG level",
+        "More lines like the last 10 (sites so) are at DEBUG level",
         "100 sites so so far",
         "1,000 sites so so far",
         "10,000 sites so so far",
@@ -66,7 +76,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert len(lines(result, "is unreachable (")) == 10
     assert len(lines(result, "until its robots.txt can be fetched")) == 10
     assert len(lines(result, "Gave up ")) == 10
-    assert len(lines(result, "More lines like the last ten")) == 4
+    assert len(lines(result, "More lines like the last 10")) == 4
     assert len(lines(result, "forbids http", level=None)) == 30
     assert len(lines(result)) < 50
     assert "30 given up" in summary(result)[1]
@@ -124,8 +134,8 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     assert len(result.responses) == 12
     [line] = seen
     assert re.fullmatch(
-        r"Nothing left to do but wait: 12 requests to 1 site held; next robots.txt attempt (in 0 s|"
-        r"now), giving up in 10 min \(REP_DEFER_MAX_WAIT\)",
+        rf"Nothing left to do but wait: 12 requests held \(12 to {origin_of(site)}: HTTP 503\); "
+        r"next robots.txt attempt (in 0 s|now), giving up in 10 min \(REP_DEFER_MAX_WAIT\)",
         line,
     )
 
@@ -174,7 +184,30 @@ def test_what_is_being_given_up_has_no_time_left(caplog: pytest.LogCaptureFixtur
     caplog.clear()
     table.tell(math.inf, math.inf)
     [line] = caplog.messages
-    assert line.startswith("3 requests to 1 site held; next robots.txt attempt now, giving up now")
+    which = "3 to http://a.test: no answer yet"
+    assert line.startswith(f"3 requests held ({which}); next robots.txt attempt now, giving up now")
+
+
+def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    context = context_of()
+    origins = Origins(context)
+    table = held_origins.HeldOrigins(context, origins)
+    errors = {"d": "HTTP 503", "c": "CannotResolveHostError: no DNS", "b": "Odd: " + "x" * 99}
+    for count, name in enumerate("abcd", 1):
+        origin = Origin.from_url(f"http://{name}.test/")
+        if name in errors:
+            entry = Entry(str(origin), unreachable_since=1.0, attempts=1, error=errors[name])
+            origins.table.put(origin, entry)
+        for number in range(count):
+            table.keep(origin, held(number).request)
+    caplog.clear()
+    table.tell(1, 2)
+    odd = errors["b"][:60]
+    assert caplog.messages[0].startswith(
+        "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
+        f"2 to http://b.test: {odd}; 1 to 1 other origin); next robots.txt attempt in 1 s"
+    )
 
 
 async def test_very_many_sitemaps_are_no_flood(sites: Sites) -> None:
@@ -200,7 +233,8 @@ async def test_a_line_a_minute_tells_what_is_held(
     site = sites.add(robots=silent)
     # Something else to do meanwhile.
     busy = sites.add(robots=RULES, pages={"/x": when_open(silent, "")})
-    line = "3 requests to 1 site held; next robots.txt attempt now, giving up in 8"
+    which = f"3 to {origin_of(site)}: no answer yet"
+    line = f"3 requests held ({which}); next robots.txt attempt now, giving up in 8"
 
     def look() -> None:
         if len(told) == 3:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import os
 import threading
@@ -27,6 +26,7 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import AGENT, ListSpider, new_runner
 from tests.helpers.held import DEFER, Gate, a_while, later
 from tests.helpers.names import resolvers
+from tests.helpers.recorded import decisions
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
@@ -174,8 +174,7 @@ def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
     assert stats["rep/deferred"] == stats["rep/crawl_delay/origins"] == 1
     # From the second crawl on, those that share a storage have the robots.txt from there.
     assert ("rep/cache/recalled" in stats) == (number % 3 > 0 and number >= 3)
-    decisions = (town.folder / f"{number}.jsonl").read_text().splitlines()
-    told = {(one["verdict"], one["url"]) for one in map(json.loads, decisions)}
+    told = {(one["verdict"], one["url"]) for one in decisions(town.folder / f"{number}.jsonl")}
     assert ("disallowed", town.site.url("/private")) in told
     assert ("usage_item", town.site.url("/no/1")) in told
     report = (town.folder / f"{number}.html").read_text()

@@ -1,4 +1,4 @@
-"""A stat that is told once a second, and exactly in the end."""
+"""Counting without a call, and in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from typing import Any
 import pytest
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep.engine import upkeep
+from scrapy_rep.engine.stat_counter import CappedCounter
 from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
-from tests.helpers.stat_counted import World
+from tests.helpers.steps import StepSpider
 
 pytestmark = pytest.mark.scrapy_api
-
-
-def test_the_first_is_told_at_once_and_then_one_second_together() -> None:
-    assert World().after(0, 0.1, 0.9, 1.0, 1.1, 1.9, 2.5) == [1, 1, 1, 4, 4, 4, 7]
-
-
-async def test_all_are_told_before_the_end_and_each_one_from_then_on() -> None:
-    world = World()
-    assert world.after(0, 0.1, 0.2) == [1, 1, 1]
-    [before_closing] = world.callbacks
-    await before_closing()
-    assert world.crawler.stats.get_value("hits") == 3
-    assert world.after(0.3, 0.3, 0.4, -5) == [4, 5, 6, 7]
 
 
 async def test_in_a_crawl(sites: Sites) -> None:
@@ -43,3 +33,30 @@ async def test_in_a_crawl(sites: Sites) -> None:
         signal_handlers={scrapy_signals.spider_closed: closed},
     )
     assert seen == [result.stats["rep/cache/hit"]] == [20]
+
+
+@pytest.mark.loop
+async def test_the_stat_is_there_while_the_crawl_runs(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_SECONDS", 0.01)
+    site, seen = sites.add(), []
+
+    class LookingSpider(StepSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+            await a_while(0.1)
+            seen.append(self.crawler.stats.get_value("rep/cache/hit"))
+            return StepSpider.parse(self, response, **kwargs)
+
+    await crawl(LookingSpider, {}, steps=[site.url(f"/{number}") for number in range(3)])
+    assert seen == [1, 2, 3]
+
+
+def test_the_most_frequent_are_kept() -> None:
+    counter: CappedCounter[int] = CappedCounter(10)
+    for number in range(1000):
+        counter.add(number)
+        counter.add(-1, 2)
+    assert counter.most(1) == [(-1, 2000)]
+    assert len(counter.most(100)) <= 10
+    assert sum(count for _, count in counter.most(100)) + counter.others == 3000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from scrapy.http import HtmlResponse, Response
 from scrapy_rep import page_rules
 from tests.helpers.behaviours import Behaviour, answer
 from tests.helpers.crawling import ListSpider
+from tests.helpers.recorded import decisions
 
 NOINDEX = '<meta name="robots" content="noindex">'
 NOFOLLOW = '<meta name="robots" content="nofollow">'
@@ -58,4 +58,4 @@ class AgainSpider(ListSpider):
 
 def recorded(path: Path) -> list[dict[str, Any]]:
     """What ``REP_DECISIONS`` got."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return decisions(path)

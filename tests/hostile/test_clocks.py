@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.protocol.freshness import unreachable_seconds
-from scrapy_rep.reporting.report.data import Timeline
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import origin_of
 from tests.helpers.log import warnings
 from tests.helpers.redisserver import RedisServer
+from tests.helpers.report_many import data_of, ended, line, started
 from tests.helpers.servers import Sites
-from tests.helpers.stat_counted import NOW, World
 from tests.helpers.steps import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider
 from tests.helpers.storing import A, in_a_file, on_a_server
 
@@ -113,43 +111,18 @@ async def test_weekly_crawls_get_there(sites: Sites, clock: Clock, tmp_path: Pat
     assert outcomes == [DOWN] * 5 + [OK]
 
 
-# -- stats and figures -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("back", [6 * 3600, 0.5, NOW])
-def test_the_stat_of_hits_goes_on(back: float) -> None:
-    """A clock that is set back, by hours or to 1970."""
-    assert World().after(0, 0.1, -back, -back + 0.1, -back + 1.0) == [1, 1, 3, 3, 5]
-
-
-@pytest.mark.loop
-async def test_hits_in_a_crawl(sites: Sites, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = sites.add(robots=RULES)
-    told: list[float] = []
-    real = StatCounter._tell
-
-    def tell(self: StatCounter) -> None:
-        told.append(clock.now)
-        real(self)
-
-    monkeypatch.setattr(StatCounter, "_tell", tell)
-    page = site.url("/x")
-    steps: list[Step] = [page, page, -6 * 3600, page, 2, page, 2, page]
-    result = await crawl(StepSpider, {}, steps=steps, clock=clock)
-    assert result.stat("rep/cache/hit") == 5, "the one that waited, too"
-    assert len(told) >= 4
+# -- figures ---------------------------------------------------------------------------------
 
 
 def test_the_time_line_goes_on() -> None:
-    """And its points stay in order, as the chart wants them."""
-    line = Timeline()
-    for now, value in [(NOW, 1), (NOW + 1, 2), (NOW - 6 * 3600, 3), (NOW - 6 * 3600 + 5, 4)]:
-        line.add(now, value)
-    assert line.points == [(NOW, 1), (NOW + 1, 3), (NOW + 6, 4)]
-    for number in range(5000):
-        line.add(NOW - number, number)
-    assert line.points == sorted(line.points)
-    assert line.points[-1][1] == 4999
+    """A clock that is set back by hours: the points stay in order, as the chart wants them."""
+    site = "http://a.example"
+    held = [line("held", at, site, reason="HTTP 503") for at in (0, 1, -6 * 3600, -6 * 3600 + 5)]
+    crawl_data = data_of(started(), *held, ended(2)).crawl
+    assert [point.held for point in crawl_data.timeline] == [0, 1, 2, 3, 4, 4]
+    times = [point.at for point in crawl_data.timeline[:-1]]
+    assert times == sorted(times)
+    assert all(0 <= point.x <= 100 for point in crawl_data.timeline)
 
 
 # -- leases ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, Behaviour, answer, gzipped, redirect
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, NEVER
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api, pytest.mark.slow]
@@ -186,6 +186,6 @@ async def test_record_of_a_replayed_page_says_why(
     sites.close()
     trail = tmp_path / "decisions.jsonl"
     await crawl(site.url("/a"), {**cache, "REP_DECISIONS": str(trail)})
-    [line] = map(json.loads, trail.read_text().splitlines())
+    [line] = decisions(trail)
     assert line["verdict"] == "allowed"
     assert line["reason"].startswith("the HTTP cache answers it; ")

@@ -285,7 +285,7 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, dry_run: bo
     ]
     assert {one["origin"] for one in recorded(path)} == {site.url("").rstrip("/")}
     assert {one["dry_run"] for one in recorded(path)} == {dry_run}
-    assert len(lines(result, "request to", "more for this site at DEBUG level")) == 2
+    assert len(lines(result, "request to", "more for this origin at DEBUG level")) == 2
     assert len(lines(result, "request to", level="DEBUG")) == 2
     drop = "Would drop" if dry_run else "Dropping"
     assert len(lines(result, f"{drop} request to", level=None)) == 4

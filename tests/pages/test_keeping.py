@@ -101,7 +101,7 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, setting: st
     ]
     assert {one["dry_run"] for one in recorded(path)} == {setting == "count"}
     drop = "Dropping" if setting == "drop" else "Would drop"
-    more = "more for this site at DEBUG level"
+    more = "more for this origin at DEBUG level"
     date = "2001-01-01T00:00:00+00:00"
     assert lines(result, "item from", "more for") == [
         f"{drop} item from {urls[0]}: meta robots (line 1): noindex; {more}",

@@ -137,7 +137,7 @@ async def test_the_first_of_a_site_is_told(site: Site) -> None:
     why = "the site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
     [line] = lines(result, "Dropping item from")
     assert line in {
-        f"Dropping item from {url}: {why}; more for this site at DEBUG level" for url in urls
+        f"Dropping item from {url}: {why}; more for this origin at DEBUG level" for url in urls
     }
 
 

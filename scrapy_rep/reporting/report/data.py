@@ -425,4 +425,4 @@ def _excerpt(body: bytes, line: int) -> list[ExcerptLine]:
 
 
 def _readable(text: str) -> str:
-    return text.encode("latin-1").decode(errors="replace")[:_LENGTH]
+    return text.encode("latin-1").decode(errors="replace").rstrip()[:_LENGTH]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import zlib
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -36,7 +35,7 @@ class LineReader:
     def __iter__(self) -> Iterator[Line]:
         while line := self._next():
             try:
-                found = json.loads(line)
+                found = json.loads(line.decode())
             except (ValueError, RecursionError):
                 self.unreadable += not line.isspace()
                 continue
@@ -66,7 +65,7 @@ def text(value: object) -> str:
 
 def number(value: object) -> int:
     """Return *value* if it is a number that makes sense, else 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:  # noqa: PLR0124 (not a number)
         return 0
     return int(min(max(value, 0), _MAX_NUMBER))
 

@@ -299,11 +299,12 @@ class CrawlSum:
             rule = self.rules[key] = [0, 0, {}]
             self.all_rules += self._seen.add(key)
         rule[0] += 1
-        rule[1] += self._seen.add((key, name))
         known = rule[2].get(name)
         if known is not None:
             known.times += 1
-        elif len(rule[2]) < _OF_A_RULE:
+            return
+        rule[1] += self._seen.add((key, name))
+        if len(rule[2]) < _OF_A_RULE:
             sha256 = text(line.get("sha256"))[:64] or None
             url = text(line.get("url"))
             at = number(line.get("line"))

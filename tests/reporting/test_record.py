@@ -1,0 +1,167 @@
+"""What is on record beside decisions: answers, changes, sitemaps, the crawl. And that it costs nothing
+where nobody listens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
+from tests.helpers.behaviours import RULES, in_turn, redirect
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.held import DEFER, origin_of, urls
+from tests.helpers.log import lines
+from tests.helpers.recorded import decisions, lines_of
+from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import urlset
+from tests.helpers.steps import Clock, StepSpider
+
+pytestmark = [pytest.mark.loop, pytest.mark.usefixtures("in_time")]
+
+HTML = "<!DOCTYPE html><title>Hello</title><p>A page"
+WALL = "<html><title>Just a moment...</title><script src=/cdn-cgi/challenge-platform/x></script>"
+
+
+@pytest.mark.scrapy_api
+@pytest.mark.download
+async def test_each_answer_is_on_record(sites: Sites, tmp_path: Path) -> None:
+    """By what it is; with as many fetches as the server has seen."""
+    answers: dict[str, Any] = {
+        "rules": RULES,
+        "empty": "# nothing\n\n",
+        "html": HTML,
+        "challenge": WALL,
+        "missing": 404,
+        "redirected": redirect("/robots.txt"),
+        "unreachable": in_turn(503, 503, RULES),
+    }
+    town = {name: sites.add(robots=robots) for name, robots in answers.items()}
+    refused, path = sites.refused(), tmp_path / "d.jsonl"
+    wanted = [*(site.url("/x") for site in town.values()), f"{refused}/x"]
+    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DECISIONS": str(path)}
+    result = await crawl(wanted, settings)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in lines_of(path, "answer"):
+        found.setdefault(line["origin"], []).append(line["answer"])
+    told = {name: found[origin_of(site)] for name, site in town.items()}
+    assert [one["outcome"] for one in told.pop("unreachable")] == ["unreachable"] * 2 + ["rules"]
+    assert {name: [one["outcome"] for one in told[name]] for name in told} == {
+        name: [name] for name in told
+    }
+    for site in town.values():
+        fetches = sum(one["fetches"] for one in found[origin_of(site)])
+        assert fetches == site.count("/robots.txt")
+    [dead] = found[refused]
+    assert (dead["kind"], dead["attempts"]) == ("refused", 1)
+    assert result.stat("robotstxt/request_count") == sum(map(len, found.values()))
+
+
+@pytest.mark.scrapy_api
+async def test_a_crawl_is_on_record_from_its_beginning_to_its_end(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """Plain allows are a number; every line has the name of the crawl."""
+    site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
+    secret = f"redis://me:secret@{tmp_path}"
+    settings = {"REP_DECISIONS": str(path), "REP_CACHE_REDIS_URL": secret}
+    await crawl([*urls(site, 7), site.url("/private")], settings)
+    first, *_, last = whole = lines_of(path)
+    assert len({one["crawl"] for one in whole}) == 1
+    assert (first["verdict"], last["verdict"], last["reason"]) == (
+        "crawl_started", "crawl_ended", "finished",
+    )  # fmt: skip
+    assert first["settings"]["agent"] == "testbot"
+    assert first["settings"]["changed"]["REP_CACHE_REDIS_URL"] == f"redis://me:***@{tmp_path}"
+    [allowed] = lines_of(path, "allowed_count")
+    assert (allowed["origin"], allowed["count"]) == (origin_of(site), 7)
+    counts = last["counts"]
+    assert (counts["allowed"], counts["forbidden"], counts["fetches"]) == (7, 1, 1)
+    assert [one["verdict"] for one in decisions(path)] == ["disallowed"]
+
+
+async def test_allows_are_counted_though_origins_are_forgotten(
+    sites: Sites, tmp_path: Path
+) -> None:
+    town, path = [sites.add(robots=RULES) for _ in range(5)], tmp_path / "d.jsonl"
+    steps = [site.url(f"/{number}") for number in range(4) for site in town]
+    settings = {"REP_DECISIONS": str(path), "REP_CACHE_MAX_ORIGINS": 2}
+    await crawl(StepSpider, settings, steps=steps)
+    assert sum(one["count"] for one in lines_of(path, "allowed_count")) == 20
+
+
+async def test_what_was_released_says_how_long_it_was_held(sites: Sites, tmp_path: Path) -> None:
+    """In the run before, too."""
+    site, path = sites.add(robots=503), tmp_path / "d.jsonl"
+    settings = {**DEFER, "JOBDIR": str(tmp_path / "job"), "REP_DECISIONS": str(path)}
+
+    stopping = {**settings, "CLOSESPIDER_TIMEOUT": 1.2}
+    result = await crawl(ListSpider, stopping, requests=[site.url("/x")])
+    assert result.reason == "closespider_timeout"
+    site.set("/robots.txt", RULES)
+    result = await crawl(ListSpider, settings, requests=[])
+    [released] = lines_of(path, "released")
+    assert released["held_for"] >= 0.5
+    [line] = lines(result, "Released 1 request to ")
+    assert float(line.split(" after ")[1].split()[0]) >= 0.5
+
+
+@pytest.mark.scrapy_api
+async def test_a_change_in_mid_crawl_is_told(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line, a stat, a record: what changed, and which verdicts with it."""
+    clock, path = Clock().install(monkeypatch), tmp_path / "d.jsonl"
+    site, same = (
+        sites.add(robots="User-agent: *\nDisallow: /a\nDisallow: /c\n"),
+        sites.add(robots=RULES),
+    )
+    new = "User-agent: *\nDisallow: /b\r\nDisallow: /c\n"
+    steps = [
+        *(site.url(path) for path in ("/a", "/b", "/c")), same.url("/x"),
+        lambda: site.set("/robots.txt", new), 86401, site.url("/b/1"), same.url("/x1"),
+    ]  # fmt: skip
+    result = await crawl(StepSpider, {"REP_DECISIONS": str(path)}, steps=steps, clock=clock)
+    [line] = lines_of(path, "changed")
+    change = line["change"]
+    assert (change["added"], change["removed"]) == (["Disallow: /b"], ["Disallow: /a"])
+    turned = [(one["url"], one["was"], one["now"]) for one in change["turned"]]
+    assert turned == [
+        (site.url("/a"), "disallowed", "allowed"),
+        (site.url("/b/1"), "allowed", "disallowed"),
+    ]
+    assert change["turned_count"] == 2
+    [told] = lines(result, "has changed")
+    assert (
+        f"robots.txt of {origin_of(site)} has changed: 1 line added, 1 removed; the verdict" in told
+    )
+    assert result.stat("rep/changed") == 1
+
+
+def test_lines_that_were_moved_have_not_changed() -> None:
+    same = changed_lines(b"a\nb\r\nb\n\n", b"\xef\xbb\xbfb\rb\ra"[3:])
+    assert (same["lines_added"], same["lines_removed"]) == (0, 0)
+    many = b"".join(b"Disallow: /%d\n" % number for number in range(30_000))
+    much = changed_lines(many, b"")
+    assert (much["lines_removed"], len(much["removed"])) == (30_000, MAX_LINES)
+
+
+@pytest.mark.scrapy_api
+async def test_each_sitemap_is_on_record(sites: Sites, tmp_path: Path) -> None:
+    site, path = sites.add(), tmp_path / "d.jsonl"
+    site.set("/robots.txt", f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n")
+    site.set("/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"]))
+    site.set("/gone.xml", 404)
+    await crawl([site.url("/")], {"REP_SITEMAPS": True, "REP_DECISIONS": str(path)})
+    found = {one["url"]: one for one in lines_of(path, "sitemap")}
+    read, failed = found[site.url("/a.xml")]["sitemap"], found[site.url("/gone.xml")]["sitemap"]
+    assert (read["found"], read["kind"], read["entries"], read["taken"]) == (
+        "listed",
+        "urlset",
+        3,
+        2,
+    )
+    assert sum(read["rejected"].values()) == 1
+    assert failed["failed"] == "HTTP 404"
+    assert {one["origin"] for one in found.values()} == {origin_of(site)}
