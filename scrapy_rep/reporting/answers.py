@@ -34,10 +34,10 @@ _HTML = re.compile(
 # A line that says something, not only a comment.
 _SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
 # Of bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
-_WALL = re.compile(
-    rb"challenge-platform|cf-chl|just a moment|_incapsula_|datadome|px-captcha|perimeterx"
-    rb"|aws-waf|awswaf|bot manager|captcha|are you (?:a )?(?:human|robot)|verify you are",
-    re.IGNORECASE,
+_WALL = (
+    *(b"challenge-platform", b"cf-chl", b"just a moment", b"_incapsula_", b"datadome", b"captcha"),
+    *(b"perimeterx", b"awswaf", b"aws-waf", b"bot manager", b"are you human", b"are you a human"),
+    *(b"are you a robot", b"verify you are"),
 )
 
 _SHORT = 60
@@ -106,8 +106,9 @@ def _outcome(outcome: Outcome, status: int | None, body: bytes) -> str:
         return "unreachable"
     start = body[:_SEARCHED]
     if _HTML.match(start):
-        return "challenge" if _WALL.search(start) else "html"
-    return "rules" if _SAYS.search(body) else "empty"
+        text = start.lower()
+        return "challenge" if any(words in text for words in _WALL) else "html"
+    return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty"
 
 
 def kind_of(reason: str | None, error: Exception | None = None, *, short: bool = False) -> str:

@@ -305,10 +305,9 @@ class CrawlSum:
             return
         rule[1] += self._seen.add((key, name))
         if len(rule[2]) < _OF_A_RULE:
-            sha256 = text(line.get("sha256"))[:64] or None
-            url = text(line.get("url"))
-            at = number(line.get("line"))
-            rule[2][name] = RuleOrigin(name, origin.url or _robots_url(name), at, 1, url, sha256)
+            sha256, url = text(line.get("sha256"))[:64] or None, text(line.get("url"))
+            where = origin.url or f"{name}/robots.txt"
+            rule[2][name] = RuleOrigin(name, where, number(line.get("line")), 1, url, sha256)
 
     def _drop_rules(self) -> None:
         if len(self.rules) >= _RULES:
@@ -463,10 +462,6 @@ def _keep(periods: list[Any], one: Any) -> None:
     if len(periods) > _PERIODS:
         periods.sort(key=lambda period: -period.seconds)
         del periods[_PERIODS // 2 :]
-
-
-def _robots_url(origin: str) -> str:
-    return f"{origin}/robots.txt"
 
 
 def read(files: Iterable[IO[bytes]]) -> tuple[list[CrawlSum], list[str]]:
