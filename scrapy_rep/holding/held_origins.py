@@ -330,8 +330,10 @@ class HeldOrigins:
         parts = []
         for one in most:
             known = self._table.get(one.origin)
-            error = known.entry.error if known else None
-            why = "no answer yet" if error is None else kind_of(error, short=True)
+            why = "no answer yet"
+            if known is not None:
+                error = known.entry.error
+                why = kind_of(error, short=True) if error else "answered, about to leave"
             parts.append(f"{one.count:,} to {one.origin}: {why}")
         if others := len(self) - len(most):
             rest = self._total - sum(one.count for one in most)

@@ -12,6 +12,7 @@ from scrapy_rep.engine.words import counted
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.matching import comparable
+from scrapy_rep.storages.entry import UnreadableEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +61,10 @@ class ChangeWatch:
         before = flight.before if flight is not None and resolution.answer is not None else None
         if before is None or not _differ(before, state.entry):
             return None
-        old, new = before.body, state.entry.body
+        try:
+            old, new = before.body, state.entry.body
+        except UnreadableEntry:  # a damaged file of another process
+            return None
         urls = dict.fromkeys([*self._refused.get(state.origin, ()), *waiting])
         how = old, new, list(urls), chain, self._obey_global
         large = len(old) + len(new) > LARGE

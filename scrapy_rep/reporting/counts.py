@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.engine.recent import Recent
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_rep.engine.log import Isolation
+    from scrapy_rep.protocol import Rule
 
 # Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
 _ORIGINS = 100_000
@@ -48,7 +50,9 @@ class Counts(Listener):
         self.requests: Counter[str] = Counter()
         """By what became of them."""
         self.fetches = 0
-        self._latest: dict[str, tuple[str, str]] = {}
+        self._latest: dict[int, tuple[str, str]] = {}
+        """By the hash of an origin: a third of the memory."""
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._settled: Counter[tuple[str, str]] = Counter()
         self._rules: CappedCounter[tuple[str, str]] = CappedCounter(_RULES)
         self._firsts: dict[tuple[str, str], list[Any]] = {}
@@ -69,30 +73,26 @@ class Counts(Listener):
             self.requests["passed"] += 1
         else:
             self.requests[_NAMES.get(verdict, verdict)] += 1
-            if verdict == "disallowed" and record.basis.decision is not None:
-                self._decided(record)
-        if origin is not None and origin not in self._latest:
+            decision = record.basis.decision
+            if verdict == "disallowed" and decision is not None and decision.rule is not None:
+                self._decided(record.origin, decision.rule, decision.agent or "")
+        if origin is not None and hash(origin) not in self._latest:
             self._note(origin, "none", "")
 
     def _note(self, origin: str, outcome: str, kind: str) -> None:
-        known = self._latest.get(origin)
-        if outcome == "none" and known is not None:
-            return
-        self._latest[origin] = outcome, kind
+        key = outcome, kind
+        self._latest[hash(origin)] = self._known.setdefault(key, key)
         if len(self._latest) > _ORIGINS:
-            oldest = next(iter(self._latest))
-            self._settled[self._latest.pop(oldest)] += 1
+            for oldest in list(islice(self._latest, _ORIGINS // 10)):
+                self._settled[self._latest.pop(oldest)] += 1
 
-    def _decided(self, record: Record) -> None:
-        decision = record.basis.decision
-        assert decision is not None
-        assert decision.rule is not None
-        key = clean(str(decision.rule)[:_RULE_LENGTH]), decision.agent or ""
-        new = self._seen.add((key, record.origin))
+    def _decided(self, origin: str | None, rule: Rule, group: str) -> None:
+        key = clean(str(rule)[:_RULE_LENGTH]), group
+        new = self._seen.add((key, origin))
         if key not in self._rules:
-            self._firsts[key] = [record.origin, decision.rule.line, 0]
+            self._firsts[key] = [origin, rule.line, 0]
         first = self._firsts[key]
-        first[:2] = min(first[:2], [record.origin, decision.rule.line])
+        first[:2] = min(first[:2], [origin, rule.line])
         first[2] += new
         self._rules.add(key)
         if len(self._firsts) > 2 * _RULES:

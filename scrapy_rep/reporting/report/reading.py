@@ -48,9 +48,7 @@ if TYPE_CHECKING:
 # At most so many are kept while a record is read; the less interesting half goes then.
 _ORIGINS, _RULES, _PERIODS, _SITEMAPS, _SAID = 50_000, 5_000, 2_000, 5_000, 2_000
 _OF_A_RULE = 200
-_CHANGES, _TURNED, _REASONS = 500, 20, 50
-_CRAWLS = 50
-_REASON_LENGTH = 300
+_CHANGES, _TURNED, _REASONS, _CRAWLS, _REASON_LENGTH = 500, 20, 50, 50, 300
 
 _REFUSED = {"disallowed": "forbidden", "unreachable": "dropped"}
 _REQUESTS = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
@@ -292,7 +290,9 @@ class CrawlSum:
         origin = self._count(line, "forbidden")
         if origin is None:
             return
-        name, key = text(line["origin"]), (text(line.get("rule")), text(line.get("group")))
+        # Without a rule, a setting decided, and the reason names it.
+        why = text(line.get("rule")) or text(line.get("reason"))
+        name, key = text(line["origin"]), (why, text(line.get("group")))
         rule = self.rules.get(key)
         if rule is None:
             self._drop_rules()
