@@ -74,8 +74,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "filterwarnings", r"ignore:currentThread\(\) is deprecated:DeprecationWarning"
     )
-    # pygal leaves a finder for its plugins behind, of a kind that is no longer asked.
-    config.addinivalue_line("filterwarnings", "ignore:PluginImportFixer:ImportWarning")
     if without_reactor(config):
         from scrapy.utils.reactorless import install_reactor_import_hook
 

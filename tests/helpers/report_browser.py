@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,16 @@ needs_chromium = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
     reason="there is no Chromium: install Debian's packages chromium and chromium-driver",
 )
+
+needs_axe = pytest.mark.skipif(
+    find_spec("axe_playwright_python") is None,
+    reason="there is no axe-core: pip install axe-playwright-python",
+)
+
+_AXE = """
+const done = arguments[arguments.length - 1];
+axe.run().then((found) => done(found.violations.map((one) => [one.id, one.nodes[0].html])))
+"""
 
 _FLAGS = """
 --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-quic --no-first-run
@@ -67,9 +79,37 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
-    def pdf(self) -> str:
-        """The page as it is printed, in base64."""
-        return str(self.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    def width(self, pixels: int) -> None:
+        """Of the window. 0: as it was."""
+        if pixels:
+            size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": pixels < 500}
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        else:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def scripts(self, *, run: bool) -> None:
+        """Whether the page's scripts run from now on."""
+        off = {"value": not run}
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", off)
+
+    def downloads_to(self, folder: Path) -> None:
+        where = {"behavior": "allow", "downloadPath": str(folder)}
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+
+    def printed(self) -> list[str]:
+        """The text of each page of the print."""
+        pdfium = pytest.importorskip("pypdfium2", reason="needs pypdfium2")
+        data = self.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]
+        with pdfium.PdfDocument(base64.b64decode(data)) as document:
+            return [" ".join(page.get_textpage().get_text_bounded().split()) for page in document]
+
+    def violations(self) -> Any:
+        """What axe-core finds wrong, with an example of each."""
+        from axe_playwright_python.base import AXE_FILE_PATH
+
+        script = {"expression": Path(AXE_FILE_PATH).read_text("utf-8")}
+        self.driver.execute_cdp_cmd("Runtime.evaluate", script)  # the page's policy is for others
+        return self.driver.execute_async_script(_AXE)
 
     def complaints(self) -> list[str]:
         """What the console has to say: errors of scripts, what the page's policy forbids."""

@@ -1,63 +1,188 @@
 "use strict";
+// All rows are on the page without this. It sorts and filters them, and saves them as CSV and JSON.
 
+const LIMIT = 200; // as in page.css
+const PLAIN = new Set(["value", "none"]); // columns that aren't sorted; "none" isn't saved either
 const collator = new Intl.Collator("en", { numeric: true });
-const status = document.getElementById("status");
 
-function keyOf(cell, kind) {
-  const text = cell.dataset.v ?? cell.textContent;
-  if (kind !== "number") return text;
-  const number = parseFloat(text.replaceAll(",", ""));
-  return Number.isNaN(number) ? -Infinity : number;
+const textOf = (cell) => cell.textContent.trim();
+
+// In columns of numbers an empty cell says nothing (NaN), in columns of counts it is 0.
+function numberOf(cell, kind) {
+  const text = cell.dataset.v ?? cell.textContent.replaceAll(",", "");
+  return kind === "count" && text.trim() === "" ? 0 : parseFloat(text);
 }
 
-function sortBy(button) {
-  const head = button.closest("th");
-  const table = head.closest("table");
-  const column = head.cellIndex;
-  const kind = button.dataset.kind;
-  // Of numbers people want to see the largest first.
-  const first = kind === "number" ? "descending" : "ascending";
-  const second = kind === "number" ? "ascending" : "descending";
-  const order = head.getAttribute("aria-sort") === first ? second : first;
-  for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", order);
-
-  const body = table.tBodies[0];
-  const sign = order === "ascending" ? 1 : -1;
-  const rows = Array.from(body.rows, (row) => [keyOf(row.cells[column], kind), row]);
-  rows.sort(([a], [b]) => sign * (kind === "number" ? (a < b ? -1 : a > b ? 1 : 0) : collator.compare(a, b)));
-  body.append(...rows.map(([, row]) => row));
-  status.textContent = `${table.caption.textContent}: sorted by ${button.textContent}, ${order}`;
+function make(tag, properties, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
 }
 
-for (const button of document.querySelectorAll(".sortable thead button")) {
-  button.addEventListener("click", () => sortBy(button));
+// "503" is equal to 503; ">0" and "<=2.5" compare. Null: no such condition.
+function condition(text) {
+  const [, sign, digits] = /^\s*([<>]?=?)\s*(\d[\d,]*\.?\d*)\s*%?\s*$/.exec(text) ?? [];
+  if (digits === undefined) return null;
+  const wanted = parseFloat(digits.replaceAll(",", ""));
+  return {
+    "<": (value) => value < wanted,
+    "<=": (value) => value <= wanted,
+    ">": (value) => value > wanted,
+    ">=": (value) => value >= wanted,
+  }[sign] ?? ((value) => value === wanted);
 }
 
-for (const button of document.querySelectorAll("[data-more]")) {
-  const table = document.getElementById(button.dataset.more);
-  const all = button.textContent;
-  button.addEventListener("click", () => {
-    const short = table.classList.toggle("short");
-    button.setAttribute("aria-expanded", String(!short));
-    button.textContent = short ? all : "Show the first 200";
-  });
+const isNumeric = (kind) => kind === "number" || kind === "count";
+
+// What a filter demands of a row; null if nothing.
+function demand(field, kind, column) {
+  const wanted = field.value.trim().toLowerCase();
+  const test = isNumeric(kind) ? condition(wanted) : null;
+  field.setAttribute("aria-invalid", String(isNumeric(kind) && wanted !== "" && !test));
+  if (wanted === "") return null;
+  if (isNumeric(kind)) return test && ((row) => test(numberOf(row.cells[column], kind)));
+  if (kind === "choice") return (row) => textOf(row.cells[column]).toLowerCase() === wanted;
+  return (row) => textOf(row.cells[column]).toLowerCase().includes(wanted);
 }
 
-for (const input of document.querySelectorAll("[data-filter]")) {
-  const table = document.getElementById(input.dataset.filter);
-  const more = document.querySelector(`[data-more="${table.id}"]`);
-  const none = document.getElementById(`${table.id}-none`);
-  input.addEventListener("input", () => {
-    const words = input.value.trim().toLowerCase();
+class Table {
+  constructor(element) {
+    this.element = element;
+    this.body = element.tBodies[element.tBodies.length - 1];
+    this.heads = Array.from(element.tHead.rows[0].cells);
+    this.names = this.heads.map(textOf);
+    this.fields = [];
+    for (const head of this.heads) if (!PLAIN.has(head.dataset.kind)) this.addSort(head);
+    if (this.body.rows.length > 5 && !PLAIN.has(this.kind(0))) this.addFilters();
+    this.addTools();
+    this.filter();
+  }
+
+  kind(column) {
+    return this.heads[column].dataset.kind;
+  }
+
+  addSort(head) {
+    const button = make("button", { type: "button" }, ...head.childNodes);
+    button.addEventListener("click", () => this.sort(head));
+    head.append(button);
+  }
+
+  sort(head) {
+    const column = head.cellIndex;
+    const numeric = isNumeric(this.kind(column));
+    // Of numbers people want to see the largest first.
+    const [first, second] = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
+    const order = head.getAttribute("aria-sort") === first ? second : first;
+    for (const other of this.heads) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", order);
+    const key = (row) => {
+      const value = this.value(row.cells[column], column);
+      return numeric ? (value ?? -Infinity) : value;
+    };
+    const compare = numeric ? (a, b) => (a < b ? -1 : Number(a > b)) : collator.compare;
+    const sign = order === "ascending" ? 1 : -1;
+    const rows = Array.from(this.body.rows, (row) => [key(row), row]);
+    rows.sort(([a], [b]) => sign * compare(a, b));
+    this.body.append(...rows.map(([, row]) => row));
+  }
+
+  addFilters() {
+    const row = make("tr", { className: "filters" });
+    this.heads.forEach((head, column) => {
+      const cell = make("td");
+      row.append(cell);
+      if (PLAIN.has(this.kind(column))) return;
+      const field = this.kind(column) === "choice" ? this.choice(column) : make("input", { type: "search" });
+      if (isNumeric(this.kind(column))) field.placeholder = "> 0";
+      field.dataset.kind = this.kind(column);
+      field.setAttribute("aria-label", `Filter: ${this.names[column]}`);
+      field.addEventListener("input", () => this.filter());
+      this.fields[column] = field;
+      cell.append(field);
+    });
+    this.element.tHead.append(row);
+  }
+
+  choice(column) {
+    const values = new Set(Array.from(this.body.rows, (row) => textOf(row.cells[column])));
+    const options = [...values].filter(Boolean).sort(collator.compare);
+    return make("select", {}, new Option("all", ""), ...options.map((text) => new Option(text)));
+  }
+
+  addTools() {
+    this.count = make("output");
+    this.more = make("button", { type: "button" });
+    this.more.addEventListener("click", () => this.filter((this.all = !this.all)));
+    const csv = make("button", { type: "button", onclick: () => this.save("csv", asCsv) }, "CSV");
+    const json = make("button", { type: "button", onclick: () => this.save("json", asJson) }, "JSON");
+    this.element.parentElement.before(make("div", { className: "tools" }, this.count, this.more, csv, json));
+  }
+
+  filter() {
+    const demands = this.fields.map((field, column) => demand(field, this.kind(column), column));
+    const active = demands.filter(Boolean);
     let shown = 0;
-    for (const row of table.tBodies[0].rows) {
-      row.hidden = !row.textContent.toLowerCase().includes(words);
+    for (const row of this.body.rows) {
+      row.hidden = !active.every((test) => test(row));
       if (!row.hidden) shown += 1;
     }
-    // The first 200 are those of all rows, not of those found.
-    table.classList.toggle("short", words === "" && more?.getAttribute("aria-expanded") !== "true");
-    none.hidden = shown > 0;
-    status.textContent = `${shown} origins shown`;
-  });
+    const total = this.body.rows.length;
+    const short = active.length === 0 && !this.all && total > LIMIT;
+    this.element.classList.toggle("short", short);
+    this.more.hidden = total <= LIMIT || active.length > 0;
+    this.more.textContent = short ? `Show all ${total.toLocaleString("en")}` : `Show the first ${LIMIT}`;
+    const [part, whole] = [short ? LIMIT : shown, total].map((n) => n.toLocaleString("en"));
+    const rows = total === 1 ? "row" : "rows";
+    this.count.textContent = part === whole ? `${whole} ${rows}` : `${part} of ${whole} ${rows}`;
+  }
+
+  // Of what the filters leave, all.
+  save(extension, write) {
+    const rows = Array.from(this.body.rows).filter((row) => !row.hidden);
+    const cells = rows.map((row) => this.names.map((_, column) => this.value(row.cells[column], column)));
+    const columns = this.names.map((_, column) => column).filter((column) => this.kind(column) !== "none");
+    const text = write(columns.map((at) => this.names[at]), cells.map((row) => columns.map((at) => row[at])));
+    const url = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
+    make("a", { href: url, download: `${this.element.id.replace("-table", "")}.${extension}` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  value(cell, column) {
+    const kind = this.kind(column);
+    if (!isNumeric(kind)) return textOf(cell);
+    const number = numberOf(cell, kind);
+    return Number.isNaN(number) ? null : number;
+  }
 }
+
+function asJson(names, rows) {
+  const objects = rows.map((row) => Object.fromEntries(row.map((value, at) => [names[at], value])));
+  return JSON.stringify(objects, null, 1) + "\n";
+}
+
+function asCsv(names, rows) {
+  const field = (value) => {
+    // Spreadsheets run what begins like a formula, and a site may have written it.
+    const text = typeof value === "string" ? value.replace(/^(?=[=+\-@\t\r])/, "'") : String(value ?? "");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [names, ...rows].map((row) => row.map(field).join(",") + "\r\n").join("");
+}
+
+// Links that lead to some rows of a table.
+function follow(link, tables) {
+  const table = tables.find((one) => one.element.id === `${link.hash.slice(1)}-table`);
+  if (!table) return;
+  for (const field of table.fields) {
+    if (field) field.value = field.dataset.kind === "choice" && [...field.options].some((one) => one.value === link.dataset.filter) ? link.dataset.filter : "";
+  }
+  table.filter();
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  const tables = Array.from(document.querySelectorAll(".scroll > table"), (element) => new Table(element));
+  for (const link of document.querySelectorAll("a[data-filter]")) {
+    link.addEventListener("click", () => follow(link, tables));
+  }
+});

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 from scrapy_rep.reporting.report import render
 from tests.helpers.held import origin_of
-from tests.helpers.report_browser import Browser, needs_chromium
-from tests.helpers.report_many import many
+from tests.helpers.report_browser import Browser, needs_axe, needs_chromium
+from tests.helpers.report_many import NOW, answer, data_of, ended, line, many, many_lines, started
 from tests.helpers.report_town import ReportTown
 from tests.helpers.servers import Sites
 
 # The page is the same on every reactor.
 pytestmark = [needs_chromium, pytest.mark.process]
+
+LONG = "-of-a-shop-with-a-long-name-in-a-far-away-country"
+HOSTILE = "</script></style><script>document.title='gone'</script><img src=//x onerror=alert(1)>"
+ORIGINS = "#origins-table"
 
 
 @pytest.fixture(scope="module")
@@ -30,63 +35,117 @@ def the_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(the_browser: Browser) -> Browser:
+def browser(the_browser: Browser) -> Iterator[Browser]:
     """With nothing of the last test in its logs."""
     the_browser.driver.get("about:blank")
     the_browser.prefer("light")
     the_browser.complaints()
     the_browser.requested()
-    return the_browser
+    yield the_browser
+    the_browser.width(0)
+    the_browser.scripts(run=True)
 
 
 @pytest.fixture(scope="module")
-def page_of_many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of 2,500 origins, 250 of them with spells."""
-    path = tmp_path_factory.mktemp("many") / "robots.html"
-    path.write_bytes(render(many(2_500)))
-    return path
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes a page of so many origins, once."""
+    folder, made = tmp_path_factory.mktemp("pages"), dict[str, Path]()
+
+    def make(count: int, **more: str) -> Path:
+        key = f"{count}{sorted(more.items())}"
+        if key not in made:
+            made[key] = folder / f"{len(made)}.html"
+            made[key].write_bytes(render(many(count, **more)))
+        return made[key]
+
+    return make
 
 
 async def test_what_a_crawl_was(sites: Sites, tmp_path: Path, browser: Browser) -> None:
     town, path = ReportTown(sites), tmp_path / "robots.html"
-    result = await town.crawl(path)
+    await town.crawl(path)
     browser.open(path)
     assert browser.driver.title == "robots.txt in the crawl of list"
-    assert browser.text("#allowed") == "45"
-    assert browser.text("#forbidden") == "34"
-    assert browser.text("#held") == str(result.stats["rep/deferred"])
-    assert browser.text("section[aria-labelledby=outcomes] tbody").split("\n") == [
-        "with rules 3", "without restrictions 1", "unreachable 1"
-    ]  # fmt: skip
-    assert browser.column("#rules-table", 0) == ["12", "10", "9", "3"]
-    assert browser.column("#rules-table", 1)[0] == origin_of(town.rules)
+    assert browser.text("#n-allowed") == "45"
     # Three bars whose lengths are as 3 to 1 to 1.
     widths = browser.run(
-        "[...document.querySelectorAll('.bar .rect')].map((r) => r.getBoundingClientRect().width)"
+        "[...document.querySelectorAll('#outcomes-table rect')]"
+        ".map((r) => r.getBoundingClientRect().width)"
     )
     assert sorted(round(max(widths) / width) for width in widths) == [1, 3, 3]
-    # A bar for each spell, and an area that is filled.
-    assert browser.run("document.querySelectorAll('svg .series .nofill').length") == 2
-    area = "getComputedStyle(document.querySelector('svg .series .line:not(.nofill)'))"
-    assert browser.run(f"{area}.fill") not in ("none", "rgb(0, 0, 0)")
+    # The bar of the one that came back looks other than that of the one given up.
+    colours = dict(
+        browser.run(
+            "[...document.querySelectorAll('#unreachable-table tbody:last-child tr')].map((row) =>"
+            "[row.cells[0].textContent, getComputedStyle(row.querySelector('rect')).fill])"
+        )
+    )
+    assert colours[origin_of(town.away)] != colours[town.down]
     assert browser.complaints() == []
     assert browser.requested() == [path.as_uri()]
 
 
-def test_a_table_is_sorted_by_mouse_and_keyboard(page_of_many: Path, browser: Browser) -> None:
-    """By a click and from the keyboard; of rows on display and of others."""
-    browser.open(page_of_many)
-    head = browser.one("#rules-table thead th:nth-child(3) button")
-    table = "#rules-table"
+WRAPPED = """[...document.querySelectorAll('.scroll tbody th, .scroll td:not(.long)')].filter((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    const tops = new Set([...range.getClientRects()].filter((r) => r.width).map((r) => Math.round(r.top / 9)));
+    return !cell.querySelector('svg, br') && tops.size > 2;
+}).map((cell) => cell.textContent)"""
+LEFT = """[...document.querySelectorAll('[data-kind=number], [data-kind=count]')]
+    .filter((head) => head.matches('th')).flatMap((head) =>
+        [head, ...[...head.closest('table').rows].slice(2).map((row) => row.cells[head.cellIndex])])
+    .filter((cell) => cell && cell.colSpan === 1 && getComputedStyle(cell).textAlign !== 'right').length"""
+
+
+@pytest.mark.parametrize("width", [390, 1400, 1920])
+@pytest.mark.parametrize("name", ["", LONG])
+def test_at_each_width_nothing_is_torn(
+    page_of: Callable[..., Path], browser: Browser, width: int, name: str
+) -> None:
+    """Tables scroll within themselves, the page does not; no name, port or number is wrapped; numbers
+    stand to the right."""
+    browser.width(width)
+    browser.open(page_of(61, origin=name))
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run(WRAPPED) == []
+    assert browser.run(LEFT) == 0
+    # Of a name that is cut, both ends are there to see.
+    ends = browser.run(
+        "[...document.querySelectorAll('#origins-table .mid')].map((one) =>"
+        "[one.firstChild.getBoundingClientRect().width, one.scrollWidth - one.clientWidth])"
+    )
+    assert all(start > 30 and over <= 1 for start, over in ends)
+    assert bool(ends) == bool(name)
+
+
+@needs_axe
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1400, "light"), (1400, "dark")])
+def test_axe_finds_no_violation(
+    page_of: Callable[..., Path], browser: Browser, width: int, scheme: str
+) -> None:
+    """Contrast included, and of what is opened, too."""
+    browser.width(width)
+    browser.prefer(scheme)
+    browser.open(page_of(12))
+    dark = browser.run("getComputedStyle(document.body).backgroundColor") != "rgb(252, 252, 251)"
+    assert dark == (scheme == "dark")
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    assert browser.violations() == []
+
+
+def test_a_table_is_sorted_by_mouse_and_keyboard(
+    page_of: Callable[..., Path], browser: Browser
+) -> None:
+    """By a click and from the keyboard; numbers as numbers, names with the numbers in them."""
+    browser.open(page_of(300))
+    head = browser.one(f"{ORIGINS} thead th:nth-child(7) button")
 
     def shown() -> list[int]:
-        return [int(cell) for cell in browser.column(table, 2)]
+        return [int(cell) for cell in browser.column(ORIGINS, 6)]
 
     def sort() -> Any:
         return browser.run("arguments[0].parentElement.getAttribute('aria-sort')", head)
 
-    assert sort() is None
-    assert shown() != sorted(shown())
     head.click()
     assert sort() == "descending"
     assert shown() == sorted(shown(), reverse=True)
@@ -95,240 +154,199 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(page_of_many: Path, browser: Br
         ActionChains(browser.driver).send_keys(key).perform()
         assert sort() == order
         assert shown() == sorted(shown(), reverse=order == "descending")
-    heads = "[...document.querySelectorAll('#rules-table [aria-sort]')].length"
-    assert browser.run(heads) == 1
-    assert "sorted by line, descending" in browser.run(
-        "document.getElementById('status').innerText"
-    )
-
-
-def test_words_are_sorted_as_words(page_of_many: Path, browser: Browser) -> None:
-    """Numbers within them as numbers, times by their length."""
-    browser.open(page_of_many)
-    browser.one("#origins-table thead th:nth-child(1) button").click()
-    assert browser.column("#origins-table", 0)[:3] == [
-        "http://site0.example", "http://site1.example", "http://site2.example"
+    browser.one(f"{ORIGINS} thead th:nth-child(1) button").click()
+    assert sort() is None
+    assert [name[7:] for name in browser.column(ORIGINS, 0)[:3]] == [
+        "site0.example", "site1.example", "site2.example"
     ]  # fmt: skip
-    browser.one("#spells-table thead th:nth-child(4) button").click()
-    lengths = browser.run(
-        "[...document.querySelector('#spells-table').tBodies[0].rows]"
+    length = "#unreachable-table thead th:nth-child(4) button"
+    browser.one(length).click()
+    seconds = browser.run(
+        "[...document.querySelector('#unreachable-table tbody:last-child').rows]"
         ".map((row) => parseFloat(row.cells[3].dataset.v))"
     )
-    assert lengths == sorted(lengths)
-    assert len(lengths) == 250
-    assert len(browser.column("#spells-table", 0)) == 200
+    assert seconds == sorted(seconds, reverse=True) != []
 
 
-def test_all_by_tab_alone(page_of_many: Path, browser: Browser) -> None:
-    """Every control can be reached from the keyboard, and it is seen where one is."""
-    browser.open(page_of_many)
+def test_each_column_has_its_filter(page_of: Callable[..., Path], browser: Browser) -> None:
+    """ "503" of a status is 503, not what has a 5, a 0 and a 3 somewhere in its row."""
+    browser.open(page_of(300))
+
+    def only(column: int, value: str) -> list[str]:
+        field = browser.one(f"{ORIGINS} .filters td:nth-child({column}) > *")
+        field.clear() if field.tag_name == "input" else None
+        field.send_keys(value)
+        found = browser.column(ORIGINS, column - 1)
+        if field.tag_name == "input":
+            field.clear()
+            field.send_keys("x", Keys.BACKSPACE)
+        return found
+
+    assert set(only(1, "SITE29")) == {f"http://site{n}.example" for n in (29, *range(290, 300))}
+    assert set(only(3, "503")) == {"503"}
+    assert only(3, "50") == []
+    assert only(3, "3") == []
+    assert set(map(int, only(7, ">= 9"))) == {9}
+    assert set(map(int, only(7, "<3"))) == {1, 2}
+    assert len(browser.column(ORIGINS, 0)) == 200  # all filters are empty again
+    only(7, "> x")
+    assert browser.text("#origins output") == "200 of 300 rows"
+    assert set(only(2, "missing")) == {"missing"}
+    assert "of 300 rows" in browser.text("#origins output")
+
+
+def test_what_needs_a_look_leads_to_the_rows(
+    page_of: Callable[..., Path], browser: Browser
+) -> None:
+    browser.open(page_of(300))
+    browser.one(".findings a[data-filter='HTML page in its place']").click()
+    assert set(browser.column(ORIGINS, 1)) == {"HTML page in its place"}
+    browser.one("#outcomes-table a[data-filter='missing']").click()
+    assert set(browser.column(ORIGINS, 1)) == {"missing"}
+
+
+def test_head_and_first_column_stay(page_of: Callable[..., Path], browser: Browser) -> None:
+    browser.width(390)
+    browser.open(page_of(300))
+    places = browser.run(
+        """((box) => {
+            box.scrollTo(300, 2000);
+            const at = (one) => one.getBoundingClientRect();
+            const row = box.querySelector('tbody tr:nth-child(80)');
+            return [at(box.querySelector('thead')).top - at(box).top, at(row.cells[0]).left - at(box).left,
+                at(row.cells[1]).left - at(box).left, box.scrollTop];
+        })(document.querySelector('#origins .scroll'))"""
+    )
+    assert all(abs(one) <= 2 for one in places[:2])
+    assert places[2] < 0 < places[3]
+
+
+def test_all_by_tab_alone(page_of: Callable[..., Path], browser: Browser) -> None:
+    """Every control can be reached from the keyboard, it is seen where one is, and rules open."""
+    browser.open(page_of(12))
     reached: set[str] = set()
-    count = browser.run("document.querySelectorAll('button, input').length")
-    for _ in range(count + 10):
+    count = browser.run(
+        "[...document.querySelectorAll('button, input, select, summary, a')]"
+        ".filter((one) => one.checkVisibility()).length"
+    )
+    for _ in range(count + 20):
         ActionChains(browser.driver).send_keys(Keys.TAB).perform()
         active = browser.driver.switch_to.active_element
-        if active.tag_name in ("button", "input"):
+        if active.tag_name in ("button", "input", "select", "summary", "a"):
             reached.add(active.id)
             assert active.value_of_css_property("outline-style") != "none"
     assert len(reached) == count
+    browser.run("document.querySelector('.rule > summary').focus()")
+    assert not browser.run("document.querySelector('.rule').open")
+    ActionChains(browser.driver).send_keys(Keys.ENTER).perform()
+    assert browser.run("document.querySelector('.rule').open")
 
 
-def test_ten_thousand_origins_are_shown_on_request(tmp_path: Path, browser: Browser) -> None:
+def test_thousands_of_origins_are_shown_on_request(tmp_path: Path, browser: Browser) -> None:
     """On display in a moment, the first 200 first; all of them on request."""
     path = tmp_path / "robots.html"
-    path.write_bytes(render(many(10_000)))
+    path.write_bytes(render(many(3_000)))
     browser.open(path)
-    assert len(browser.column("#origins-table", 0)) == 200
-    # Both at once: a browser takes seconds to lay out 10,000 rows.
+    assert len(browser.column(ORIGINS, 0)) == 200
+    more = browser.one("#origins .tools button")
+    assert more.text == "Show all 3,000"
+    # Both at once: a browser takes a second to lay out so many rows.
     browser.run(
-        "['[data-more=origins-table]', '#origins-table thead th:nth-child(5) button']"
+        f"['#origins .tools button', '{ORIGINS} thead th:nth-child(7) button']"
         ".forEach((selector) => document.querySelector(selector).click())"
     )
-    assert len(browser.column("#origins-table", 0)) == 10_000
-    forbidden = [int(cell) for cell in browser.column("#origins-table", 4)]
+    forbidden = [int(cell) for cell in browser.column(ORIGINS, 6)]
+    assert len(forbidden) == 3_000
     assert forbidden == sorted(forbidden, reverse=True)
-    browser.one("[data-more=origins-table]").click()
-    assert len(browser.column("#origins-table", 0)) == 200
-    assert path.stat().st_size < 6_000_000
+    more.click()
+    assert len(browser.column(ORIGINS, 0)) == 200
     assert browser.complaints() == []
 
 
-def test_the_filter_shows_matching_origins_only(page_of_many: Path, browser: Browser) -> None:
-    browser.open(page_of_many)
-    field = browser.one("input[type=search]")
-    field.send_keys("SITE99")
-    found = browser.column("#origins-table", 0)
-    assert set(found) == {
-        "http://site99.example",
-        *(f"http://site99{n}.example" for n in range(10)),
-    }
-    none = "document.getElementById('origins-table-none').offsetParent !== null"
-    assert not browser.run(none)
-    field.clear()
-    field.send_keys("http 503")  # any column
-    failed = browser.column("#origins-table", 10)
-    assert failed and set(failed) == {"HTTP 503"}
-    field.clear()
-    field.send_keys("nothing has this")
-    assert browser.column("#origins-table", 0) == []
-    assert browser.run(none)
-    field.clear()
-    field.send_keys("x", Keys.BACKSPACE)
-    assert not browser.run(none)
-    assert len(browser.column("#origins-table", 0)) == 200
+def test_tables_are_saved_as_csv_and_json(tmp_path: Path, browser: Browser) -> None:
+    """What the filters leave, with numbers as numbers; nothing that a spreadsheet would run."""
+    path = tmp_path / "robots.html"
+    evil = answer("rules", 1, "=cmd()", status=200, reason='say "a, b"', about={"bytes": 1234})
+    path.write_bytes(render(data_of(*many_lines(20)[:-1], evil, ended(80))))
+    browser.downloads_to(tmp_path)
+    browser.open(path)
+
+    def saved(name: str, button: int) -> str:
+        browser.one(f"#origins .tools button:nth-last-child({button})").click()
+        WebDriverWait(browser.driver, 20, 0.05).until(lambda _: (tmp_path / name).exists())
+        return (tmp_path / name).read_text("utf-8")
+
+    rows = {row["origin"]: row for row in json.loads(saved("origins.json", 1))}
+    assert len(rows) == 21
+    assert rows["=cmd()"]["bytes"] == 1234
+    assert (rows["http://site11.example"]["held"], rows["http://site11.example"]["bytes"]) == (
+        1,
+        None,
+    )
+    assert rows["http://site2.example"]["forbidden"] == 3
+    assert rows["http://site2.example"]["held"] == 0
+    browser.one(f"{ORIGINS} .filters input").send_keys("cmd")
+    assert saved("origins.csv", 2).split("\n")[1].startswith("'=cmd(),with rules,200,1234,1,")
+    assert '"say ""a, b"""' in saved("origins.csv", 2)
+    assert browser.complaints() == []
 
 
-def luminance(colour: str) -> float:
-    """Of "rgb(r, g, b)", as WCAG 2 defines it."""
-    parts = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    linear = [
-        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+def test_without_scripts_all_can_be_read(page_of: Callable[..., Path], browser: Browser) -> None:
+    """And there is no control that does nothing."""
+    browser.scripts(run=False)
+    browser.open(page_of(300))
+    cells = browser.driver.find_elements("css selector", f"{ORIGINS} tbody tr")
+    assert len(cells) == 300
+    assert cells[-1].is_displayed()
+    assert browser.driver.find_elements("css selector", "button, input, select") == []
 
 
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-COLOURS = """(() => {
-    const solid = (e) => {
-        for (; e; e = e.parentElement) {
-            const colour = getComputedStyle(e).backgroundColor;
-            if (!colour.startsWith("rgba(0, 0, 0, 0")) return colour;
-        }
-        return getComputedStyle(document.documentElement).backgroundColor;
-    };
-    const found = {};
-    for (const e of document.querySelectorAll("body *")) {
-        const svg = e.closest("svg");
-        if (e.tagName === "SCRIPT" || !e.getClientRects().length) continue;
-        const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-        const style = getComputedStyle(e);
-        const key = (kind) => `${kind} ${e.tagName} ${e.getAttribute("class") ?? ""}`;
-        if (text) found[key("text")] = [svg ? style.fill : style.color, solid(e)];
-        if (svg && e.matches(".bar .rect")) found[key("graphic")] = [style.fill, solid(svg)];
-        if (svg && e.matches(".series .line")) found[key("graphic")] = [style.stroke, solid(svg)];
-    }
-    return found;
-})()"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_contrast_is_enough_in_light_and_dark(
-    sites: Sites, tmp_path: Path, browser: Browser, scheme: str
+def test_a_print_has_all_rows_and_a_head_on_each_page(
+    page_of: Callable[..., Path], browser: Browser
 ) -> None:
-    """WCAG 2, AA: 4.5 to 1 for text, 3 to 1 for what is drawn."""
-    path = tmp_path / "robots.html"
-    await ReportTown(sites).crawl(path, REP_DRY_RUN=scheme == "dark")
-    browser.prefer(scheme)
-    browser.open(path)
-    background = browser.run("getComputedStyle(document.body).backgroundColor")
-    assert (luminance(background) < 0.2) == (scheme == "dark")
-    found = browser.run(COLOURS)
-    assert {"text H1 ", "text CAPTION ", "text text "} <= {*found}
-    assert any(key.startswith("graphic") for key in found)
-    for what, (ink, paper) in found.items():
-        assert contrast(ink, paper) >= (4.5 if what.startswith("text") else 3), (what, ink, paper)
-
-
-def test_on_a_phone_the_page_does_not_scroll_sideways(page_of_many: Path, browser: Browser) -> None:
-    """Tables scroll within themselves; the page does not."""
-    browser.driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True},
-    )
-    try:
-        browser.open(page_of_many)
-        assert browser.run("document.documentElement.scrollWidth") <= 360
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-LONG = (
-    "CannotResolveHostError: DNS lookup failed: no results for hostname lookup: a-rather-long-name"
-)
-CLIPPED = """[...document.querySelectorAll('svg text')].filter((text) => {
-    const [box, chart] = [text, text.closest('svg')].map((one) => one.getBoundingClientRect());
-    return box.width && (box.left < chart.left - 1 || box.right > chart.right + 1);
-}).map((text) => text.textContent)"""
-
-
-def test_tables_and_labels_fit(tmp_path: Path, browser: Browser) -> None:
-    path = tmp_path / "robots.html"
-    path.write_bytes(render(many(60, error=LONG, origin="-of-a-shop-in-a-far-country")))
-    browser.open(path)
-    for box in ("Origins", "Lines that blocked", "Unreachable periods"):
-        wide = f"document.querySelector('[aria-label=\"{box}\"]')"
-        assert browser.run(f"{wide}.scrollWidth <= {wide}.clientWidth"), box
-    assert browser.run(CLIPPED) == []
-    longest = browser.run(
-        "Math.max(...[...document.querySelectorAll('.axis.y text')].map((e) => e.textContent.length))"
-    )
-    assert longest > 30
-    ticks = browser.run("[...document.querySelectorAll('.axis.x text')].map((e) => e.textContent)")
-    assert ticks and all(
-        tick.endswith((":00", ":20", ":40", ":30", ":15", ":45")) for tick in ticks
-    )
-
-
-def test_charts_on_a_phone_can_be_read(page_of_many: Path, browser: Browser) -> None:
-    """They scroll within their frames."""
-    browser.driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True},
-    )
-    try:
-        browser.open(page_of_many)
-        heights = browser.run(
-            "[...document.querySelectorAll('svg text')].map((e) => e.getBoundingClientRect().height)"
-        )
-        assert min(height for height in heights if height) > 9
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_a_print_repeats_headings_and_breaks_no_word(page_of_many: Path, browser: Browser) -> None:
-    browser.open(page_of_many)
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
-        head = "getComputedStyle(document.querySelector('#origins-table thead'))"
-        assert browser.run(f"{head}.display") == "table-header-group"
-        assert browser.run(f"{head}.breakInside") == "avoid"
-        for cell in ("thead th", "td.word", "td.number"):
-            style = f"getComputedStyle(document.querySelector('#origins-table {cell}'))"
-            assert browser.run(f"{style}.overflowWrap") == "normal"
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-def test_a_print_is_light_and_has_no_controls(tmp_path: Path, browser: Browser) -> None:
     """Light, whatever the screen is, and without what only a screen can do."""
-    path = tmp_path / "robots.html"
-    path.write_bytes(render(many(30)))
     browser.prefer("dark")
-    browser.open(path)
+    browser.open(page_of(300))
+    pages = browser.printed()
+    every = {f"http://site{n}.example" for n in range(300)}
+    assert every <= {word for page in pages for word in page.split()}
+    heads = "origin robots.txt status bytes fetches allowed forbidden blocked"
+    of_origins = [page for page in pages if "with rules 200" in page]
+    assert len(of_origins) > 3
+    assert all(heads in page for page in of_origins)
+    assert not any("CSV" in page for page in pages)
     media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    try:
-        assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-        assert luminance(browser.run("getComputedStyle(document.body).backgroundColor")) == 1
-        assert browser.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    assert base64.b64decode(browser.pdf()).startswith(b"%PDF-")
+    assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-HOSTILE = "</script></style><script>document.title='gone'</script><img src=//x onerror=alert(1)>"
-
-
-def test_hostile_text_runs_no_script(tmp_path: Path, browser: Browser) -> None:
+@pytest.mark.parametrize("seconds", [30, 61, 299, 4000, 200_000])
+def test_bars_and_ticks_are_on_one_axis(tmp_path: Path, browser: Browser, seconds: int) -> None:
+    """A bar that begins at a tick's time begins below that tick."""
     path = tmp_path / "robots.html"
-    path.write_bytes(render(many(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)))
+    ticks = data_of(started(), ended(seconds)).crawl.axis.ticks
+    at = ticks[2].at - NOW
+    site = "http://a.example"
+    failure = answer("unreachable", at + 0.2, site, status=503)  # asked 0.2 s before
+    path.write_bytes(
+        render(data_of(started(), failure, line("held", at + 0.2, site), ended(seconds)))
+    )
+    browser.open(path)
+    tick, bar = browser.run(
+        """[...document.querySelectorAll('#unreachable-table thead text')].slice(2, 3).concat(
+            [...document.querySelectorAll('#unreachable-table tbody:last-child rect')])
+            .map((one) => one.getBoundingClientRect()).map((r, n) => n ? r.left : r.left + r.width / 2)"""
+    )
+    assert abs(tick - bar) < 1.5
+
+
+def test_hostile_text_runs_no_script(page_of: Callable[..., Path], browser: Browser) -> None:
+    path = page_of(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)
     browser.open(path)
     assert browser.driver.title != "gone"
-    assert HOSTILE in browser.text("#rules-table tbody")
+    assert HOSTILE in browser.text(".rule code")
     assert browser.run("document.images.length") == 0
     assert browser.complaints() == []
     assert browser.requested() == [path.as_uri()]
