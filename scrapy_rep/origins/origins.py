@@ -95,7 +95,7 @@ class Origins:
 
     def _open_fast_path(self, state: OriginState, request: Request, chain: tuple[str, ...]) -> None:
         """Let the middleware's fast path decide, see :attr:`OriginState.rules`."""
-        if state.standing is not Standing.FRESH or chain is not self.agents.usual:
+        if state.standing is not Standing.FRESH or state.by or chain is not self.agents.usual:
             return
         usual = USUAL.match(request.url)
         if usual is not None and not self._records_all:
