@@ -27,10 +27,16 @@ from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.seeding.discovery import FED, LISTED, SITEMAP, listed_sitemaps, own_sitemaps
+from scrapy_rep.seeding.discovery import (
+    FED,
+    LISTED,
+    SITEMAP,
+    SpiderOptions,
+    listed_sitemaps,
+    own_sitemaps,
+)
 from scrapy_rep.seeding.feeder import Feeder
 from scrapy_rep.seeding.loader import GUESSES, Loader
-from scrapy_rep.seeding.selection import SpiderOptions
 from scrapy_rep.seeding.spool import SeedingContext, Spool
 from scrapy_rep.seeding.verifier import Verifier
 

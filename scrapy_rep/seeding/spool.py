@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.seeding.selection import SpiderOptions
+    from scrapy_rep.seeding.discovery import SpiderOptions
 
 logger = get_logger(__name__)
 

@@ -12,7 +12,8 @@ import pytest
 
 from scrapy_rep.engine.domains import registrable_domain
 from scrapy_rep.engine.encoding import PageURLs
-from scrapy_rep.seeding.selection import Entries, entry_as_json
+from scrapy_rep.seeding.discovery import Entries
+from scrapy_rep.seeding.selection import entry_as_json
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row

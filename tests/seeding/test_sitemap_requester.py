@@ -13,9 +13,8 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.seeding import loader as module
-from scrapy_rep.seeding.discovery import SITEMAP
+from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
 from scrapy_rep.seeding.loader import SitemapRequester
-from scrapy_rep.seeding.selection import SpiderOptions
 from scrapy_rep.seeding.spool import ASKED, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
