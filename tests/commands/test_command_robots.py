@@ -416,12 +416,12 @@ def test_a_crawl_that_cannot_start_ends_with_one_line(sites: Sites, project: Pat
 
 def test_warnings_come_through(project: Path) -> None:
     (project / "robots.txt").write_text(RULES)
-    done = robots(project, "--file", "robots.txt", "/", settings={"USER_AGENT": "1"})
+    done = robots(project, "--file", "robots.txt", "/", settings={"USER_AGENT": "Mozilla/5.0"})
     assert done.status == 1
     assert done.errors == [
         (
-            "scrapy robots: There is no product token in the setting USER_AGENT ('1'), so the "
-            "rules for all agents (*) apply. Set REP_USER_AGENT to yours."
+            "scrapy robots: There is no product token in the setting USER_AGENT ('Mozilla/5.0'), so "
+            "the rules for all agents (*) apply. Set REP_USER_AGENT to yours."
         )
     ]
 
