@@ -205,8 +205,8 @@ async def test_nothing_is_looked_at_without_a_setting(
     def ours() -> list[str]:
         return [name for name in sys.modules if name.startswith(("scrapy_rep.pref", "http_sf"))]
 
-    for name in ours():
-        monkeypatch.delitem(sys.modules, name)
+    for name in (*ours(), "scrapy_rep.addon"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     result = await crawl(Spider, requests=urls_of(site))
     result.assert_clean()
     assert "RepMiddleware" in names
