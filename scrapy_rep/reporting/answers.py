@@ -26,6 +26,9 @@ OUTCOMES = {
 }
 """What came of the requests for an origin's robots.txt, in words, in the order of the report."""
 
+CONFIGURATION = "configuration"
+"""Why there is no answer if the project keeps us from asking."""
+
 # Bytes of a body that are searched.
 _SEARCHED = 20_000
 _HTML = re.compile(

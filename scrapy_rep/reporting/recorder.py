@@ -17,10 +17,11 @@ import scrapy_rep
 from scrapy_rep import signals
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.engine.startup import is_interactive
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
-from scrapy_rep.reporting.answers import answer_fields
+from scrapy_rep.reporting.answers import CONFIGURATION, answer_fields
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.beginning import log_beginning
 from scrapy_rep.reporting.changes import ChangeWatch
@@ -109,10 +110,11 @@ class Recorder(ResolutionListener):
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """A fetch that was broken off counts as one."""
-        if isinstance(error, CancelledError):
-            answer = {"outcome": "none", "stored": False, "fetches": 1}
-            reason = "the fetch was broken off"
-            self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
+        cut = isinstance(error, CancelledError)
+        reason = "the fetch was broken off" if cut else text_of(error)
+        answer = {"outcome": "none", "stored": False, "fetches": int(cut)}
+        answer["kind"] = None if cut else CONFIGURATION
+        self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
 
     # Requests
 

@@ -18,26 +18,27 @@ from scrapy_rep.reporting.report.data import (
     StatementRow,
 )
 from scrapy_rep.reporting.report.findings import findings
-from scrapy_rep.reporting.report.lines import mapping, seconds, text
-from scrapy_rep.reporting.report.reading import CrawlSum, read, sitemap_order
+from scrapy_rep.reporting.report.lines import Line, LineReader, mapping, seconds, text
+from scrapy_rep.reporting.report.reading import CrawlSum, sitemap_order
 from scrapy_rep.reporting.report.time_axis import axis_of, place
 from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scrapy_rep.reporting.report.reading import OriginSum
 
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 200, 200
 _OF_A_RULE = 100
 _SETTINGS = 200
+_CRAWLS = 50
 
 _WORDS = {verdict: f"{noun}s {what}" for verdict, noun, what in PAGE_VERDICTS}
 
 
 def report_data(files: Iterable[IO[bytes]]) -> ReportData:
     """Return what the page shows of records."""
-    sums, notes = read(files)
+    sums, notes = _read(files)
     if not sums:
         sums = [CrawlSum("")]
         notes.append("The record is empty.")
@@ -166,3 +167,38 @@ def _changes(old: CrawlSum, new: CrawlSum, number: int) -> list[FileChange]:
             about = name, f"{name}/robots.txt", before.outcome, after.outcome
             found.append(FileChange(*about, number, number + 1, *files))
     return found
+
+
+def _read(files: Iterable[IO[bytes]]) -> tuple[list[CrawlSum], list[str]]:
+    """Return what is on record of each crawl, the oldest first, and what is to be said of the files."""
+    crawls: dict[str, CrawlSum] = {}
+    unreadable = cut = left_out = 0
+    for position, file in enumerate(files):
+        reader = LineReader(file)
+        for crawl, line in _by_crawl(reader, position):
+            found = crawls.get(crawl)
+            if found is None:
+                if len(crawls) >= _CRAWLS:
+                    left_out += 1
+                    continue
+                found = crawls[crawl] = CrawlSum(crawl)
+            found.add(line)
+        unreadable += reader.unreadable
+        cut += reader.cut
+    for one in crawls.values():
+        one.end()
+    notes = []
+    if unreadable:
+        notes.append(f"Lines of the record that could not be read: {unreadable:,}.")
+    if cut:
+        notes.append("The record ends in the middle of a packed file.")
+    if left_out:
+        notes.append(f"Only the first {_CRAWLS} crawls on record are shown.")
+    return sorted(crawls.values(), key=lambda one: seconds(one.first) or 0.0), notes
+
+
+def _by_crawl(reader: LineReader, position: int) -> Iterator[tuple[str, Line]]:
+    """Yield each line with its crawl: earlier versions did not say."""
+    for line in reader:
+        crawl = line.get("crawl")
+        yield crawl[:40] if isinstance(crawl, str) else f"file {position + 1}", line

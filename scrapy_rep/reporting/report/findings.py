@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.words import counted
+from scrapy_rep.reporting.answers import CONFIGURATION
 from scrapy_rep.reporting.report.data import Finding
 from scrapy_rep.reporting.report.lines import mapping, number, text
 
@@ -37,6 +38,12 @@ def _of_the_crawl(data: CrawlData, one: CrawlSum) -> Iterator[Finding]:
             words, level = f"robots.txt refused every start request ({count:,}).", "error"
         words += f" The first was {url}: {text(starts.get('why'))}"
         yield Finding("start_requests", level, count, words, "rules", "", command, [url])
+    if count := one.outcomes()["none", CONFIGURATION]:
+        stuck = [(name, row) for name, row in one.origins.items() if row.kind == CONFIGURATION]
+        words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"
+        words += f": {stuck[0][1].reason}." if stuck else "."
+        items = [name for name, _ in stuck[:_ITEMS]]
+        yield Finding("configuration", "error", count, words, "origins", "none", "", items)
     if one.finished is None and one.started:
         words = "The record has no end: the crawl was killed, or is still running."
         yield Finding("killed", "warning", 1, words)

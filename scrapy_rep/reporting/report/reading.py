@@ -6,11 +6,11 @@ Of very many origins, those where nothing was refused or failed are only counted
 from __future__ import annotations
 
 from collections import Counter
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.bounded_set import BoundedSet
 from scrapy_rep.engine.stat_counter import CappedCounter
-from scrapy_rep.reporting.answers import OUTCOMES, kind_of
+from scrapy_rep.reporting.answers import CONFIGURATION, OUTCOMES, kind_of
 from scrapy_rep.reporting.record import (
     ALLOWED_COUNT,
     ANSWER,
@@ -33,7 +33,6 @@ from scrapy_rep.reporting.report.data import (
 )
 from scrapy_rep.reporting.report.lines import (
     Line,
-    LineReader,
     mapping,
     number,
     seconds,
@@ -43,12 +42,12 @@ from scrapy_rep.reporting.report.lines import (
 from scrapy_rep.reporting.report.time_axis import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
 # At most so many are kept while a record is read; the less interesting half goes then.
 _ORIGINS, _RULES, _PERIODS, _SITEMAPS, _SAID = 50_000, 5_000, 2_000, 5_000, 2_000
 _OF_A_RULE = 200
-_CHANGES, _TURNED, _REASONS, _CRAWLS, _REASON_LENGTH = 500, 20, 50, 50, 300
+_CHANGES, _TURNED, _REASONS, _REASON_LENGTH = 500, 20, 50, 300
 
 _REFUSED = {"disallowed": "forbidden", "unreachable": "dropped"}
 _REQUESTS = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
@@ -185,6 +184,11 @@ class CrawlSum:
         if outcome not in OUTCOMES or outcome == "none":
             if origin.spell is not None:
                 origin.spell.fetches += fetches
+            if about.get("kind") == CONFIGURATION:
+                origin.kind, origin.reason = (
+                    CONFIGURATION,
+                    text(line.get("reason"))[:_REASON_LENGTH],
+                )
             return
         origin.outcome, origin.url = outcome, text(line.get("url"))
         origin.reason = text(line.get("reason"))[:_REASON_LENGTH] or origin.reason
@@ -462,38 +466,3 @@ def _keep(periods: list[Any], one: Any) -> None:
     if len(periods) > _PERIODS:
         periods.sort(key=lambda period: -period.seconds)
         del periods[_PERIODS // 2 :]
-
-
-def read(files: Iterable[IO[bytes]]) -> tuple[list[CrawlSum], list[str]]:
-    """Return what is on record of each crawl, the oldest first, and what is to be said of the files."""
-    crawls: dict[str, CrawlSum] = {}
-    unreadable = cut = left_out = 0
-    for position, file in enumerate(files):
-        reader = LineReader(file)
-        for crawl, line in _by_crawl(reader, position):
-            found = crawls.get(crawl)
-            if found is None:
-                if len(crawls) >= _CRAWLS:
-                    left_out += 1
-                    continue
-                found = crawls[crawl] = CrawlSum(crawl)
-            found.add(line)
-        unreadable += reader.unreadable
-        cut += reader.cut
-    for one in crawls.values():
-        one.end()
-    notes = []
-    if unreadable:
-        notes.append(f"Lines of the record that could not be read: {unreadable:,}.")
-    if cut:
-        notes.append("The record ends in the middle of a packed file.")
-    if left_out:
-        notes.append(f"Only the first {_CRAWLS} crawls on record are shown.")
-    return sorted(crawls.values(), key=lambda one: seconds(one.first) or 0.0), notes
-
-
-def _by_crawl(reader: LineReader, position: int) -> Iterator[tuple[str, Line]]:
-    """Yield each line with its crawl: earlier versions did not say."""
-    for line in reader:
-        crawl = line.get("crawl")
-        yield crawl[:40] if isinstance(crawl, str) else f"file {position + 1}", line

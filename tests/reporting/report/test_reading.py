@@ -139,6 +139,16 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     ]  # fmt: skip
 
 
+def test_what_the_project_itself_prevents_is_an_error() -> None:
+    about = {"kind": "configuration", "fetches": 0}
+    lines = [
+        answer("none", 1, one, reason="NotSupported: no handler", about=about) for one in (A, B)
+    ]
+    [finding] = data_of(started(), *lines, ended(2)).crawl.findings
+    assert (finding.kind, finding.count, finding.items) == ("configuration", 2, [A, B])
+    assert finding.text.endswith("from 2 origins: NotSupported: no handler.")
+
+
 def test_nothing_needs_a_look() -> None:
     assert data_of(started(), answer("rules", 1, A), ended(2)).crawl.findings == []
     assert "killed" in texts(data_of(started(), answer("rules", 1, A)).crawl)
