@@ -99,7 +99,9 @@ class Recorder(ResolutionListener):
         """A robots.txt was fetched, or found in the storage."""
         state = resolution.state
         chain = self._origins.agents.chain_of(resolution.request)
-        delay = self._origins.crawl_delay.seconds(state, chain)
+        delay = 0.0
+        if self._context.settings.crawl_delay:
+            delay = self._origins.crawl_delay.seconds(state, chain)
         fields = answer_fields(resolution, delay, self._context.clock())
         self._tell(ANSWER, fields.pop("url"), state.origin, agent=_names(chain), **fields)
         with self._isolated(_CHANGES):
