@@ -35,7 +35,7 @@ def _of_the_crawl(data: CrawlData, one: CrawlSum) -> Iterator[Finding]:
             level = "warning"
         else:
             words, level = f"robots.txt refused every start request ({count:,}).", "error"
-        words += f" The first was {url}: {text(starts.get('why'))}"
+        words += f" The first was {url}: {text(starts.get('why')).rstrip('.')}."
         yield Finding("start_requests", level, count, words, "rules", "", command, [url])
     if one.finished is None and one.started:
         words = "The record has no end: the crawl was killed, or is still running."
