@@ -11,11 +11,10 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -39,7 +38,6 @@ logger = get_logger(__name__)
 LIBRARIES = ("jinja2",)
 
 _FOLDER = Path(__file__).parent
-_MIDDLE = 40
 
 
 class Report(Listener):
@@ -158,9 +156,7 @@ def render(data: ReportData) -> bytes:
         "moment": lambda value: "?" if value is None else date(value, "%Y-%m-%d %H:%M:%S"),
         "clock": lambda value: "?" if value is None else date(value, "%H:%M:%S"),
         "duration": duration,
-        "share": lambda value: f"{100 * value:.0f} %",
-        "middle": middle,
-        "json": _json,
+        "share": share,
     }
     environment.globals |= {"counted": counted}
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -186,24 +182,10 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
-def middle(value: str, length: int = _MIDDLE) -> str:
-    """Return *value*, cut in its middle if it is longer than that: names of hosts differ at their
-    ends."""
-    half = (length - 1) // 2
-    return value if len(value) <= length else f"{value[: length - 1 - half]}…{value[-half:]}"
-
-
-def _json(value: Any) -> Any:
-    """Return *value* as JSON for a script element."""
-    from markupsafe import Markup
-
-    def plain(one: Any) -> Any:
-        return {name: getattr(one, name) for name in one.__dataclass_fields__}
-
-    text = json.dumps(value, default=plain)
-    for one in "<>&":
-        text = text.replace(one, f"\\u{ord(one):04x}")
-    return Markup(text)  # noqa: S704 (nothing of it is markup)
+def share(value: float) -> str:
+    """Return a part of one as percent, with a decimal if it is small."""
+    percent = 100 * value
+    return "< 0.1 %" if 0 < percent < 0.05 else f"{percent:.{int(0 < percent < 0.95)}f} %"
 
 
 def _hash(text: str) -> str:

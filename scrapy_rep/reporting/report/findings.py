@@ -36,7 +36,7 @@ def _of_the_crawl(data: CrawlData, one: CrawlSum) -> Iterator[Finding]:
             level = "warning"
         else:
             words, level = f"robots.txt refused every start request ({count:,}).", "error"
-        words += f" The first was {url}: {text(starts.get('why'))}"
+        words += f" The first was {url}: {text(starts.get('why')).rstrip('.')}."
         yield Finding("start_requests", level, count, words, "rules", "", command, [url])
     if count := one.outcomes()["none", CONFIGURATION]:
         stuck = [(name, row) for name, row in one.origins.items() if row.kind == CONFIGURATION]

@@ -12,7 +12,7 @@ import pytest
 from lxml import etree, html
 
 import scrapy_rep.reporting.report
-from scrapy_rep.reporting.report import building, duration, render
+from scrapy_rep.reporting.report import building, duration, render, share
 from scrapy_rep.reporting.report.data import ReportData
 from tests.helpers.crawling import crawl
 from tests.helpers.held import Record, assert_clean, origin_of
@@ -287,6 +287,14 @@ async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_pat
 )  # fmt: skip
 def test_a_duration_is_given_in_its_two_largest_units(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [(0, "0 %"), (0.0004, "< 0.1 %"), (0.0046, "0.5 %"), (0.31, "31 %"), (1, "100 %")],
+)
+def test_a_small_share_is_not_zero(part: float, words: str) -> None:
+    assert share(part) == words
 
 
 def test_a_sitemap_is_a_row() -> None:

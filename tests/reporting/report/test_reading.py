@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.reporting.report import middle
 from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report.data import CrawlData, ReportData
 from scrapy_rep.reporting.report.time_axis import axis_of
@@ -308,9 +307,3 @@ def test_a_peak_is_seen_however_long_the_crawl() -> None:
     assert len(points) <= 1000
     assert max(one.held for one in points) == 24
     assert points[-1].held == 0
-
-
-def test_names_are_cut_in_the_middle() -> None:
-    name = f"http://{'a' * 60}.example:8080"
-    assert middle(name) == f"http://{'a' * 13}…{'a' * 6}.example:8080"[:20] + "…" + name[-19:]
-    assert middle(A) == A
