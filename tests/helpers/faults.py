@@ -132,7 +132,8 @@ class Corrupted(Fault):
 
     def begin(self) -> None:
         other = sqlite3.connect(self.path, isolation_level=None)
-        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        while other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            pass  # a thread of the journal's is making one
         other.close()
         self.damage(self.path)
 
