@@ -152,7 +152,7 @@ def some(*names: str) -> Any:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon, and what hangs fails soon."""
     monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
-    monkeypatch.setattr("scrapy_rep.engine.timers._SECONDS", 0.1)
+    monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.gate._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
     for module in ("spool", "feeder", "loader"):

@@ -250,7 +250,7 @@ class Failing(sqlite3.Connection):
 def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
     for module in ("spool", "feeder", "intake"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.engine.timers._SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.05)
 
     def connected(path: Path | None, seconds: float) -> sqlite3.Connection:
         kind = Failing if path is None or path.name == FILE_NAME else sqlite3.Connection
