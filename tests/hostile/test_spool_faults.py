@@ -181,10 +181,13 @@ async def test_what_is_damaged_in_mid_crawl(
     assert set(listed.asked) == set(listed.wanted)
 
 
-async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path) -> None:
-    """At the end Scrapy's own queue has the pages that waited for a first answer: the spool doesn't
-    list them any more."""
-    gate = Gate(after(60, 503), RULES)
+@pytest.mark.parametrize(("seconds", "grace"), [(0, 0.5), (60, 1000)], ids=["held", "waiting"])
+async def test_a_hold_that_can_not_be_opened(
+    sites: Sites, tmp_path: Path, seconds: float, grace: float
+) -> None:
+    """At the end Scrapy's own queue has the pages that were held in memory, or waited for a first
+    answer: the spool doesn't list them any more."""
+    gate = Gate(after(seconds, 503), RULES)
     silent, site = sites.add(robots=gate), sites.add()
     wanted = [silent.url(f"/{number}") for number in range(10)]
     site.set("/map.xml", urlset(wanted))
@@ -192,7 +195,8 @@ async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path) -> No
     settings = {
         "REP_SITEMAPS": True,
         "REP_SITEMAP_CROSS_HOST": "any",
-        "REP_DEFER_GRACE": 1000,
+        "REP_DEFER_GRACE": grace,
+        "REP_UNREACHABLE": "defer",
         "JOBDIR": str(tmp_path),
     }
     fault = Locked(tmp_path / HELD)
