@@ -248,7 +248,7 @@ class Failing(sqlite3.Connection):
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
-    for module in ("spool", "feeder", "intake"):
+    for module in ("spool", "feeder", "loader"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.05)
 
