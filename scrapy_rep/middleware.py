@@ -137,6 +137,11 @@ class RepMiddleware:
         """Whether robots.txt allows *url*, see :func:`may_fetch`."""
         return await self._judge.may_fetch(url)
 
+    def held(self) -> list[dict[str, Any]]:
+        """Return what is held of each origin now: ``origin``, ``requests``, ``held_seconds`` (of the one
+        that has waited longest), ``error`` and ``next_attempt_at``. For consoles."""
+        return self._deferral.listing()
+
     def _look_closer(self, request: Request) -> Decided:
         """Any request: see what it is, and what the gate says of it."""
         if request.meta.get("dont_obey_robotstxt"):

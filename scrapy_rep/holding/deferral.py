@@ -29,7 +29,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.words import iso, text_of
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack, Shutdown
@@ -113,10 +113,32 @@ class Deferral(ResolutionListener):
 
     def _some_urls(self, origin: str) -> list[str]:
         """Return the URLs of some requests of *origin* that are at the gate."""
-        if self.held.get(origin) is None:
+        held_origin = self.held.get(origin)
+        if held_origin is None:
             return []
-        found = [self.held.hold.peek(origin, number) for number in range(_SOME)]
+        found: list[Request | None] = [held.request for held in held_origin.waiting[:_SOME]]
+        if held_origin.count:
+            found += [self.held.peek(held_origin, number) for number in range(_SOME)]
         return list(dict.fromkeys(request.url for request in found if request is not None))
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Return what is held of each origin: fields as ``scrapy robots --held --json`` has them."""
+        found = []
+        for held_origin in self.held.all():
+            known = self._table.get(held_origin.origin)
+            entry = known.entry if known is not None else None
+            since = self.held.oldest(held_origin)
+            if held_origin.count and since is not None:
+                found.append(
+                    {
+                        "origin": held_origin.key,
+                        "requests": held_origin.count,
+                        "held_seconds": round(self.held.now() - since, 3),
+                        "error": entry.error if entry is not None else None,
+                        "next_attempt_at": iso(entry.next_attempt_at or None) if entry else None,
+                    }
+                )
+        return found
 
     # Requests that stay
 

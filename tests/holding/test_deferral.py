@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scrapy.signals import response_received
 
+import scrapy_rep
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, in_turn
 from tests.helpers.crawling import crawl
@@ -255,3 +256,24 @@ async def test_an_answer_that_must_not_be_kept(sites: Sites, tmp_path: Any, jobd
     assert result.stats["rep/held"] == 0
     assert_nothing_dropped(result, record)
     assert_clean(result)
+
+
+async def test_a_console_asks_a_running_crawl_what_it_holds(sites: Sites) -> None:
+    gate = Gate(503, RULES)
+    site = sites.add(robots=gate)
+    seen: list[list[dict[str, Any]]] = []
+
+    def deferred(spider: Any, **_: Any) -> None:
+        middleware = spider.crawler.get_downloader_middleware(scrapy_rep.RepMiddleware)
+        seen.append(middleware.held())
+        if len(seen) == 3:
+            gate.open()
+
+    result = await crawl(
+        urls(site, 3), DEFER, signal_handlers={scrapy_rep.signals.request_deferred: deferred}
+    )
+    result.assert_clean()
+    [held] = seen[-1]
+    assert (held["origin"], held["requests"], held["error"]) == (site.url(""), 3, "HTTP 503")
+    assert 0 <= held["held_seconds"] < 60
+    assert held["next_attempt_at"].endswith("Z")
