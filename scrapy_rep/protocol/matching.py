@@ -43,7 +43,7 @@ class Rule(_Rule):
 
     @classmethod
     def of(cls, row: str, line: int, value: str, allow: bool) -> Rule:
-        """Return the rule that stands in *row*, with its *value*: both as :func:`read` has them."""
+        """Return the rule that stands in *row*, with its *value*: both as the parser reads them."""
         rule = cls(line, readable(value), allow)
         rule.text = readable(row.partition("#")[0].translate(_BLANKS).strip())
         return rule

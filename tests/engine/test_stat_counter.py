@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scrapy import signals as scrapy_signals
 
-from scrapy_rep.engine import upkeep
+from scrapy_rep.engine import timers
 from scrapy_rep.engine.stat_counter import CappedCounter
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import a_while
@@ -39,7 +39,7 @@ async def test_in_a_crawl(sites: Sites) -> None:
 async def test_the_stat_is_there_while_the_crawl_runs(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "_SECONDS", 0.01)
+    monkeypatch.setattr(timers, "_PERIOD_SECONDS", 0.01)
     site, seen = sites.add(), []
 
     class LookingSpider(StepSpider):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from scrapy import Request, Spider
-from scrapy_rep.seeding.outstanding import Outstanding
+from scrapy_rep.seeding.feeder import Outstanding
 
 from scrapy_rep.seeding.spool import Spool
 
@@ -91,7 +91,7 @@ def test_the_row_of_a_held_page_goes_once_it_is_safe(on_disk: bool) -> None:
     outstanding.held(request, on_disk=on_disk)
     assert outstanding.total == 0
     request = request.copy()
-    assert outstanding.gone == ([7] if on_disk else [])
+    assert outstanding.finished == ([7] if on_disk else [])
     outstanding.arrive(request)
     del request
-    assert outstanding.gone == [7]
+    assert outstanding.finished == [7]
