@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from scrapy import Request, Spider
-from scrapy_rep.seeding.feeder import Outstanding
 
+from scrapy_rep.seeding.feeder import Outstanding
 from scrapy_rep.seeding.spool import Spool
 
 A = "http://a.example"
