@@ -78,12 +78,12 @@ class Origins:
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
         outcome = state.entry.outcome if answer is None else answer.outcome
-        robots = state.robots if outcome is Outcome.RULES else None
-        resolution = Resolution(state, answer, request, outcome, robots, flight)
         chain = self.agents.chain_of(request)
-        if robots is not None:
+        if outcome is Outcome.RULES and state.robots is not None:
             # While its body is in memory, so that listeners needn't.
             await self.cache.read(state, chain, answer.body if answer else None)
+        robots = state.robots if outcome is Outcome.RULES else None
+        resolution = Resolution(state, answer, request, outcome, robots, flight)
         self._open_fast_path(state, request, chain)
         for listener in self.listeners:
             try:

@@ -113,7 +113,11 @@ def _lookup_behind(request: Request) -> UsageLookup | None:
     """Return the look-up of the crawl that *request* belongs to; if that may be several, of one that
     knows the origin."""
     for agents in crawls_behind(request):
-        if agents.crawler.engine is None:
+        try:
+            started = agents.crawler.engine is not None
+        except RuntimeError:  # newer Scrapy raises instead
+            started = False
+        if not started:
             continue
         rep = agents.crawler.get_downloader_middleware(RepMiddleware)
         if rep is not None and lookup_of(rep).known(request)[1] is not None:

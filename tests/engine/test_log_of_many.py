@@ -168,7 +168,7 @@ def test_waiting_is_not_told_at_every_turn(
     told = []
     for now in map(float, range(21)):
         table.tell_idle(math.inf, math.inf)
-        table.left(held_origin, held(1))
+        table.left(held_origin, held(1), was_held=True)
         told.append(len(caplog.messages))
     assert told == [1] * 10 + [2] * 10 + [3]
 

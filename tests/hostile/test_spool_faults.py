@@ -218,11 +218,14 @@ async def test_a_file_system_that_is_full(listed: Listed, tmp_path: Path) -> Non
     disk = Disk(tmp_path / "disk", "2m")
     try:
         with captured_log() as log:
-            noticed = lambda: as_soon_as(lambda: warnings(log), disk.filler.unlink)
+            make_room = lambda: disk.filler.unlink(missing_ok=True)
+            noticed = lambda: as_soon_as(lambda: warnings(log), make_room)
             moment = Moment("/page", 10, (0, disk.fill), (0.6, noticed))
+            # If nothing had to be written meanwhile, Scrapy's own files have to be when they are closed.
+            moment.handlers[signals.spider_idle] = make_room
             result = await run(listed, disk.folder, moment)
         assert result.reason == "finished"
         assert set(listed.asked) == set(listed.wanted)
-        assert 1 <= len(warnings(result)) <= 2
+        assert len(warnings(result)) <= 2
     finally:
         disk.close()

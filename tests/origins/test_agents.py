@@ -67,7 +67,7 @@ async def assert_went_by(
 
 
 def token_warnings(result: CrawlResult) -> list[str]:
-    records = [record for record in result.records if record.module == "agents"]
+    records = [record for record in result.records if record.module == "requests"]
     return [record.getMessage() for record in records if record.levelname == "WARNING"]
 
 

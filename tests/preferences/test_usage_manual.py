@@ -49,6 +49,7 @@ def like_the_manual(text: str, site: Site) -> str:
     """With what is different each time as the manual has it."""
     text = text.replace(site.url(""), "http://127.0.0.1:8765").replace(AGENT, "ExampleBot")
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA", text)
+    text = re.sub(r"\b[0-9a-f]{12}\b", "CRAWL", text)
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME", text)
 
 
