@@ -145,7 +145,7 @@ class TransferWatch:
         return Transfer(self._engine.add_slot())
 
     def end(self, transfer: Transfer) -> None:
-        """Be done with *transfer*."""
+        """Forget *transfer*: it has ended."""
         self.free_slot(transfer)
         self._watched -= 1
         if self._watched == 0:
