@@ -331,7 +331,7 @@ async def test_summary_and_report_show_the_delays(sites: Sites, tmp_path: Path) 
     assert "crawl-delay of 2 origins: 0.6 s at most" in result.log
     page = report.read_text()
     assert "crawl-delay, s" in page
-    assert [page.count(f"<td>{seconds}\n") for seconds in (0.3, 0.6)] == [1, 1]
+    assert [page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 0.6)] == [1, 1]
     result = await crawl(every, {"REP_REPORT": str(report)})
     assert "crawl-delay" not in result.log + report.read_text()
 
