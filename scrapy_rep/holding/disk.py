@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from heapq import heapify
 from pathlib import Path
@@ -198,6 +198,9 @@ class DiskHold(Hold):
         except Exception:  # noqa: BLE001 (of a project's class)
             return 0
         return int.from_bytes(short, "big") >> 1 or 1
+
+    def together(self) -> AbstractContextManager[None]:
+        return self._journal.together()
 
     def hold(self, origin: str, held: Held) -> None:
         row = self._write(origin, held, HELD)

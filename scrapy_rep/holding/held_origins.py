@@ -308,16 +308,16 @@ class HeldOrigins:
         return Held(self.number, self.now() if since is None else since, request)
 
     def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
-        """Hold as many of the origin's waiting requests as there is room for, or all of them. Return
-        these."""
+        """Hold as many of the origin's waiting requests as there is room for, or all. Return these."""
         waiting = held_origin.waiting
         if not waiting:
             return []
         count = len(waiting) if everything else max(0, self.room_for(held_origin))
         found = waiting[:count]
         del waiting[:count]
-        for held in found:
-            self.hold.hold(held_origin.key, held)
+        with self.hold.together():
+            for held in found:
+                self.hold.hold(held_origin.key, held)
         held_origin.unanswered += len(found)
         self._changed(held_origin, unheld=-len(found), held=len(found))
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -80,6 +81,10 @@ class Hold:
 
     def _keep(self, origin: str, entry: Entry) -> None:
         heappush(self._heaps.setdefault(origin, []), entry)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context for several calls of :meth:`hold`, which are written at once."""
+        return nullcontext()
 
     def is_held_already(self, origin: str, request: Request) -> bool:
         """Whether an earlier run held *request*, which comes a second time now."""
