@@ -1,7 +1,7 @@
 """The tests, on a machine that has Python and nothing else.
 
     python3 tests/run.py                what a change has to pass: some minutes
-    python3 tests/run.py quick          while you write it: no processes, about a minute
+    python3 tests/run.py quick          while you write it: no processes, two minutes
     python3 tests/run.py everything     before a release: all tests in every mode
     python3 tests/run.py fuzz           ten minutes of new input for each parser
 

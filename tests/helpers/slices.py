@@ -14,7 +14,7 @@ T = TypeVar("T")
 LONGEST = 0.05
 """Seconds of processor time, on a machine that adds two numbers in :data:`_ADDITION`."""
 
-ROUNDS = 5
+ROUNDS = 8
 """What took too long once may have met the garbage collector, or another process."""
 
 # Seconds, of an ordinary machine. Where processors are shared, they have half that speed at times.
