@@ -15,7 +15,7 @@ from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.storages.entry import UnreadableEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
@@ -51,11 +51,14 @@ class ChangeWatch:
         urls.append(url)
 
     async def look(
-        self, resolution: Resolution, chain: tuple[str, ...], waiting: Iterable[str]
+        self,
+        resolution: Resolution,
+        chain: tuple[str, ...],
+        waiting: Callable[[str], Iterable[str]],
     ) -> dict[str, Any] | None:
         """Return what has changed, None if nothing has. Log and count it.
 
-        :param waiting: URLs that wait for this answer
+        :param waiting: returns URLs that wait for an origin's answer; it may read them from disk
         """
         flight, state = resolution.flight, resolution.state
         before = flight.before if flight is not None and resolution.answer is not None else None
@@ -65,7 +68,7 @@ class ChangeWatch:
             old, new = before.body, state.entry.body
         except UnreadableEntry:  # a damaged file of another process
             return None
-        urls = dict.fromkeys([*self._refused.get(state.origin, ()), *waiting])
+        urls = dict.fromkeys([*self._refused.get(state.origin, ()), *waiting(state.name)])
         how = old, new, list(urls), chain, self._obey_global
         large = len(old) + len(new) > LARGE
         change = await run_in_thread(compare, *how) if large else compare(*how)

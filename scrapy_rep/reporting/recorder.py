@@ -105,7 +105,7 @@ class Recorder(ResolutionListener):
         fields = answer_fields(resolution, delay, self._context.clock())
         self._tell(ANSWER, fields.pop("url"), state.origin, agent=_names(chain), **fields)
         with self._isolated(_CHANGES):
-            change = await self._changes.look(resolution, chain, self.waiting(state.name))
+            change = await self._changes.look(resolution, chain, self.waiting)
             if change is not None:
                 url = resolution.robots_url
                 self._tell(CHANGED, url, state.origin, Basis(state), change=change)
