@@ -138,8 +138,8 @@ class RepMiddleware:
         return await self._judge.may_fetch(url)
 
     def held(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin now: ``origin``, ``requests``, ``held_seconds`` (of the one
-        that has waited longest), ``error`` and ``next_attempt_at``. For consoles."""
+        """Return what is held of each origin now, with the fields of ``scrapy robots --held --json``. For
+        consoles."""
         return self._deferral.listing()
 
     def _look_closer(self, request: Request) -> Decided:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Spider
 from scrapy.crawler import Crawler
@@ -15,6 +15,7 @@ from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.commands.output import DIM, Output
 from scrapy_rep.engine.words import clean, counted, duration, iso, text_of
 from scrapy_rep.holding.disk import FILE_NAME
+from scrapy_rep.holding.hold import held_fields
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import make_storage
 from scrapy_rep.storages.memory import MemoryStorage
@@ -67,7 +68,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     known = _known(command, held)
     for one in held:
         if options.json:
-            output.json(_as_json(one, known.get(one.origin)))
+            output.json(held_fields(*one, known.get(one.origin)))
         else:
             count = counted(one.requests, "request")
             why = output.paint(_why(known.get(one.origin)), DIM)
@@ -98,22 +99,9 @@ def _known(command: RobotsCommand, held: Sequence[HeldOrigin]) -> dict[str, Entr
 
 def _why(entry: Entry | None) -> str:
     if entry is None:
-        return "why is not known here: REP_CACHE_STORAGE keeps nothing of it"
+        return "reason unknown: REP_CACHE_STORAGE has no entry for it"
     if entry.unreachable_since is None:
         return "robots.txt is reachable again: released when the crawl goes on"
     since = iso(entry.unreachable_since)
     when = f"not before {iso(entry.next_attempt_at)}"
     return f"robots.txt unreachable since {since} ({clean(str(entry.error))}), next attempt {when}"
-
-
-def _as_json(one: HeldOrigin, entry: Entry | None) -> dict[str, Any]:
-    down = entry if entry is not None and entry.unreachable_since is not None else None
-    return {
-        "origin": one.origin,
-        "requests": one.requests,
-        "held_seconds": round(one.seconds, 3),
-        "unreachable_since": iso(down.unreachable_since) if down else None,
-        "error": down.error if down else None,
-        "attempts": down.attempts if down else None,
-        "next_attempt_at": iso(down.next_attempt_at or None) if down else None,
-    }

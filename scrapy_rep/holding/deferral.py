@@ -29,11 +29,12 @@ from scrapy_rep import signals
 from scrapy_rep.engine.closing import Stage
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
-from scrapy_rep.engine.words import iso, text_of
+from scrapy_rep.engine.words import text_of
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack, Shutdown
 from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
+from scrapy_rep.holding.hold import held_fields
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.policy import Drop, LastAttempts
 
@@ -122,22 +123,15 @@ class Deferral(ResolutionListener):
         return list(dict.fromkeys(request.url for request in found if request is not None))
 
     def listing(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin: fields as ``scrapy robots --held --json`` has them."""
+        """Return what is held of each origin, see :func:`held_fields`."""
         found = []
         for held_origin in self.held.all():
             known = self._table.get(held_origin.origin)
             entry = known.entry if known is not None else None
             since = self.held.oldest(held_origin)
             if held_origin.count and since is not None:
-                found.append(
-                    {
-                        "origin": held_origin.key,
-                        "requests": held_origin.count,
-                        "held_seconds": round(self.held.now() - since, 3),
-                        "error": entry.error if entry is not None else None,
-                        "next_attempt_at": iso(entry.next_attempt_at or None) if entry else None,
-                    }
-                )
+                seconds = self.held.now() - since
+                found.append(held_fields(held_origin.key, held_origin.count, seconds, entry))
         return found
 
     # Requests that stay

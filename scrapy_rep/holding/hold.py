@@ -6,14 +6,17 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.words import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy import Request
+
+    from scrapy_rep import storages
 
 logger = get_logger(__name__)
 
@@ -209,3 +212,23 @@ def lean(request: Request) -> Request:
         values = {"request": request, "error": error}
         logger.debug("Can't copy %(request)s, so it is held as it is: %(error)s", values)
         return request
+
+
+def held_fields(
+    origin: str, requests: int, seconds: float, entry: storages.Entry | None
+) -> dict[str, Any]:
+    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` tell of an origin.
+
+    :param seconds: for which the request that came first has been held
+    :param entry: what is known of its robots.txt
+    """
+    down = entry if entry is not None and entry.unreachable_since is not None else None
+    return {
+        "origin": origin,
+        "requests": requests,
+        "held_seconds": round(seconds, 3),
+        "unreachable_since": iso(down.unreachable_since) if down else None,
+        "error": down.error if down else None,
+        "attempts": down.attempts if down else None,
+        "next_attempt_at": iso(down.next_attempt_at or None) if down else None,
+    }

@@ -117,7 +117,7 @@ def test_what_a_stopped_crawl_holds(sites: Sites, project: Path) -> None:
     names = {path.name for path in (project / "job").iterdir()}
     done = robots(project, "--held", "job")
     assert done.out.splitlines()[0].endswith(
-        "  why is not known here: REP_CACHE_STORAGE keeps nothing of it"
+        "  reason unknown: REP_CACHE_STORAGE has no entry for it"
     )
     # No file that the next run would take for the trace of a kill.
     assert {path.name for path in (project / "job").iterdir()} == names

@@ -277,3 +277,5 @@ async def test_a_console_asks_a_running_crawl_what_it_holds(sites: Sites) -> Non
     assert (held["origin"], held["requests"], held["error"]) == (site.url(""), 3, "HTTP 503")
     assert 0 <= held["held_seconds"] < 60
     assert held["next_attempt_at"].endswith("Z")
+    assert held["unreachable_since"].endswith("Z")
+    assert held["attempts"] == 1
