@@ -15,6 +15,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from scrapy.exceptions import NotConfigured
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.engine.log import get_logger
@@ -26,6 +27,7 @@ from scrapy_rep.protocol.tokens import is_name, product_token
 
 if TYPE_CHECKING:
     from scrapy import Spider
+    from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
 logger = get_logger(__name__)
@@ -345,6 +347,20 @@ def changed_values(settings: BaseSettings) -> dict[str, str]:
     """Return these settings with their values as text, without passwords."""
     names = [*changed(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
     return {name: without_passwords(str(settings.get(name)))[:_SHOWN] for name in names}
+
+
+def settings_beside(crawler: Crawler) -> RepSettings:
+    """Return the settings for a part that works beside :class:`RepMiddleware`.
+
+    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong: RepMiddleware logs that, and
+        ends the crawl
+    """
+    if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
+        raise NotConfigured
+    try:
+        return RepSettings.from_settings(crawler.settings)
+    except SettingsError:
+        raise NotConfigured from None
 
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:

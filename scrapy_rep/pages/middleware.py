@@ -9,11 +9,10 @@ from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
-from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.pages.rules import is_exempt, is_sitemap, page_rules, refusal
-from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import RepSettings, settings_beside
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -44,12 +43,7 @@ class PageMiddleware(BaseSpiderMiddleware):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> PageMiddleware:
         """:raises NotConfigured: if both settings are off"""
-        if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
-            raise NotConfigured
-        try:
-            settings = RepSettings.from_settings(crawler.settings)
-        except SettingsError:
-            raise NotConfigured from None  # RepMiddleware logs it, and ends the crawl
+        settings = settings_beside(crawler)
         if not settings.nofollow and not settings.noindex:
             raise NotConfigured
         return cls(crawler, settings)

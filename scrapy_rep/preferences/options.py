@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import NotConfigured
 
-from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.preferences.statements import PURPOSES, TRAINING
 from scrapy_rep.protocol.tokens import is_name
-from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name
+from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name, settings_beside
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -75,12 +74,7 @@ def settings_for(crawler: Crawler) -> RepSettings:
 
     :raises NotConfigured: if they don't
     """
-    if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
-        raise NotConfigured
-    try:
-        settings = RepSettings.from_settings(crawler.settings)
-    except SettingsError:
-        raise NotConfigured from None  # RepMiddleware logs it, and ends the crawl
+    settings = settings_beside(crawler)
     if chosen(settings) is None:
         raise NotConfigured
     return settings
