@@ -24,7 +24,6 @@ from scrapy_rep.engine.words import clean, counted, date, text_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.output import Feed
 from scrapy_rep.reporting.record import Listener, Record
-from scrapy_rep.reporting.report.data import ReportData
 
 if TYPE_CHECKING:
     import logging
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginTable
+    from scrapy_rep.reporting.report.data import ReportData
 
 logger = get_logger(__name__)
 
@@ -117,6 +117,8 @@ class Report(Listener):
                 self._file.close()
 
     async def _data(self) -> ReportData:
+        from scrapy_rep.reporting.report.data import ReportData  # most crawls don't need it
+
         if self._packed is not None and not self._problem:
             self._packed.close()
         files = [] if self._file is None else [self._file]
