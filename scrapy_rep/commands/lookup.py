@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 # How many origins are asked at once.
 _AHEAD = 256
 
-# Seconds after which the one who waits is woken.
+# Seconds between wake-ups while answers are awaited.
 _TICK = 1.0
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.

@@ -47,15 +47,12 @@ logger = get_logger(__name__)
 _STEP, _FOREIGN_STEP = 100, 16
 # Seconds until a scheduler is asked again that took back a request.
 _REST_SECONDS = 0.1
-
-
 # Origins that are looked at in one step, for one whose download slot isn't full.
 _LOOKS = 50
 # Seconds until an unreadable file is tried again.
 _RETRY_SECONDS = 1.0
 # Rows deleted at a time.
 _ROWS = 20
-
 
 Verdict: TypeAlias = "Drop | Exception"
 

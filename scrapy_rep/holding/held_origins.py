@@ -163,8 +163,8 @@ class HeldOrigin:
                 seconds=self.longest,
             )
 
-    def _tell(self, sparse: Limiter, message: str, **values: Any) -> None:
-        sparse.log(message, {"origin": self.origin, **values}, self._log.context.spider)
+    def _tell(self, limiter: Limiter, message: str, **values: Any) -> None:
+        limiter.log(message, {"origin": self.origin, **values}, self._log.context.spider)
 
 
 class HeldOrigins:

@@ -231,7 +231,7 @@ class Wait(Bar):
 
 @dataclass(frozen=True, slots=True)
 class TimePoint:
-    """From then on, so many are held, and wait for a first answer."""
+    """How many requests are held, and how many wait for a first answer, from this moment on."""
 
     at: float
     held: int

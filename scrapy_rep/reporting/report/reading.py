@@ -44,7 +44,7 @@ from scrapy_rep.reporting.report.time_axis import Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# At most so many are kept while a record is read; the less interesting half goes then.
+# Limits on what is kept while a record is read. At a limit, the less interesting half is dropped.
 _ORIGINS, _RULES, _PERIODS, _SITEMAPS, _SAID = 50_000, 5_000, 2_000, 5_000, 2_000
 _OF_A_RULE = 200
 _CHANGES, _TURNED, _REASONS, _REASON_LENGTH = 500, 20, 50, 300
