@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import IgnoreRequest
 
-from scrapy_rep.engine.words import clean
+from scrapy_rep.engine.text import clean
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin

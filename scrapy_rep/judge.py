@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.startup import in_shell
+from scrapy_rep.engine.lifecycle import in_shell
 from scrapy_rep.engine.stat_counter import StatCounter
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.startup import StopAtStart, is_interactive
+from scrapy_rep.engine.lifecycle import StopAtStart, is_interactive
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
@@ -24,8 +24,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.requests import SCHEME
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.reporting.announcements import Announcer
-from scrapy_rep.reporting.beginning import log_switched_off
+from scrapy_rep.reporting.announcements import Announcer, log_switched_off
 from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown

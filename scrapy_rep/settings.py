@@ -19,11 +19,11 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import without_passwords
+from scrapy_rep.engine.text import without_passwords
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.protocol.dates import moment
+from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
-from scrapy_rep.protocol.tokens import is_name, product_token
+from scrapy_rep.protocol.syntax import is_name, product_token
 
 if TYPE_CHECKING:
     from scrapy import Spider

@@ -15,7 +15,7 @@ from scrapy_rep import signals as rep_signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.tokens import product_token
+from scrapy_rep.protocol.syntax import product_token
 
 COLUMNS = {
     "site": 10,

@@ -16,7 +16,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.commands.inputs import request_for
 from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Output
-from scrapy_rep.engine.words import clean, counted, iso, text_of
+from scrapy_rep.engine.text import clean, counted, iso, text_of
 from scrapy_rep.origins.choices import rung_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, is_html

@@ -13,7 +13,7 @@ from scrapy_rep.commands.inputs import STDIN, chains, request_for, urls
 from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.output import DIM, GREEN, RED, Output
 from scrapy_rep.commands.verdicts import COLOURS, WIDEST, agents_of, as_json
-from scrapy_rep.engine.words import clean, counted
+from scrapy_rep.engine.text import clean, counted
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.settings import RepSettings
 

@@ -13,7 +13,7 @@ from scrapy_rep.commands.inputs import STDIN, chains, read_file, requests, urls
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, run_crawl, usual_chain
 from scrapy_rep.commands.output import Progress
 from scrapy_rep.commands.verdicts import Printer
-from scrapy_rep.engine.words import counted
+from scrapy_rep.engine.text import counted
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.body import READ_BYTES
 from scrapy_rep.origins.requests import path_in

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from scrapy.utils.log import configure_logging
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import clean
+from scrapy_rep.engine.text import clean
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.commands.output import DIM, Output
-from scrapy_rep.engine.words import clean, counted, duration, iso, text_of
+from scrapy_rep.engine.text import clean, counted, duration, iso, text_of
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import held_fields
 from scrapy_rep.settings import RepSettings

@@ -12,10 +12,10 @@ from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
 
 from scrapy_rep.commands.ending import CommandError, Status, complain
-from scrapy_rep.engine.words import clean
+from scrapy_rep.engine.text import clean
 from scrapy_rep.origins.requests import SPIDER_ATTRIBUTE, origin_of, warning_of_digits
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.tokens import product_token
+from scrapy_rep.protocol.syntax import product_token
 from scrapy_rep.settings import chain
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
 from scrapy_rep.commands.inputs import STDIN, read_file, request_for
 from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.output import DIM, RED, YELLOW, Output
-from scrapy_rep.engine.words import clean
+from scrapy_rep.engine.text import clean
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import RobotsFile
 from scrapy_rep.inspection.lint import Finding, lint

@@ -22,8 +22,8 @@ from twisted.python.failure import Failure
 
 from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.closing import Stage
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.text import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.cache import RobotsCache

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from scrapy_rep.commands.ending import CommandError, Status, give_up
-from scrapy_rep.engine.words import clean
+from scrapy_rep.engine.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from scrapy_rep.commands.ending import CommandError, Status, gravest
 from scrapy_rep.commands.inputs import Chain, chains, read_file, requests
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, run_crawl, usual_chain
 from scrapy_rep.commands.output import BOLD, Output
-from scrapy_rep.engine.words import clean, iso
+from scrapy_rep.engine.text import clean, iso
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.pages.rules import page_rules
 from scrapy_rep.protocol.page import PageRules

@@ -11,7 +11,7 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.ending import CommandError, Status, complain, give_up
-from scrapy_rep.engine.words import clean, text_of
+from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import make_storage
 from scrapy_rep.storages.memory import MemoryStorage

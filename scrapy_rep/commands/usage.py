@@ -11,9 +11,8 @@ from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.output import BOLD, GREEN, RED, Output
 from scrapy_rep.commands.page import fetched
 from scrapy_rep.inspection.explanation import in_words
-from scrapy_rep.preferences.aipref import EXTRA
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
-from scrapy_rep.preferences.statements import NO, PURPOSES, YES
+from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, YES
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.ending import Status, complain
 from scrapy_rep.commands.output import BOLD, DIM, GREEN, RED, YELLOW, Output
-from scrapy_rep.engine.words import clean, counted, iso
+from scrapy_rep.engine.text import clean, counted, iso
 from scrapy_rep.inspection.explanation import STDIN, Explanation, RobotsFile, in_words
 from scrapy_rep.inspection.lint import rows
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.protocol.tokens import GLOBAL
+from scrapy_rep.protocol.syntax import GLOBAL, cut
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -21,7 +21,7 @@ from scrapy.utils.asyncio import call_later
 from twisted.internet.defer import succeed
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.closing import Closing, Stage
+from scrapy_rep.engine.lifecycle import Closing, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

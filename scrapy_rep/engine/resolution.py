@@ -3,6 +3,8 @@
 Twisted's reactor lets anyone install a name resolver (``IReactorPluggableNameResolver``), and whatever
 uses asyncio asks its loop's ``getaddrinfo()``: httpx (through anyio), aiohttp without aiodns. Both are
 documented. That the latter ask the loop is not; `tests/engine/test_resolution.py` fails when they don't.
+
+Registrable domains, too, by the Public Suffix List that comes with tldextract.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.reactor import is_reactor_installed
+from tldextract import TLDExtract
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver
 from zope.interface import implementer
@@ -171,3 +175,17 @@ class _Receiver:
 
     def resolutionComplete(self) -> None:
         self.done.callback(self._addresses)
+
+
+def registrable_domain(host: str) -> str | None:
+    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None if
+    it has none, as IP addresses and public suffixes. The first call takes a tenth of a second."""
+    found = _extractor()(host)
+    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else None
+
+
+@cache
+def _extractor() -> TLDExtract:
+    # No URLs: never the network. No folder: never another program's copy of the list. With private
+    # domains: two users of github.io are two sites.
+    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)

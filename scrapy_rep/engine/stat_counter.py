@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scrapy import signals as scrapy_signals
 
-from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.timers import PeriodicTask
 
 if TYPE_CHECKING:

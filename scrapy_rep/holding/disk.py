@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import counted
-from scrapy_rep.holding.hold import Entry, Held, Hold
-from scrapy_rep.holding.serialization import dumps, loads
-from scrapy_rep.storages.journal import Journal
-from scrapy_rep.storages.sqlite_file import is_damaged
+from scrapy_rep.engine.text import counted
+from scrapy_rep.holding.hold import Entry, Held, Hold, dumps, loads
+from scrapy_rep.storages.journal import Journal, is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.serialization import is_serialisable
+from scrapy_rep.holding.hold import is_serialisable
 from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import Slices, pause
-from scrapy_rep.engine.words import counted, duration
+from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.holding.hold import Held, Hold, Job
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
-from scrapy_rep.reporting.answers import kind_of
+from scrapy_rep.reporting.record import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -25,7 +25,7 @@ from scrapy.exceptions import (
 from twisted.internet.error import ConnectionClosed
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.text import text_of
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import Entry, pack_body

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy import signals
 from scrapy.utils.asyncio import run_in_thread
 
-from scrapy_rep.engine.bounded_set import BoundedSet
-from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.flights import ResolutionListener

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy import Request, signals
 
 from scrapy_rep.engine.access import META_KEY
-from scrapy_rep.engine.bounded_set import BoundedSet
-from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.requests import SCHEME, origin_of
 

@@ -12,12 +12,12 @@ from scrapy import Request
 from scrapy.http import TextResponse
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.text import text_of
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.body import Transfer, header_text
 from scrapy_rep.origins.fetcher import answer_of, redirect_target
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
-from scrapy_rep.protocol.dates import latest
+from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import Claim
 

@@ -14,7 +14,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import path_of
-from scrapy_rep.protocol.tokens import GLOBAL, leading_token, product_token
+from scrapy_rep.protocol.syntax import GLOBAL, leading_token, product_token
 from scrapy_rep.settings import AGENT_HINT, chain
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from scrapy.http import HtmlResponse, XmlResponse
 from scrapy.spiders import SitemapSpider
 
-from scrapy_rep.engine.encoding import Encoder
+from scrapy_rep.engine.text import Encoder
 from scrapy_rep.origins.requests import chain_behind
 from scrapy_rep.protocol.page import PageRules, links_of
 

@@ -8,7 +8,7 @@ The drafts still change: the module that reads one names it, and its date.
 [('robots.txt, line 2: Content-Signal: search=yes, ai-train=no', {'search': 'y', 'train-ai': 'n'})]
 """
 
-from scrapy_rep.preferences.robots import RobotsUsage, read_robots
+from scrapy_rep.preferences.sources import RobotsUsage, read_robots
 from scrapy_rep.preferences.statements import PURPOSES, Statement, Usage
 
 __all__ = ["PURPOSES", "RobotsUsage", "Statement", "Usage", "read_robots"]

@@ -8,15 +8,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint.finding import Finding, quoted
-from scrapy_rep.preferences.aipref import EXTRA, LABELS, Malformed, read_preferences, split_rule
-from scrapy_rep.preferences.robots import fields, value_of
-from scrapy_rep.preferences.sources import OTHER, SIGNALS, VALUES, read_signals
+from scrapy_rep.preferences.sources import OTHER, SIGNALS, VALUES, fields, read_signals, value_of
+from scrapy_rep.preferences.statements import EXTRA, LABELS, Malformed, read_preferences, split_rule
 from scrapy_rep.protocol.syntax import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from scrapy_rep.inspection.outline import Outline
+    from scrapy_rep.inspection.explanation import Outline
 
 # What one field calls a purpose, and what the other does.
 _TWINS = {"train-ai": "ai-train", "ai-use": "ai-input"}

@@ -16,18 +16,23 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.flights import Flight, Flights
 from scrapy_rep.origins.requests import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.pages.rules import encoding_of, is_html, page_rules
-from scrapy_rep.preferences.aipref import header_statements
-from scrapy_rep.preferences.robots import RobotsUsage, read_robots
-from scrapy_rep.preferences.sources import link_licenses, page_statements, token_statement
-from scrapy_rep.preferences.statements import Usage
-from scrapy_rep.preferences.tdmrep import (
+from scrapy_rep.preferences.sources import (
+    RobotsUsage,
+    link_licenses,
+    page_statements,
+    read_robots,
+    token_statement,
+)
+from scrapy_rep.preferences.statements import (
     PATH,
     POLICY,
     RESERVATION,
     Reservation,
     TdmFile,
+    Usage,
     from_headers,
     from_html,
+    header_statements,
 )
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome

@@ -11,17 +11,15 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.lifecycle import Stage, StopAtStart
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
-from scrapy_rep.engine.startup import StopAtStart
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.body import META_KEY
-from scrapy_rep.preferences.aipref import EXTRA
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
-from scrapy_rep.preferences.options import DROP_ITEMS, DROP_REQUESTS, chosen, settings_for
-from scrapy_rep.preferences.statements import NO
+from scrapy_rep.preferences.sources import DROP_ITEMS, DROP_REQUESTS, chosen, settings_for
+from scrapy_rep.preferences.statements import EXTRA, NO
 from scrapy_rep.seeding.discovery import SITEMAP
 
 if TYPE_CHECKING:

@@ -1,4 +1,11 @@
-"""Short vocabularies (REP.md section 11). For each: who wrote it, and when.
+"""Where statements about use stand (REP.md section 11): the lines of a robots.txt, short vocabularies, and
+the settings that ask for any of this.
+
+``Content-Usage``, ``Content-Signal`` and ``License`` are lines of robots.txt. As draft-ietf-aipref-attach-05
+(August 2026) has it, ``Content-Usage`` is a rule: a ``user-agent`` line after it begins a new group. So is
+``Content-Signal`` here. Neither changes which pages may be fetched.
+
+Short vocabularies, with who wrote each, and when:
 
 - ``Content-Signal`` in robots.txt: Cloudflare's Content Signals Policy, September 2025,
   contentsignals.org; draft-romm-aipref-contentsignals-00, October 2025, expired.
@@ -12,22 +19,35 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy.exceptions import NotConfigured
 
 from scrapy_rep.preferences.statements import (
     IMAGES,
     INPUT,
     MAX_TEXT,
     NO,
+    PURPOSES,
     SEARCH,
     TRAINING,
     YES,
     Statement,
+    preferences,
+    split_rule,
 )
-from scrapy_rep.protocol.tokens import GLOBAL
+from scrapy_rep.protocol.groups import Groups
+from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
+from scrapy_rep.protocol.syntax import GLOBAL, SPACE, is_name, normalise, readable
+from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name, settings_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol.matching import Decision
     from scrapy_rep.protocol.page import PageRules
@@ -128,3 +148,214 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
         for url, parameters in _LINK.findall(text)
         if MEDIA_TYPE in parameters.lower() and _LICENSE.search(parameters.lower())
     ][:MAX_LICENSES]
+
+
+RECORD, DROP_ITEMS, DROP_REQUESTS = ACTIONS = ("record", "drop-items", "drop-requests")
+"""What is done about pages that say no; each does what those before it do."""
+
+_ACTIONS_HINT = (
+    f"a dict such as {{'train-ai': 'record'}}, from {', '.join(PURPOSES)} to {', '.join(ACTIONS)}"
+)
+_TOKENS_HINT = (
+    "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to purposes"
+    f" ({', '.join(PURPOSES)})"
+)
+
+
+def actions(value: Any) -> dict[str, str] | None:
+    """Return what to do about each purpose (``REP_USAGE``); None for nothing.
+
+    :raises ValueError: what *value* must be
+    """
+    try:
+        chosen = loaded(value) or {}
+        right = isinstance(chosen, Mapping) and all(
+            purpose in PURPOSES and action in ACTIONS for purpose, action in chosen.items()
+        )
+    except ValueError:  # broken JSON
+        right = False
+    if not right:
+        raise ValueError(_ACTIONS_HINT)
+    return dict(chosen) or None
+
+
+def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
+    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for no tokens.
+
+    :raises ValueError: what *value* must be
+    """
+    try:
+        return _tokens(loaded(value) or {}) or None
+    except (ValueError, TypeError):
+        raise ValueError(_TOKENS_HINT) from None
+
+
+def _tokens(named: Any) -> dict[str, tuple[str, ...]]:
+    if isinstance(named, str):
+        named = [part.strip() for part in named.split(",")]
+    pairs = named if isinstance(named, Mapping) else dict.fromkeys(named, TRAINING)
+    found = {}
+    for token, purposes in pairs.items():
+        chosen = (purposes,) if isinstance(purposes, str) else tuple(purposes)
+        if not isinstance(token, str) or not is_name(token) or not chosen:
+            raise ValueError
+        if any(purpose not in PURPOSES for purpose in chosen):
+            raise ValueError
+        found[token] = chosen
+    return found
+
+
+def settings_for(crawler: Crawler) -> RepSettings:
+    """Return the settings if they ask for usage preferences.
+
+    :raises NotConfigured: if they don't
+    """
+    settings = settings_beside(crawler)
+    if chosen(settings) is None:
+        raise NotConfigured
+    return settings
+
+
+def chosen(settings: RepSettings) -> str | None:
+    """Return the name of the first setting that asks for usage preferences; None if none does."""
+    return next((setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)), None)
+
+
+MAX_LINES = 250
+"""Lines of each kind that are looked at in the groups of one crawler: each page looks at all of them."""
+
+# Bytes of preferences that are parsed: a thousand take a millisecond.
+_MAX_PREFERENCES = 50_000
+
+# Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
+_MAX_READ = 5_000
+
+# Of one kind, about one page. More are kept only if they say something new.
+_MAX_STATEMENTS = 20
+
+# Bytes of memory for a line, beside its text and path.
+_LINE = 900
+
+_FIELD = re.compile(
+    r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
+    re.IGNORECASE | re.ASCII,
+)
+_RULE = re.compile(
+    r"\n[ \t\v\f]*(?:allow|dis{1,2}al{1,2}ow|diasllow|disallaw)"
+    r"(?:[^:#\n]*:|[^\s:#]*[ \t]+[^\s:#]+[ \t\v\f]*(?:[#\n]|\Z))",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsUsage:
+    """What a robots.txt says about use, to one crawler."""
+
+    rules: tuple[tuple[Rules | None, Statement], ...] = ()
+    """``Content-Usage`` lines; None where no path is given."""
+    signals: tuple[Statement, ...] = ()
+    """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
+    licenses: tuple[str, ...] = ()
+    size: int = 0
+    """About how many bytes it takes."""
+
+    def about(self, path: str, *, allowed: bool) -> list[Statement]:
+        """Return the statements about *path*: those of the longest matching path, and all signals.
+
+        :param path: see :func:`~scrapy_rep.protocol.comparable`
+        :param allowed: whether it may be fetched; ``Content-Usage`` says nothing of what may not
+        """
+        best, found = -1, list[Statement]()
+        for rules, statement in self.rules if allowed else ():
+            key = SHORTEST if rules is None else rules.find(path)
+            length = 0 if rules is None else key >> LENGTH_BIT
+            if key < SHORTEST or length < best:
+                continue
+            if length > best:
+                best, found = length, []
+            found.append(statement)
+        return [*_without_repetitions(found), *_without_repetitions(self.signals)]
+
+
+def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
+    kept = list(statements[:_MAX_STATEMENTS])
+    said = {pair for one in kept for pair in one.says.items()}
+    for one in statements[_MAX_STATEMENTS:]:
+        if not said >= one.says.items():
+            kept.append(one)
+            said |= one.says.items()
+    return kept
+
+
+NOTHING = RobotsUsage()
+
+
+def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, re.Match[str]]]:
+    """Yield number, name (in lower case) and match of each line about use. :func:`value_of` and
+    :func:`text_of` take the match: there may be many lines, and few of them matter.
+
+    :param stretch: some normalised lines, each with its line end in front
+    :param number: of the line before
+    """
+    counted = 0
+    for match in _FIELD.finditer(stretch):
+        number += stretch.count("\n", counted, match.start() + 1)
+        counted = match.start() + 1
+        yield number, match[1].lower(), match
+
+
+def value_of(line: re.Match[str]) -> str:
+    """Return a line's value, without its comment."""
+    return line[2].partition("#")[0].strip(SPACE)
+
+
+def text_of(line: re.Match[str]) -> str:
+    """Return a line for display."""
+    return readable(line[0].strip("\n" + SPACE))[:MAX_TEXT]
+
+
+def read_robots(body: bytes, token: str | None) -> RobotsUsage:
+    """Read what *body* says to a crawler: any bytes at all.
+
+    :param token: of the group that applies (in any case), ``*``, or None for none
+    :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
+    """
+    lowered = body.lower()
+    if not any(name in lowered for name in (b"content-usage", b"content-signal", b"license")):
+        return NOTHING
+    token = token and token.lower()
+    rules: list[tuple[Rules | None, Statement]] = []
+    said: list[Statement] = []
+    licenses: list[str] = []
+    started = named = ended = False
+    number = size = 0
+    left, room = _MAX_READ, _MAX_PREFERENCES
+    for at, (name, stretch) in enumerate(Groups(normalise(body))):
+        if at:
+            number += 1  # the user-agent line
+        if name is not None:
+            if ended:
+                named = ended = False
+            started, named = True, named or name == token
+        for line, kind, match in islice(fields(stretch, number), left):
+            left -= 1
+            if kind == "license":
+                if len(licenses) < MAX_LICENSES and (value := value_of(match)):
+                    licenses.append(readable(value))
+                continue
+            ended = True
+            if kind == "content-signal" and (named or not started) and len(said) < MAX_LINES:
+                text = text_of(match)
+                said.append(Statement("robots.txt", line, text, signals(value_of(match))))
+            elif kind == "content-usage" and named and len(rules) < MAX_LINES:
+                text = text_of(match)
+                path, given = split_rule(value_of(match))
+                room -= len(given)
+                said_here = preferences(given.encode("latin-1")) if room >= 0 else {}
+                statement = Statement("robots.txt", line, text, said_here)
+                rules.append((Rules([path], [ALLOW - 1 - line]) if path else None, statement))
+                size += _LINE + len(text) + len(path)
+        ended = ended or (bool(stretch) and _RULE.search(stretch) is not None)
+        number += stretch.count("\n")
+    size += sum(_LINE + len(one.text) for one in said) + sum(map(len, licenses))
+    return RobotsUsage(tuple(rules), tuple(said), tuple(licenses), size)

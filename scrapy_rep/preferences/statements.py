@@ -1,16 +1,29 @@
 """All statements about the use of a page, and what they say together (REP.md section 11).
 
-Statements are combined as draft-ietf-aipref-vocab-08 (September 2026), "Combining Preferences",
-asks: ``n`` takes precedence over ``y``; without either, nothing is known.
+- ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no ``ai-use``); in
+  robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026; its syntax, a dictionary of
+  structured fields: RFC 9651.
+- The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas take precedence over
+  headers, headers over ``/.well-known/tdmrep.json``. A reservation is 1 or 0. 0 permits nothing; it only
+  says that nothing is reserved in this protocol.
+
+Statements are combined as draft-ietf-aipref-vocab-08, "Combining Preferences", asks: ``n`` takes
+precedence over ``y``; without either, nothing is known.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from scrapy_rep.protocol.matching import ALLOW, SHORTEST, Rules
+from scrapy_rep.protocol.origin import MAX_URL
+from scrapy_rep.protocol.page.html import metas_of
+from scrapy_rep.protocol.syntax import SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
 TRAINING, IMAGES, INPUT, SEARCH, MINING = PURPOSES = (
@@ -116,3 +129,190 @@ def decisive(statements: Iterable[Statement], purpose: str) -> Statement | None:
 
 def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+LABELS = {"train-ai": TRAINING, "ai-use": INPUT, "search": SEARCH}
+"""The categories of the vocabulary, and our purposes."""
+
+MAX_BYTES = 4_096
+"""Longer preferences say nothing."""
+
+EXTRA = "pip install 'scrapy-rep[usage]'"
+"""What installs the parser of structured fields."""
+
+
+class Malformed(ValueError):
+    """The preferences are not a dictionary of structured fields."""
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+        """Of the first byte that can't be parsed, counted from 0."""
+
+
+class Members(NamedTuple):
+    """What a dictionary of preferences contains."""
+
+    says: dict[str, str]
+    """``"y"`` or ``"n"`` by purpose."""
+    unknown: tuple[str, ...]
+    """Keys that are not in the vocabulary."""
+    wrong: tuple[str, ...]
+    """Keys of the vocabulary whose value is neither of the tokens ``y`` and ``n``."""
+    parameters: tuple[str, ...]
+    """Parameters named like a key: most likely, a comma was meant."""
+
+
+def read_preferences(value: bytes) -> Members:
+    """Parse a dictionary. The last of duplicate keys counts, parameters mean nothing.
+
+    :raises Malformed: if it isn't one; it says nothing then
+    :raises ModuleNotFoundError: if the extra ``usage`` is not installed
+    """
+    try:
+        from http_sf import Token, parse
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"Content-Usage is read with http-sf: {EXTRA}") from None
+    if len(value) > MAX_BYTES:
+        raise Malformed(f"longer than {MAX_BYTES:,} bytes")
+    try:
+        members = cast(
+            "dict[str, tuple[object, dict[str, object]]]", parse(value, tltype="dictionary")
+        )
+    except ValueError as error:
+        raise Malformed(str(error), getattr(error, "position", None)) from None
+    says: dict[str, str] = {}
+    for label, purpose in LABELS.items():
+        bare = members[label][0] if label in members else None
+        if isinstance(bare, Token) and str(bare) in (YES, NO):
+            says[purpose] = str(bare)
+    known = [label for label in LABELS if label in members]
+    return Members(
+        says,
+        tuple(key for key in members if key not in LABELS),
+        tuple(label for label in known if LABELS[label] not in says),
+        tuple(name for _, parameters in members.values() for name in parameters if name in LABELS),
+    )
+
+
+def preferences(value: bytes) -> dict[str, str]:
+    """Return ``"y"`` or ``"n"`` by purpose, nothing for what can't be read."""
+    try:
+        return read_preferences(value).says
+    except Malformed:
+        return {}
+
+
+def split_rule(value: str) -> tuple[str, str]:
+    """Return path and preferences of a ``Content-Usage`` line; an empty path if it has none."""
+    if value[:1] != "/":
+        return "", value
+    path, blank, rest = value.replace("\t", " ").partition(" ")
+    return path, value[len(path) + len(blank) :].strip(SPACE) if rest else ""
+
+
+def header_statements(values: Sequence[bytes]) -> list[Statement]:
+    """Return what ``Content-Usage`` header lines say. Together they are one dictionary."""
+    if not values:
+        return []
+    value = b", ".join(values)
+    text = value[:MAX_TEXT].decode("latin-1")
+    return [Statement("header Content-Usage", None, text, preferences(value))]
+
+
+PATH = "/.well-known/tdmrep.json"
+"""Of an origin's file."""
+
+RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
+
+# More can only be an attack.
+_MAX_LOCATIONS = 1_000
+_MAX_METAS = 100
+
+# Bytes of memory for a location, beside its rules and texts.
+_LOCATION = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What one source says."""
+
+    statement: Statement
+    policy: str | None
+
+
+def _reservation(
+    source: str, line: int | None, text: str, value: object, policy: object
+) -> Reservation | None:
+    value = str(value).strip()
+    if value not in ("0", "1"):
+        return None
+    statement = Statement(source, line, text[:MAX_TEXT], {MINING: NO} if value == "1" else {})
+    url = policy.strip()[:MAX_URL] if isinstance(policy, str) and value == "1" else None
+    return Reservation(statement, url or None)
+
+
+def _strictest(found: Iterable[Reservation | None]) -> Reservation | None:
+    valid = [one for one in found if one is not None]
+    return next((one for one in valid if one.statement.says), valid[0] if valid else None)
+
+
+def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservation | None:
+    """Return what the headers ``tdm-reservation`` and ``tdm-policy`` say; None for nothing."""
+    policy = policies[-1][:MAX_URL].decode("latin-1") if policies else None
+    texts = [value[:MAX_TEXT].decode("latin-1") for value in values[:_MAX_METAS]]
+    return _strictest(
+        _reservation(f"header {RESERVATION}", None, text, text, policy) for text in texts
+    )
+
+
+def from_html(body: bytes, encoding: str) -> Reservation | None:
+    """Return what the metas ``tdm-reservation`` and ``tdm-policy`` of a page say."""
+    values: list[tuple[str, int]] = []
+    policy = None
+    for name, content, line in metas_of(body, encoding, {RESERVATION, POLICY}):
+        if name == POLICY:
+            policy = content
+        elif len(values) < _MAX_METAS:
+            values.append((content, line))
+    return _strictest(
+        _reservation(f"meta {RESERVATION}", line, value, value, policy) for value, line in values
+    )
+
+
+class TdmFile:
+    """The rules of a ``tdmrep.json``: any bytes at all; never raises."""
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            entries = json.loads(body.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            entries = None
+        self._rules: list[tuple[Rules, Reservation | None]] = []
+        for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("location"), str):
+                self._rules.append(_rule(entry))
+        self.size = sum(_LOCATION + rules.size + _length(found) for rules, found in self._rules)
+        """About how many bytes it takes."""
+
+    def about(self, path: str) -> Reservation | None:
+        """Return what the first location that matches says.
+
+        :param path: see :func:`~scrapy_rep.protocol.comparable`
+        """
+        for rules, reservation in self._rules:
+            if rules.find(path) >= SHORTEST:
+                return reservation
+        return None
+
+
+def _length(found: Reservation | None) -> int:
+    return 0 if found is None else len(found.statement.text) + len(found.policy or "")
+
+
+def _rule(entry: dict[str, Any]) -> tuple[Rules, Reservation | None]:
+    location = entry["location"].encode("utf-8", "replace").decode("latin-1")
+    said = {name: entry.get(name) for name in ("location", RESERVATION, POLICY)}
+    text = json.dumps({name: value for name, value in said.items() if value is not None})
+    found = _reservation("tdmrep.json", None, text, said[RESERVATION], said[POLICY])
+    return Rules([location], [ALLOW - 1]), found

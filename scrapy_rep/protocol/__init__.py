@@ -11,6 +11,6 @@ False
 from scrapy_rep.protocol.matching import Decision, Rule, comparable
 from scrapy_rep.protocol.origin import Origin
 from scrapy_rep.protocol.robotstxt import RobotsTxt
-from scrapy_rep.protocol.tokens import product_token
+from scrapy_rep.protocol.syntax import product_token
 
 __all__ = ["Decision", "Origin", "RobotsTxt", "Rule", "comparable", "product_token"]

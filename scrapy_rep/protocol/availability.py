@@ -1,15 +1,251 @@
-"""What an answer to the request for robots.txt means (REP.md section 3)."""
+"""What an answer to the request for robots.txt means (REP.md section 3).
+
+A page whose title or heading says that a file was not found means the same as a 404. It must *be* such
+a phrase, give or take the site's name and punctuation. "Host not found" and "Class App not found" are
+outages, and must not become permission: so phrases are compared whole.
+"""
 
 from __future__ import annotations
 
 import re
 from enum import Enum
+from html import unescape
+from itertools import product
 from typing import TYPE_CHECKING
-
-from scrapy_rep.protocol.not_found import is_not_found
+from unicodedata import combining, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# Numbers, and words in letters of any script.
+_TOKEN = re.compile(r"\d+|[^\W\d_]+")
+# Where titles have the site's name. Not a colon: "SQLSTATE[42S02]: not found".
+_SEPARATOR = re.compile(
+    r"\s[-~/\u2010-\u2015]\s|\s::\s|[|\u00b7\u2022\u00ab\u00bb\u2039\u203a\uff5c\u30fb]"
+)
+# Of the title that Google's servers send: "Error 404 (Not Found)!!1".
+_SHOUT = re.compile(r"!1{1,9}(?!\w)")
+
+# Of Turkish and Polish, which normalization leaves.
+_LETTERS = str.maketrans("\u0131\u0142", "il")
+
+# Words of a site's name, and its length in characters.
+_NAME_WORDS = 6
+_NAME_LENGTH = 60
+
+# Charsets in which the phrases can be written, as browsers understand their names.
+_CHARSETS = {
+    **dict.fromkeys(("iso-8859-1", "latin1", "windows-1252", "us-ascii"), "cp1252"),
+    **dict.fromkeys(("iso-8859-2", "latin2"), "iso8859_2"),
+    "iso-8859-5": "iso8859_5",
+    "koi8-r": "koi8_r",
+    **dict.fromkeys(("iso-8859-9", "latin5", "windows-1254"), "cp1254"),
+    **dict.fromkeys(("iso-8859-15", "latin9"), "iso8859_15"),
+    "windows-1250": "cp1250",
+    "windows-1251": "cp1251",
+    **dict.fromkeys(("gb2312", "gbk", "gb18030"), "gb18030"),
+    "big5": "big5hkscs",
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "windows-31j", "x-sjis"), "cp932"),
+    **dict.fromkeys(("euc-jp", "x-euc-jp"), "euc_jp"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
+}
+
+# Each phrase goes with each of the words before it.
+_PHRASES = {
+    # English
+    ("page", "webpage", "web page", "file", "document", "url", "object",
+     "file or directory", "the page", "this page", "that page", "the file", "the document",
+     "the requested page", "the requested file", "the requested url",
+     "the page you requested", "the page you are looking for", "requested page",
+     "the page you were looking for"): (
+        "{page} not found", "{page} was not found", "{page} is not found", "{page} cannot be found",
+        "{page} can not be found", "{page} could not be found", "{page} does not exist",
+        "{page} doesn t exist", "{page} was not found on this server", "{page} couldn t be found",
+        "{page} can t be found", "{page} no longer exists",
+    ),
+    # German
+    ("seite", "die seite", "diese seite", "webseite", "datei", "objekt", "dokument",
+     "die angeforderte seite", "die gesuchte seite", "die datei", "die angeforderte datei"): (
+        "{page} nicht gefunden", "{page} wurde nicht gefunden", "{page} nicht vorhanden",
+        "{page} konnte nicht gefunden werden", "{page} existiert nicht",
+        "{page} wurde leider nicht gefunden",
+    ),
+    # French
+    ("page", "la page", "cette page", "page web", "fichier", "document", "objet",
+     "la page demandee", "la page que vous recherchez", "le fichier"): (
+        "{page} introuvable", "{page} non trouvee", "{page} non trouve", "{page} pas trouvee",
+        "{page} est introuvable", "{page} inexistante", "{page} n existe pas",
+        "{page} n a pas ete trouvee", "{page} n existe plus",
+    ),
+    # Spanish
+    ("pagina", "la pagina", "esta pagina", "pagina web", "archivo", "documento",
+     "objeto", "la pagina solicitada", "el archivo"): (
+        "{page} no encontrada", "{page} no encontrado", "{page} no existe",
+        "{page} no se encuentra", "no se encontro {page}", "{page} no se ha encontrado",
+        "no se ha encontrado {page}", "no se encuentra {page}", "{page} no fue encontrada",
+        "{page} inexistente",
+    ),
+    # Italian
+    ("pagina", "la pagina", "questa pagina", "pagina web", "file", "documento",
+     "oggetto", "la pagina richiesta"): (
+        "{page} non trovata", "{page} non trovato", "{page} non e stata trovata",
+        "{page} non esiste", "{page} inesistente",
+    ),
+    # Portuguese
+    ("pagina", "a pagina", "esta pagina", "pagina web", "arquivo", "ficheiro", "documento",
+     "objeto", "a pagina solicitada"): (
+        "{page} nao encontrada", "{page} nao encontrado", "{page} nao existe",
+        "{page} nao foi encontrada", "{page} nao foi encontrado", "{page} inexistente",
+    ),
+    # Dutch
+    ("pagina", "de pagina", "deze pagina", "webpagina", "bestand", "document", "object",
+     "de opgevraagde pagina"): (
+        "{page} niet gevonden", "{page} kon niet worden gevonden", "{page} bestaat niet",
+        "{page} is niet gevonden", "{page} werd niet gevonden",
+    ),
+    # Polish
+    ("strona", "ta strona", "plik", "dokument", "obiekt", "podana strona"): (
+        "{page} nie znaleziona", "{page} nie zostala znaleziona", "{page} nie istnieje",
+        "{page} nie znaleziony", "nie znaleziono {page}",
+    ),
+    ("strony", "pliku", "dokumentu", "obiektu", "takiej strony", "podanej strony"): (
+        "nie znaleziono {page}", "nie odnaleziono {page}",
+    ),
+    # Russian
+    ("страница", "страница сайта", "такая страница", "эта страница", "запрашиваемая страница",
+     "запрошенная страница", "файл", "документ", "объект"): (
+        "{page} не найдена", "{page} не найден", "{page} не найдено", "{page} не существует",
+    ),
+    # Chinese
+    ("页面", "网页", "该页面", "此页面", "您访问的页面", "您要访问的页面", "您要找的页面", "文件",
+     "頁面", "網頁", "該頁面", "此頁面", "您要找的頁面", "檔案"): (
+        "{page} 未找到", "{page} 没有找到", "{page} 不存在", "{page} 找不到", "找不到 {page}",
+        "未找到 {page}", "没有找到 {page}", "找不到 该 {page}", "無法找到 {page}", "无法找到 {page}",
+        "{page} 不存在 了", "{page} 找不到 了",
+    ),
+    # Japanese
+    ("ページ", "お探しのページ", "指定されたページ", "このページ", "ファイル", "ご指定のページ",
+     "お探しの ページ"): (
+        "{page} が 見つかりません", "{page} は 見つかりません", "{page} が 見つかりませんでした",
+        "{page} は 見つかりませんでした", "{page} は 存在しません", "{page} が 存在しません",
+        "{page} 未検出",
+    ),
+    # Korean
+    ("페이지", "페이지를", "페이지가", "요청하신 페이지를", "파일을", "해당 페이지를"): (
+        "{page} 찾을 수 없습니다", "{page} 찾을 수 없음", "{page} 찾지 못했습니다",
+    ),
+    ("페이지가", "요청하신 페이지가", "해당 페이지가", "존재하지 않는"): (
+        "{page} 존재하지 않습니다", "{page} 없습니다", "{page} 페이지입니다",
+    ),
+    # Turkish
+    ("sayfa", "aradiginiz sayfa", "bu sayfa", "dosya", "istenen sayfa", "belge"): (
+        "{page} bulunamadi", "{page} mevcut degil", "{page} yok",
+    ),
+}  # fmt: skip
+
+# These need no word beside them.
+_ALONE = (
+    "not found", "was not found", "does not exist", "the resource cannot be found", "nicht gefunden", "introuvable", "non trouve",
+    "non trouvee", "no encontrado", "no encontrada", "non trovato", "non trovata", "nao encontrado",
+    "nao encontrada", "niet gevonden", "nie znaleziono", "не найдено", "не найдена", "не найден",
+    "未找到", "找不到", "見つかりません", "見つかりませんでした", "찾을 수 없음",
+    "찾을 수 없습니다", "bulunamadi",
+)  # fmt: skip
+
+# Around a phrase.
+_NOISE = (
+    "error", "http", "status", "code", "oops", "ooops", "ops", "sorry", "whoops", "uh", "oh",
+    "fehler", "fehlercode", "hoppla", "leider", "erreur", "desole", "oups", "statut", "error",
+    "codigo", "lo sentimos", "lo", "sentimos", "vaya", "errore", "codice", "spiacenti", "erro",
+    "desculpe", "fout", "foutmelding", "sorry", "helaas", "blad", "kod", "przepraszamy", "ошибка",
+    "код", "извините", "错误", "錯誤", "抱歉", "对不起", "很抱歉", "エラー", "申し訳ございません",
+    "오류", "에러", "죄송합니다", "hata", "kodu", "uzgunuz", "www",
+)  # fmt: skip
+
+# No site's name beside "Not found": what was not found then is no page.
+_OUTAGE = (
+    "exception", "error", "fatal", "warning", "server", "host", "service", "backend", "upstream",
+    "gateway", "proxy", "database", "mysql", "sql", "connection", "timeout", "timed", "unavailable",
+    "offline", "overload", "maintenance", "manifest", "class", "table", "view", "module", "model",
+    "route", "controller", "template", "function", "method", "package", "library", "driver", "dns",
+    "domain", "origin", "internal", "temporar", "failed", "failure", "crash", "bad", "down",
+    "wartung", "fehler", "storung", "serveur", "indisponible", "erreur", "panne", "servidor",
+    "mantenimiento", "disponible", "manutenc", "manutenzione", "indisponivel", "onderhoud",
+    "niedostep", "serwer", "blad", "ошибка", "сервер", "недоступ", "обслуживан", "服务", "伺服",
+    "错误", "维护", "サーバ", "エラー", "メンテ", "서버", "오류", "점검", "sunucu", "bakim", "hata",
+)  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """Return *text* without case, accents and other ways to write the same."""
+    text = normalize("NFKD", unescape(text)).casefold().translate(_LETTERS)
+    return "".join(one for one in normalize("NFKD", text) if not combining(one))
+
+
+def _squashed(text: str) -> str:
+    return "".join(_TOKEN.findall(_plain(text)))
+
+
+_SAYING = frozenset(
+    [_squashed(phrase) for phrase in _ALONE]
+    + [
+        _squashed(phrase.format(page=page))
+        for pages, phrases in _PHRASES.items()
+        for page, phrase in product(pages, phrases)
+    ]
+)
+_SURROUNDING = frozenset(map(_squashed, _NOISE))
+_TELLTALE = tuple(map(_squashed, _OUTAGE))
+
+
+def is_not_found(raw: bytes, charset: str = "") -> bool:
+    """Return whether a short text without tags says that a page was not found.
+
+    :param charset: what the page declares
+    """
+    return any(map(_says_so, _readings(raw, charset.lower())))
+
+
+def _readings(raw: bytes, charset: str) -> list[str]:
+    """Return the texts that *raw* may be. Pages are often not in what they declare."""
+    try:
+        return [raw.decode()]
+    except UnicodeDecodeError:
+        codec = _CHARSETS.get(charset) or "cp1252"
+        return [raw.decode(codec, "replace"), raw.decode("utf-8", "replace")]
+
+
+def _says_so(text: str) -> bool:
+    text = _SHOUT.sub(" ", _plain(text))
+    if _is_phrase(text):
+        return True
+    parts = [part for part in _SEPARATOR.split(text) if _TOKEN.search(part)]
+    others = [part for part in parts if not _is_phrase(part)]
+    return len(parts) > len(others) == 1 and _is_name(others[0])
+
+
+def _is_phrase(text: str) -> bool:
+    """Whether *text*, which is plain, says "404", "not found" or both, and no more than that."""
+    words = _TOKEN.findall(text)
+    number = words.count("404")
+    rest = [word for word in words if word != "404"]
+    while rest and rest[0] in _SURROUNDING:
+        del rest[0]
+    while rest and rest[-1] in _SURROUNDING:
+        del rest[-1]
+    return number <= 2 and ("".join(rest) in _SAYING if rest else number > 0)
+
+
+def _is_name(text: str) -> bool:
+    """Whether *text*, which is plain, may be a site's name, and doesn't tell of an outage."""
+    tokens = _TOKEN.findall(text)
+    if len(tokens) > _NAME_WORDS or len(text) > _NAME_LENGTH:
+        return False
+    if any(len(token) == 3 and token.isdigit() for token in tokens):
+        return False  # another status
+    whole = "".join(tokens)
+    return not any(word in whole for word in _TELLTALE)
+
 
 MAX_HOPS = 5
 """How many redirects are followed (REP.md section 2)."""
@@ -86,7 +322,7 @@ def is_challenge(status: int | None, body: bytes) -> bool:
 
 def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
-    like, give or take the site's name: see :mod:`~scrapy_rep.protocol.not_found`."""
+    like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
     head = body[:_SEARCHED_BYTES]
     titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     texts = next(titles, b""), _heading(head)

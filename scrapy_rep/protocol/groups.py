@@ -8,8 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.matching import ALLOW, ALLOW_BIT
-from scrapy_rep.protocol.syntax import SPACE, Field, read, readable_url
-from scrapy_rep.protocol.tokens import GLOBAL, leading_token
+from scrapy_rep.protocol.syntax import GLOBAL, SPACE, Field, leading_token, read, readable_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,7 @@ from scrapy_rep.protocol.matching import (
     path_of,
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.protocol.syntax import MAX_BYTES, Field, cut, normalise, read
-from scrapy_rep.protocol.tokens import obeyed
+from scrapy_rep.protocol.syntax import MAX_BYTES, Field, cut, normalise, obeyed, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

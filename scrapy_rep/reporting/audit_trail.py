@@ -13,8 +13,8 @@ from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.words import counted, text_of
-from scrapy_rep.reporting.output import DiskFull, Feed, LineFile
+from scrapy_rep.engine.text import counted, text_of
+from scrapy_rep.reporting.decision_log import DiskFull, Feed, LineFile
 from scrapy_rep.reporting.record import Listener, Record
 
 if TYPE_CHECKING:

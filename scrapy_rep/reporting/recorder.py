@@ -15,31 +15,30 @@ from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep import signals
+from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import Isolation
-from scrapy_rep.engine.startup import is_interactive
-from scrapy_rep.engine.words import text_of
+from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
-from scrapy_rep.reporting.answers import CONFIGURATION, answer_fields
+from scrapy_rep.reporting.announcements import ChangeWatch, log_beginning
 from scrapy_rep.reporting.audit_trail import AuditTrail
-from scrapy_rep.reporting.beginning import log_beginning
-from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.counts import Counts
 from scrapy_rep.reporting.decision_log import DecisionLog, StartRequests
 from scrapy_rep.reporting.record import (
     ALLOWED_COUNT,
     ANSWER,
     CHANGED,
+    CONFIGURATION,
     ENDED,
     IMPOLITE,
     STARTED,
     UNKNOWN_YET,
     Basis,
     Record,
+    answer_fields,
 )
 from scrapy_rep.reporting.report import Report
-from scrapy_rep.reporting.summary import log_summary
+from scrapy_rep.reporting.summary import Counts, log_summary
 from scrapy_rep.settings import changed_values
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scrapy import Request
 
 from scrapy_rep import signals
-from scrapy_rep.engine.bounded_set import BoundedSet
-from scrapy_rep.engine.encoding import resolve_sitemap
-from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.lifecycle import is_interactive
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.pause import pause, work
-from scrapy_rep.engine.startup import is_interactive
-from scrapy_rep.engine.words import counted
+from scrapy_rep.engine.text import counted, resolve_sitemap
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol import Origin
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-    from scrapy_rep.engine.encoding import SitemapURL
+    from scrapy_rep.engine.text import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.protocol.sitemaps.xml import Entry

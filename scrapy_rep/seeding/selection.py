@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import signals as scrapy_signals
 
-from scrapy_rep.engine.domains import registrable_domain
-from scrapy_rep.engine.encoding import PageURLs, resolve_sitemap
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import Slices
-from scrapy_rep.engine.words import counted
+from scrapy_rep.engine.resolution import registrable_domain
+from scrapy_rep.engine.text import PageURLs, counted, resolve_sitemap
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.dates import latest
+from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind
 from scrapy_rep.reporting.record import SITEMAP, Record
 

@@ -21,9 +21,8 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import pause
-from scrapy_rep.engine.words import counted
-from scrapy_rep.storages.journal import MAX_ID, Journal
-from scrapy_rep.storages.sqlite_file import transaction
+from scrapy_rep.engine.text import counted
+from scrapy_rep.storages.journal import MAX_ID, Journal, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

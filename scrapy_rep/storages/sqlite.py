@@ -13,7 +13,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, unsqueeze
-from scrapy_rep.storages.sqlite_file import (
+from scrapy_rep.storages.journal import (
     Foreign,
     connect,
     is_damaged,

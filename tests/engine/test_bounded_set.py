@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.engine import bounded_set
-from scrapy_rep.engine.bounded_set import BoundedSet
+from scrapy_rep.engine import log
+from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.protocol import Origin
 
 
@@ -29,8 +29,8 @@ def test_what_is_remembered_takes_two_megabytes() -> None:
 def test_the_last_ones_are_remembered(values: list[int], most: int, unsorted: int) -> None:
     """So many different ones at least, and at most twice as many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounded_set, "_REMEMBERED", most)
-        patch.setattr(bounded_set, "_UNSORTED", unsorted)
+        patch.setattr(log, "_REMEMBERED", most)
+        patch.setattr(log, "_UNSORTED", unsorted)
         some = BoundedSet()
         for at, value in enumerate(values):
             before = list(dict.fromkeys(reversed(values[:at])))

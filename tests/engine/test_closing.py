@@ -10,7 +10,7 @@ from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.closing import Closing, Stage
+from scrapy_rep.engine.lifecycle import Closing, Stage
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER, Record
 from tests.helpers.servers import Sites

@@ -14,7 +14,7 @@ import pytest
 from scrapy.http import Response
 
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.words import counted, duration
+from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.holding import deferral, held_origins
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin

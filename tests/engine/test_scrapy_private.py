@@ -24,7 +24,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
 from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, _clock
-from scrapy_rep.engine.closing import Stage
+from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import a_while, later, urls

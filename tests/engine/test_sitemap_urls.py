@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scrapy_rep.engine.encoding import MAX_SITEMAP_URL, resolve_sitemap
+from scrapy_rep.engine.text import MAX_SITEMAP_URL, resolve_sitemap
 
 ROBOTS = "http://site.test/a/robots.txt"
 NONE = "not a URL that a sitemap can have"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scrapy.http import Headers
 from scrapy.settings import Settings
 
-from scrapy_rep.engine.words import iso
+from scrapy_rep.engine.text import iso
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.state import OriginTable

@@ -18,9 +18,8 @@ from scrapy_rep.origins.body import (
 from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.origins.requests import origin_of, path_in
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.dates import latest
-from scrapy_rep.protocol.freshness import backoff, fresh_seconds, retry_after
-from scrapy_rep.protocol.tokens import is_token, product_token
+from scrapy_rep.protocol.freshness import backoff, fresh_seconds, latest, retry_after
+from scrapy_rep.protocol.syntax import is_token, product_token
 from tests.fuzz.strategies import damaged
 from tests.helpers.slices import in_a_slice
 

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.holding.serialization import dumps, loads
+from scrapy_rep.holding.hold import dumps, loads
 from tests.fuzz.strategies import damaged
 from tests.helpers.holds import INF, SPIDER, A, B, held, numbers, opened, take
 from tests.helpers.slices import in_a_slice

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.engine.encoding import PageURLs
+from scrapy_rep.engine.text import PageURLs
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.protocol.dates import latest
+from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT
 from scrapy_rep.seeding.discovery import listed_sitemaps

@@ -12,11 +12,9 @@ from scrapy.http import HtmlResponse
 from scrapy_rep import usage
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences import PURPOSES, Statement, Usage, read_robots
-from scrapy_rep.preferences.aipref import preferences
 from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.preferences.sources import MAX_LICENSES, link_licenses
-from scrapy_rep.preferences.statements import MAX_TEXT
-from scrapy_rep.preferences.tdmrep import TdmFile
+from scrapy_rep.preferences.statements import MAX_TEXT, TdmFile, preferences
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from tests.fuzz.strategies import damaged
 from tests.helpers.slices import in_a_slice

@@ -11,7 +11,7 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME, DiskHold
-from scrapy_rep.holding.serialization import dumps
+from scrapy_rep.holding.hold import dumps
 from tests.helpers.crawling import captured_log
 from tests.helpers.holds import (
     SPIDER,

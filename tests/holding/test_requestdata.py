@@ -11,7 +11,7 @@ import pytest
 from scrapy import FormRequest, Request
 from scrapy.http import JsonRequest
 
-from scrapy_rep.holding.serialization import dumps, loads
+from scrapy_rep.holding.hold import dumps, loads
 from tests.helpers.holds import SPIDER
 
 

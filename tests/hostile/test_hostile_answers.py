@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.engine import pause
-from scrapy_rep.engine.encoding import MAX_SITEMAP_URL
+from scrapy_rep.engine.text import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.sitemaps.reader import STEP

@@ -9,9 +9,9 @@ from typing import IO, Any
 
 import pytest
 
-from scrapy_rep.engine.words import counted
+from scrapy_rep.engine.text import counted
 from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting.output import DiskFull, LineFile
+from scrapy_rep.reporting.decision_log import DiskFull, LineFile
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import RULES
 from tests.helpers.brokenfiles import change

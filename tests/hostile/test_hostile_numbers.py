@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.reporting.announcements import Announcer
+from scrapy_rep.reporting.announcements import Announcer, ChangeWatch
 from scrapy_rep.reporting.audit_trail import AuditTrail
-from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.counts import Counts
 from scrapy_rep.reporting.decision_log import StartRequests
 from scrapy_rep.reporting.report import Report
+from scrapy_rep.reporting.summary import Counts
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME

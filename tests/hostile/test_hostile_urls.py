@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scrapy.http import HtmlResponse
 from w3lib.url import safe_url_string
 
-from scrapy_rep.engine import encoding
-from scrapy_rep.engine.encoding import MAX_IDN, Encoder, encoded, resolve_sitemap
+from scrapy_rep.engine import text
+from scrapy_rep.engine.text import MAX_IDN, Encoder, encoded, resolve_sitemap
 from scrapy_rep.pages import rules
 from scrapy_rep.pages.rules import _marked_links, _Resolver
 from scrapy_rep.protocol import Origin
@@ -51,7 +51,7 @@ def test_what_is_beyond_the_limits_is_no_url(
     url: str | bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And w3lib never sees it."""
-    monkeypatch.setattr(encoding, "safe_url_string", None)
+    monkeypatch.setattr(text, "safe_url_string", None)
     with pytest.raises(ValueError, match="valid host|longer than|no valid"):
         encoded(url)
 

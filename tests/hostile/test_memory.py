@@ -17,7 +17,7 @@ import pytest
 from scrapy import Request, signals
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.engine import bounded_set
+from scrapy_rep.engine import log
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.preferences.lookup import UsageLookup
 from scrapy_rep.protocol import Origin, RobotsTxt
@@ -313,7 +313,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites) -> None
 
 def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     """With seeding off, too. What was counted of late is not counted again."""
-    monkeypatch.setattr(bounded_set, "_REMEMBERED", 1000)
+    monkeypatch.setattr(log, "_REMEMBERED", 1000)
     crawler = get_crawler()
     discovery = Discovery(context_of(crawler))
     assert crawler.stats is not None
@@ -334,7 +334,7 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
 ) -> None:
     """Nothing is remembered for longer than a moment: the spool knows what it has. An origin that
     answers late, after it was forgotten, seeds as well."""
-    monkeypatch.setattr(bounded_set, "_REMEMBERED", 1)
+    monkeypatch.setattr(log, "_REMEMBERED", 1)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._PREFIXES", 1)
     many = [sites.add() for _ in range(10)]
     for number, site in enumerate(many):

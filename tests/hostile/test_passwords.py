@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.engine.words import text_of, without_password
+from scrapy_rep.engine.text import text_of, without_password
 from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from scrapy_rep.commands.counts import Counts, Forbidding
 from scrapy_rep.commands.ending import Status, gravest
+from scrapy_rep.commands.sitemaps import Counts, Forbidding
 from scrapy_rep.commands.verdicts import as_json, facts_line
-from scrapy_rep.engine.words import iso
+from scrapy_rep.engine.text import iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from scrapy_rep.preferences.aipref import (
+from scrapy_rep.preferences.statements import (
     MAX_BYTES,
     Malformed,
     header_statements,

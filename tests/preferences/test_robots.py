@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.preferences import RobotsUsage, Statement, read_robots
-from scrapy_rep.preferences.robots import _MAX_READ, MAX_LINES
+from scrapy_rep.preferences.sources import _MAX_READ, MAX_LINES
 from scrapy_rep.protocol import RobotsTxt, comparable
 
 # draft-ietf-aipref-attach-05, "Example".

@@ -15,8 +15,7 @@ from scrapy.settings import Settings
 
 import scrapy_rep
 from scrapy_rep.preferences import PURPOSES, Usage
-from scrapy_rep.preferences.options import ACTIONS
-from scrapy_rep.preferences.robots import MAX_LINES
+from scrapy_rep.preferences.sources import ACTIONS, MAX_LINES
 from scrapy_rep.settings import RepSettings
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.log import lines

@@ -16,7 +16,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-import scrapy_rep.preferences, scrapy_rep.preferences.tdmrep, scrapy_rep.protocol as core
+import scrapy_rep.preferences, scrapy_rep.preferences.statements, scrapy_rep.protocol as core
 for module in pkgutil.walk_packages(core.__path__, core.__name__ + "."):
     importlib.import_module(module.name)
 print(*sorted({"scrapy", "twisted"} & {name.partition(".")[0] for name in sys.modules}))

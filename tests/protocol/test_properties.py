@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol import Decision, RobotsTxt
-from scrapy_rep.protocol.tokens import is_token
+from scrapy_rep.protocol.syntax import is_token
 from tests.protocol.reference import Reference
 from tests.protocol.strategies import (
     HARMLESS,

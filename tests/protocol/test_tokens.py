@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.tokens import is_token, product_token
+from scrapy_rep.protocol.syntax import is_token, product_token
 from tests.protocol.strategies import any_text
 from tests.protocol.tables import rfc9309, rows
 

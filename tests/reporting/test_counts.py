@@ -9,9 +9,9 @@ import pytest
 
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.protocol import Decision, Rule
-from scrapy_rep.reporting import counts as module
-from scrapy_rep.reporting.counts import Counts
+from scrapy_rep.reporting import summary as module
 from scrapy_rep.reporting.record import ALLOWED_COUNT, ANSWER, IMPOLITE, Basis, Record
+from scrapy_rep.reporting.summary import Counts
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from scrapy_rep.engine import bounded_set
+from scrapy_rep.engine import log
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
@@ -61,7 +61,7 @@ async def test_a_forgotten_origin_is_told_of_again(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then an origin is told of again: better than memory without end."""
-    monkeypatch.setattr(bounded_set, "_REMEMBERED", 1)
+    monkeypatch.setattr(log, "_REMEMBERED", 1)
     first, second, third = (sites.add(robots=RULES) for _ in range(3))
     steps = [
         first.url("/x1"),

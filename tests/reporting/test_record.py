@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
+from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER, origin_of, urls

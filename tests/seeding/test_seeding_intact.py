@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine.domains import registrable_domain
-from scrapy_rep.engine.encoding import PageURLs
+from scrapy_rep.engine.resolution import registrable_domain
+from scrapy_rep.engine.text import PageURLs
 from scrapy_rep.seeding.discovery import Entries
 from scrapy_rep.seeding.selection import entry_as_json
 from tests.helpers.crawling import crawl

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import SqliteStorage, sqlite
-from scrapy_rep.storages.sqlite_file import set_aside
+from scrapy_rep.storages.journal import set_aside
 from tests.helpers.brokenfiles import BROKEN, aside, ask, change
 from tests.helpers.crawling import captured_log
 from tests.helpers.log import warnings

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.inspection.lint.effects import effect_findings
-from scrapy_rep.inspection.lint.file import file_findings
-from scrapy_rep.inspection.lint.finding import Finding
-from scrapy_rep.inspection.lint.groups import group_findings
-from scrapy_rep.inspection.lint.lines import line_findings, rows
-from scrapy_rep.inspection.outline import Outline
+from scrapy_rep.inspection.explanation import Outline
+from scrapy_rep.inspection.lint.checks import effect_findings, group_findings, line_findings, rows
+from scrapy_rep.inspection.lint.finding import Finding, file_findings
 from scrapy_rep.protocol.syntax import cut
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeAlias
 
-from scrapy_rep.protocol.dates import read_date
+from scrapy_rep.protocol.freshness import read_date
 from scrapy_rep.protocol.page.html import MAX_TEXT, metas_of, with_blanks
-from scrapy_rep.protocol.tokens import GLOBAL, checked_chain, leading_token
+from scrapy_rep.protocol.syntax import GLOBAL, checked_chain, leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING
 
-from scrapy_rep.reporting.answers import OUTCOMES
+from scrapy_rep.reporting.record import OUTCOMES
 from scrapy_rep.reporting.report.data import (
     MAX_CHANGES,
     CrawlData,
@@ -17,10 +17,9 @@ from scrapy_rep.reporting.report.data import (
     RuleRow,
     StatementRow,
 )
-from scrapy_rep.reporting.report.findings import findings
+from scrapy_rep.reporting.report.findings import axis_of, findings, place
 from scrapy_rep.reporting.report.lines import Line, LineReader, mapping, seconds, text
 from scrapy_rep.reporting.report.reading import CrawlSum, sitemap_order
-from scrapy_rep.reporting.report.time_axis import axis_of, place
 from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 import scrapy_rep
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
+from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

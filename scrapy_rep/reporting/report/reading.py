@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.engine.bounded_set import BoundedSet
+from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.engine.stat_counter import CappedCounter
-from scrapy_rep.reporting.answers import CONFIGURATION, OUTCOMES, kind_of
 from scrapy_rep.reporting.record import (
     ALLOWED_COUNT,
     ANSWER,
     CHANGED,
+    CONFIGURATION,
     ENDED,
     IMPOLITE,
+    OUTCOMES,
     SITEMAP,
     STARTED,
     UNKNOWN_YET,
+    kind_of,
 )
 from scrapy_rep.reporting.report.data import (
     Counts,
@@ -31,6 +33,7 @@ from scrapy_rep.reporting.report.data import (
     UsageRow,
     Wait,
 )
+from scrapy_rep.reporting.report.findings import Timeline
 from scrapy_rep.reporting.report.lines import (
     Line,
     mapping,
@@ -39,7 +42,6 @@ from scrapy_rep.reporting.report.lines import (
     text,
     texts,
 )
-from scrapy_rep.reporting.report.time_axis import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

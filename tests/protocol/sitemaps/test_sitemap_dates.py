@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from scrapy_rep.protocol.dates import latest
+from scrapy_rep.protocol.freshness import latest
 
 pytestmark = pytest.mark.python
 

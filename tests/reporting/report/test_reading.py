@@ -14,7 +14,7 @@ import pytest
 
 from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report.data import CrawlData, ReportData
-from scrapy_rep.reporting.report.time_axis import axis_of
+from scrapy_rep.reporting.report.findings import axis_of
 from tests.helpers.report_many import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"

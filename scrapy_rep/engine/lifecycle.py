@@ -1,0 +1,156 @@
+"""How a crawl begins and ends.
+
+It begins for a person who waits (``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``), or not. A
+wrong setting ends it before anything is fetched, with one sentence in the log and no traceback.
+
+It ends in steps. Scrapy sends no signal before it closes the scheduler, so this wraps
+``close_spider_async``, which every way to close goes through.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock
+
+from scrapy_rep.engine.log import Isolation, get_logger
+from scrapy_rep.engine.pause import pause
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from scrapy import Request
+    from scrapy.core.engine import ExecutionEngine
+    from scrapy.crawler import Crawler
+
+logger = get_logger(__name__)
+
+REASON = "rep_settings_error"
+"""The crawl's ``finish_reason``."""
+
+# Seconds between checks whether the engine runs.
+_START_SECONDS = 0.01
+
+
+# A person waits there, so nothing is held, and no sitemaps are crawled. `scrapy robots`: nothing is
+# crawled at all.
+_COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
+
+
+def in_shell(crawler: Crawler) -> bool:
+    """Whether this is ``scrapy shell``, which makes the engine before the spider. Only to be asked
+    while middlewares are made."""
+    return crawler.spider is None
+
+
+def is_interactive(crawler: Crawler) -> bool:
+    """Whether this is one of these commands, which put their own start() into the spider's class."""
+    start = getattr(crawler.spidercls, "start", None)
+    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
+
+
+class StopAtStart:
+    """Replaces the middleware and refuses everything until the crawl ends."""
+
+    def __init__(self, crawler: Crawler, message: str) -> None:
+        self._crawler = crawler
+        self._message = message
+        crawler.signals.connect(self._engine_started, signals.engine_started)
+        crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
+
+    def process_request(self, request: Request) -> None:
+        """Refuse it."""
+        raise IgnoreRequest(self._message)
+
+    def _engine_started(self, **_: Any) -> None:
+        logger.error(
+            "%(message)s The crawl ends.",
+            {"message": self._message},
+            extra={"spider": self._crawler.spider},
+        )
+        # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
+        self._crawler.engine.pause()
+        call_later(0, self._close)
+
+    def _close(self) -> None:
+        engine = self._crawler.engine
+        if engine.spider is None:
+            return  # something else closed it
+        if engine.running:
+            deferred_from_coro(engine.close_spider_async(reason=REASON))
+        else:
+            # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
+            # If the spider closed now, there would be no engine_stopped.
+            call_later(_START_SECONDS, self._close)
+
+    def _engine_stopped(self) -> None:
+        # Without a spider, the crawl counts as failed to start: Scrapy's runners set
+        # `bootstrap_failed`, and its commands exit with status 1. An exception does that too, but is
+        # logged with its traceback.
+        self._crawler.spider = None
+
+
+class Stage(IntEnum):
+    """The order of the steps."""
+
+    COMMAND = 1
+    """``scrapy robots`` ends its look-ups: nothing new is fetched."""
+    SEEDING = 2
+    """No more pages from sitemaps, which could still be held."""
+    HOLDING = 3
+    """Requests that wait or are held are saved, or their errbacks called."""
+    COUNTING = 4
+    """Stats are updated, with what the earlier stages counted."""
+
+
+class Closing:
+    """Stands in for an engine's ``close_spider_async``."""
+
+    def __init__(self, engine: ExecutionEngine) -> None:
+        self._engine = engine
+        self._close = engine.close_spider_async
+        self._lock = DeferredLock()
+        self._wishes: list[dict[str, Any]] = []
+        self._steps: list[tuple[Stage, Callable[[], Awaitable[None]]]] = []
+
+    @classmethod
+    def of(cls, engine: Any) -> Closing:
+        """Return *engine*'s, which is put in place if there is none."""
+        if not isinstance(engine.close_spider_async, cls):
+            engine.close_spider_async = cls(engine)
+        closing: Closing = engine.close_spider_async
+        return closing
+
+    def add(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
+        """Await *step* once, in its *stage*."""
+        self._steps.append((stage, step))
+
+    async def __call__(self, **wish: Any) -> None:
+        """Close the spider after all steps. Further calls wait: the engine, not yet closing, may find
+        that it is idle, say. The first reason counts.
+
+        Nothing happens before the loop's next turn. Closing breaks the engine in a signal handler for
+        a request just taken from the scheduler, and, without asyncio, on Ctrl-C: Scrapy iterates over
+        its set of crawlers, which must not shrink.
+        """
+        self._wishes.append(wish)
+        self._engine.pause()  # it takes no more requests
+        await pause()
+        await maybe_deferred_to_future(self._lock.acquire())
+        isolated = Isolation(self._engine.crawler)
+        try:
+            while self._steps:
+                next_one = min(self._steps, key=lambda step: step[0])
+                self._steps.remove(next_one)
+                with isolated("work before closing"):  # or the spider would stay open, paused
+                    await next_one[1]()
+        finally:
+            self._lock.release()
+        self._engine.unpause()
+        if self._engine.spider is not None:  # else another call closed it
+            await self._close(**self._wishes[0])
