@@ -1,5 +1,5 @@
 """Guards: names of Scrapy's that its documentation does not promise. When a test here fails with a
-new Scrapy, `scrapy_rep/engine/access.py` (or `closing.py`) is the place to mend; its docstrings say what for."""
+new Scrapy, `scrapy_rep/engine/access.py` (or `lifecycle.py`) is the place to mend; its docstrings say what for."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ REQUESTS = [
 ]
 GOOD = held(1).request
 SEEDS = [dumps(request, SPIDER) for request in REQUESTS]
-# Other pickles than ours, or damaged ones, can do anything: see serialization.py.
+# Other pickles than ours, or damaged ones, can do anything: see hold.py.
 PICKLES = [
     pickle.dumps(request.to_dict(spider=SPIDER), protocol)
     for request in REQUESTS
