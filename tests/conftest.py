@@ -34,10 +34,10 @@ import scrapy
 from scrapy.core.engine import ExecutionEngine
 
 from tests.helpers import crawling, fuzzing, names, redisserver
+from tests.helpers.names import server_context
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import LoopThread, Sites
-from tests.helpers.tls import server_context
-from tests.helpers.turns import Turns
+from tests.helpers.timing import Turns
 
 OLDEST = (2, 15)
 """The oldest Scrapy that setup.cfg allows."""

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from tests.helpers.behaviours import RULES, after, hang_up, in_turn, silence
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import CrawlResult, StepSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
-from tests.helpers.steps import StepSpider
 
 pytestmark = [
     pytest.mark.scrapy_api,

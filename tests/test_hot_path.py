@@ -14,10 +14,9 @@ from scrapy import Request
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import Clock, ListSpider, Step, StepSpider, crawl
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
-from tests.helpers.steps import Clock, Step, StepSpider
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
 

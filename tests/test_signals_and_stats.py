@@ -14,11 +14,10 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import redirect
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, StepSpider, crawl
 from tests.helpers.held import Record, a_while
+from tests.helpers.recorded import Resolved
 from tests.helpers.servers import Sites
-from tests.helpers.signals import Resolved
-from tests.helpers.steps import StepSpider
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
 

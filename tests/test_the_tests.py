@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import slices
-from tests.helpers.turns import Turns, turn
+from tests.helpers import timing as slices
+from tests.helpers.timing import Turns, turn
 
 TESTS = Path(__file__).resolve().parent
 

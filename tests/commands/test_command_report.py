@@ -10,7 +10,7 @@ import pytest
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage
 from scrapy_rep.storages.entry import pack_body
-from tests.helpers.report_many import answer, line, many_lines, started
+from tests.helpers.report import answer, line, many_lines, started
 from tests.helpers.robots_command import project, robots
 
 pytestmark = pytest.mark.process

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.docs import Example, blocks, examples, page, section
-from tests.helpers.examplesites import example_copy, example_proxy
+from tests.helpers.docs import Example, blocks, example_copy, example_proxy, examples, page, section
 from tests.helpers.process import environment
 from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.robots_command import FIELDS, robots

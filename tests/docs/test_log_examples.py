@@ -14,8 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.docs import PAGES, ROOT, Example, blocks, examples
-from tests.helpers.examplesites import EXAMPLE, example_copy, example_proxy
+from tests.helpers.docs import (
+    EXAMPLE,
+    PAGES,
+    ROOT,
+    Example,
+    blocks,
+    example_copy,
+    example_proxy,
+    examples,
+)
 from tests.helpers.process import environment
 from tests.helpers.process.forked import run_scrapy
 from tests.helpers.servers import Sites

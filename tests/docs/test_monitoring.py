@@ -10,8 +10,7 @@ import pytest
 from scrapy.http import Response
 
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.docs import blocks, page
-from tests.helpers.examplesites import EXAMPLE
+from tests.helpers.docs import EXAMPLE, blocks, page
 from tests.helpers.servers import Sites
 
 open_url = build_opener(ProxyHandler({})).open

@@ -5,6 +5,7 @@ What is not installed is skipped.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from contextlib import closing
 from importlib.util import find_spec
@@ -20,13 +21,77 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep import may_fetch
 from scrapy_rep.exceptions import RobotsDisallowed
-from tests.helpers.behaviours import RULES, answer
+from tests.helpers.behaviours import RULES, Behaviour, answer
 from tests.helpers.crawling import CrawlResult, ListSpider, captured_log, crawl, new_runner
-from tests.helpers.neighbours import Http2Site, TunnelTo
-from tests.helpers.report_browser import CHROMIUM
-from tests.helpers.servers import LoopThread, Site, Sites
+from tests.helpers.names import server_context
+from tests.helpers.report import CHROMIUM
+from tests.helpers.servers import Connection, Hit, LoopThread, Site, Sites
 
 pytestmark = pytest.mark.scrapy_api
+
+
+class TunnelTo(dict[str, Behaviour]):
+    """For `Site.pages`: whatever is asked for by CONNECT, it is the way to one site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def get(self, path: str, default: Any = None) -> Behaviour:  # type: ignore[override]
+        return self._tunnel
+
+    async def _tunnel(self, hit: Hit, connection: Connection) -> None:
+        reader, writer = await asyncio.open_connection(self._site.host, self._site.port)
+        await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                target.write(data)
+            target.close()
+
+        await asyncio.gather(pump(connection.reader, writer), pump(reader, connection.writer))
+        connection.open = False
+
+
+class Http2Site:
+    """Forbids /private, and answers everything else with a page."""
+
+    def __init__(self, thread: LoopThread, folder: Path) -> None:
+        self._thread = thread
+        self._context = server_context(folder)
+        self._context.set_alpn_protocols(["h2"])
+        self._host = Sites.new_host()
+        self.asked: list[str] = []
+
+        self._server = thread.run(
+            asyncio.start_server(self._serve, self._host, 0, ssl=self._context)
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        self._thread.call(self._server.close)
+
+    def url(self, path: str) -> str:
+        return f"https://{self._host}:{self._port}{path}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from h2.config import H2Configuration
+        from h2.connection import H2Connection
+        from h2.events import RequestReceived
+
+        h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        h2.initiate_connection()
+        writer.write(h2.data_to_send())
+        while data := await reader.read(65536):
+            for event in h2.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    path = str(dict(event.headers)[":path"])
+                    self.asked.append(path)
+                    body = RULES.encode() if path == "/robots.txt" else b"a page"
+                    headers = [(":status", "200"), ("content-type", "text/plain")]
+                    h2.send_headers(event.stream_id, headers)
+                    h2.send_data(event.stream_id, body, end_stream=True)
+            writer.write(h2.data_to_send())
+        writer.close()
 
 
 def needs(module: str) -> pytest.MarkDecorator:
@@ -108,7 +173,7 @@ async def test_connect_proxy_gets_its_password_for_robots_txt(
 
 @needs("scrapy_poet")
 async def test_scrapy_poet_pages_and_inline_requests_obey(sites: Sites) -> None:
-    from tests.helpers.poet import PoetSpider
+    from tests.helpers.pagesite import PoetSpider
 
     site, other = sites.add(robots=RULES), sites.add(robots=RULES)
     addons = {"scrapy_rep.Addon": 300, "scrapy_poet.Addon": 300}

@@ -20,20 +20,20 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, in_turn
-from tests.helpers.contexts import context_of
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
     Gate,
     Record,
+    held,
     origin_of,
     silent_until_open,
     urls,
     when_open,
 )
-from tests.helpers.holds import held
 from tests.helpers.log import lines, summary
+from tests.helpers.recorded import context_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 

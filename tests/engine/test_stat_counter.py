@@ -9,10 +9,9 @@ from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine import timers
 from scrapy_rep.engine.stat_counter import CappedCounter
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import ListSpider, StepSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
-from tests.helpers.steps import StepSpider
 
 pytestmark = pytest.mark.scrapy_api
 

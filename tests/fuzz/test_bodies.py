@@ -26,7 +26,7 @@ from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, cut, normalise
 from tests.fuzz.strategies import FILES, SMALL_FILES, damaged
-from tests.helpers.slices import in_a_slice
+from tests.helpers.timing import in_a_slice
 from tests.protocol.strategies import any_text, chains, tokens, urls
 
 pytestmark = pytest.mark.slow

@@ -25,8 +25,8 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TIME, SCHEMA, squeeze, unsqueeze
 from tests.fuzz.strategies import damaged
-from tests.helpers.slices import in_a_slice
 from tests.helpers.storing import KINDS, NOW, A
+from tests.helpers.timing import in_a_slice
 
 pytestmark = [pytest.mark.slow, pytest.mark.python]
 

@@ -21,7 +21,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, latest, retry_after
 from scrapy_rep.protocol.syntax import is_token, product_token
 from tests.fuzz.strategies import damaged
-from tests.helpers.slices import in_a_slice
+from tests.helpers.timing import in_a_slice
 
 # The standard library reads dates and URLs, and each version of Python does so in its own way.
 pytestmark = [pytest.mark.slow, pytest.mark.python]

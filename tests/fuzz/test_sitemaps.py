@@ -22,7 +22,7 @@ from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.verifier import Listing
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
-from tests.helpers.slices import in_a_slice, in_slices
+from tests.helpers.timing import in_a_slice, in_slices
 
 # Dates and URLs are read by the standard library.
 pytestmark = [pytest.mark.slow, pytest.mark.python]

@@ -17,7 +17,7 @@ from scrapy_rep.preferences.sources import MAX_LICENSES, link_licenses
 from scrapy_rep.preferences.statements import MAX_TEXT, TdmFile, preferences
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from tests.fuzz.strategies import damaged
-from tests.helpers.slices import in_a_slice
+from tests.helpers.timing import in_a_slice
 
 pytestmark = [pytest.mark.slow, pytest.mark.python]
 

@@ -1,12 +1,60 @@
-"""What a crawl has put on record (``REP_DECISIONS``)."""
+"""What a crawl was seen to do: its signals, its record (``REP_DECISIONS``), how often each request passes."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep import signals
+from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import OTHERS
+from scrapy_rep.settings import RepSettings
+from tests.helpers.crawling import CrawlResult
+from tests.helpers.held import DEFER
+
+
+class Resolved:
+    """Collects the signal `robots_resolved`."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+
+    def __call__(self, **kwargs: Any) -> None:
+        self.all.append(kwargs)
+
+    @property
+    def handlers(self) -> dict[Any, Any]:
+        return {signals.robots_resolved: self}
+
+    def of(self, url: str) -> list[dict[str, Any]]:
+        """Those for the origin of a URL."""
+        return [one for one in self.all if one["origin"] == Origin.from_url(url)]
+
+
+class Discovered:
+    """Collects the signal `sitemap_discovered`."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+
+    def __call__(self, **kwargs: Any) -> None:
+        self.all.append(kwargs)
+
+    @property
+    def urls(self) -> list[str]:
+        return [one["url"] for one in self.all]
+
+    @property
+    def handlers(self) -> dict[Any, Any]:
+        return {signals.sitemap_discovered: self}
 
 
 def lines_of(path: Path, *verdicts: str) -> list[dict[str, Any]]:
@@ -18,3 +66,38 @@ def lines_of(path: Path, *verdicts: str) -> list[dict[str, Any]]:
 def decisions(path: Path) -> list[dict[str, Any]]:
     """The decisions alone."""
     return [one for one in lines_of(path) if one["verdict"] not in OTHERS]
+
+
+STAT = "passed "
+
+
+class Passed:
+    """A downloader middleware before ours, which counts."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.stats = crawler.stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Passed:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        assert self.stats is not None
+        self.stats.inc_value(STAT + request.url)
+
+
+def counting(**more: Any) -> dict[str, Any]:
+    """Settings that defer and have the requests counted."""
+    return {**DEFER, "DOWNLOADER_MIDDLEWARES": {Passed: 60}, **more}
+
+
+def passed(result: CrawlResult, word: str) -> list[int]:
+    """The counts of all requests with that word in the URL."""
+    return [count for stat, count in result.stats.items() if stat.startswith(STAT) and word in stat]
+
+
+def context_of(crawler: Crawler | None = None) -> CrawlContext:
+    """The context of *crawler*, or of one that has the default settings."""
+    crawler = crawler or get_crawler()
+    settings = RepSettings.from_settings(crawler.settings)
+    return CrawlContext(crawler, settings, EngineAccess(crawler), time.time)

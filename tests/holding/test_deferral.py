@@ -12,7 +12,7 @@ from scrapy.signals import response_received
 import scrapy_rep
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, in_turn
-from tests.helpers.crawling import crawl
+from tests.helpers.crawling import Clock, StepSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -26,7 +26,6 @@ from tests.helpers.held import (
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
-from tests.helpers.steps import Clock, StepSpider
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 

@@ -13,7 +13,6 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, silence
-from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -28,6 +27,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
+from tests.helpers.timing import SECONDS, SLOW, closing_took
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 

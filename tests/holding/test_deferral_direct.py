@@ -22,7 +22,7 @@ from tests.helpers.held import (
     assert_clean,
     urls,
 )
-from tests.helpers.passed import counting, passed
+from tests.helpers.recorded import counting, passed
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]

@@ -12,11 +12,11 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, silence
-from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import NEVER, Record, assert_clean, assert_no_errors, urls
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
+from tests.helpers.timing import SECONDS, SLOW, closing_took
 
 pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from tests.helpers.behaviours import RULES, after, answer
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import NEVER, Record, silent_until_open, urls
 from tests.helpers.log import lines
-from tests.helpers.passed import counting, passed
+from tests.helpers.recorded import counting, passed
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]

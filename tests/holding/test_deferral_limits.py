@@ -12,7 +12,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, as_behaviour, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import Clock, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -27,7 +27,6 @@ from tests.helpers.held import (
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Connection, Hit, Sites
-from tests.helpers.steps import Clock
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 

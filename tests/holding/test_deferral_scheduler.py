@@ -15,10 +15,10 @@ from scrapy.utils.request import request_from_dict
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
+from tests.helpers.timing import SECONDS, SLOW, closing_took
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME, DiskHold
 from scrapy_rep.holding.hold import Entry, Held, Hold
-from tests.helpers.holds import (
+from tests.helpers.held import (
     SPIDER,
     A,
     B,

@@ -10,9 +10,9 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME
-from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import captured_log
-from tests.helpers.holds import (
+from tests.helpers.files import ask, change
+from tests.helpers.held import (
     SPIDER,
     A,
     count,

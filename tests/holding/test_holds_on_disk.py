@@ -13,7 +13,7 @@ from scrapy import Request
 from scrapy_rep.holding.disk import FILE_NAME, DiskHold
 from scrapy_rep.holding.hold import dumps
 from tests.helpers.crawling import captured_log
-from tests.helpers.holds import (
+from tests.helpers.held import (
     SPIDER,
     A,
     B,

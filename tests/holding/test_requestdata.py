@@ -12,7 +12,7 @@ from scrapy import FormRequest, Request
 from scrapy.http import JsonRequest
 
 from scrapy_rep.holding.hold import dumps, loads
-from tests.helpers.holds import SPIDER
+from tests.helpers.held import SPIDER
 
 
 class Colour(str, Enum):

@@ -10,13 +10,12 @@ import pytest
 
 from scrapy_rep.protocol.freshness import unreachable_seconds
 from tests.helpers.behaviours import RULES
-from tests.helpers.crawling import crawl
+from tests.helpers.crawling import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider, crawl
 from tests.helpers.held import origin_of
 from tests.helpers.log import warnings
 from tests.helpers.redisserver import RedisServer
-from tests.helpers.report_many import data_of, ended, line, started
+from tests.helpers.report import data_of, ended, line, started
 from tests.helpers.servers import Sites
-from tests.helpers.steps import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider
 from tests.helpers.storing import A, in_a_file, on_a_server
 
 LIMIT = 30.0 * DAY

@@ -12,9 +12,8 @@ import pytest
 from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
-from tests.helpers.brokenfiles import DAMAGES, aside
 from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.faults import Corrupted, assert_no_tracebacks, impatient
+from tests.helpers.files import DAMAGES, Corrupted, aside, assert_no_tracebacks, impatient
 from tests.helpers.held import DEFER, Gate, Record, later, urls
 from tests.helpers.log import warnings
 from tests.helpers.process.seeded import Listed

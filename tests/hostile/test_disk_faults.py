@@ -15,14 +15,15 @@ from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME, SCHEMA
 from tests.helpers.behaviours import RULES
-from tests.helpers.brokenfiles import ask, change
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
-from tests.helpers.disks import Disk
-from tests.helpers.faults import (
+from tests.helpers.files import (
     Corrupted,
+    Disk,
     Fault,
     OnlyInMemory,
+    ask,
     assert_no_tracebacks,
+    change,
     impatient,
     some,
 )

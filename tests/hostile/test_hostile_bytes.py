@@ -29,8 +29,8 @@ from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.freshness import fresh_seconds
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from scrapy_rep.protocol.sitemaps import reader as unpack
-from tests.helpers.growth import TIMES, assert_linear, seconds
 from tests.helpers.sitemaps import BEFORE, GOOD, read
+from tests.helpers.timing import TIMES, assert_linear, seconds
 
 EMPTY = gzip.compress(b"", mtime=0)
 

@@ -26,7 +26,7 @@ from tests.helpers.behaviours import (
     reset,
     silence,
 )
-from tests.helpers.evil import IN_A_LINE
+from tests.helpers.log import IN_A_LINE
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, listing, urlset

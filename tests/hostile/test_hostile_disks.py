@@ -14,15 +14,14 @@ from scrapy_rep.reporting import audit_trail as trail
 from scrapy_rep.reporting.decision_log import DiskFull, LineFile
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import RULES
-from tests.helpers.brokenfiles import change
-from tests.helpers.crawling import crawl
+from tests.helpers.crawling import StepSpider, crawl
+from tests.helpers.files import change
 from tests.helpers.held import a_while, origin_of, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import decisions, lines_of
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.robots_command import make_project, robots
 from tests.helpers.servers import Sites
-from tests.helpers.steps import StepSpider
 from tests.helpers.storing import A, B, in_a_file, missing, on_a_server, open_, rules
 
 # -- a cache file that is deleted --------------------------------------------------------------

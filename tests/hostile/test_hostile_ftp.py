@@ -15,12 +15,12 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.signals import robots_resolved
-from tests.helpers.bad_ftp import BadFtp, BadFtps, Endless, Says
 from tests.helpers.behaviours import RULES
-from tests.helpers.closing import SECONDS, SLOW, closing_took
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.ftp import BadFtp, BadFtps, Endless, Says
 from tests.helpers.held import DEFER, Record, a_while
 from tests.helpers.servers import LoopThread, Sites
+from tests.helpers.timing import SECONDS, SLOW, closing_took
 
 pytestmark = [
     pytest.mark.download,

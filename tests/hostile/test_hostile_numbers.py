@@ -19,15 +19,14 @@ from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, in_turn, raw
-from tests.helpers.brokenfiles import change
-from tests.helpers.crawling import ONE_ATTEMPT, crawl
+from tests.helpers.crawling import ONE_ATTEMPT, Clock, StepSpider, crawl
+from tests.helpers.files import change
 from tests.helpers.held import DEFER, origin_of
 from tests.helpers.log import lines, warnings
 from tests.helpers.log import summary as summary_of
 from tests.helpers.recorded import decisions
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import Site, Sites
-from tests.helpers.steps import Clock, StepSpider
 from tests.helpers.storing import A, in_a_file, on_a_server, open_, rules
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
 from tests.helpers.behaviours import RULES, answer
 from tests.helpers.process import HERE, Crawl
 from tests.helpers.servers import Sites
-from tests.helpers.slices import in_a_slice, in_slices
+from tests.helpers.timing import in_a_slice, in_slices
 
 LABELS = ".".join(["é"] * 80)
 """Each takes 30 microseconds."""

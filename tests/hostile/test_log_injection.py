@@ -23,11 +23,19 @@ from scrapy_rep.reporting.report import render
 from scrapy_rep.seeding.selection import SitemapLog
 from scrapy_rep.seeding.spool import SitemapRow
 from tests.helpers.behaviours import answer
-from tests.helpers.contexts import context_of
 from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text
-from tests.helpers.log import lines, summary, warnings
-from tests.helpers.report_many import many
+from tests.helpers.log import (
+    EVERYTHING,
+    EVIL,
+    IN_A_LINE,
+    READABLE,
+    assert_clean_text,
+    lines,
+    summary,
+    warnings,
+)
+from tests.helpers.recorded import context_of
+from tests.helpers.report import many
 from tests.helpers.robots_command import project, robots
 from tests.helpers.servers import Sites
 

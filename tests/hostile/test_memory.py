@@ -25,13 +25,11 @@ from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
 from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import answer, in_turn, redirect
-from tests.helpers.contexts import context_of
-from tests.helpers.crawling import crawl
+from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import DEFER
+from tests.helpers.recorded import Discovered, context_of
 from tests.helpers.servers import Site, Sites
-from tests.helpers.signals import Discovered
 from tests.helpers.sitemaps import SeededSpider, listing, urlset
-from tests.helpers.steps import StepSpider
 from tests.helpers.storing import FAILURE, NOW, rules
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 """Every regular expression of the package takes time linear in the text, whatever the text is.
 
-Compared is growth, never seconds, as in tests/helpers/growth.py: four times the text may take
+Compared is growth, never seconds, as in tests/helpers/timing.py: four times the text may take
 about four times the time, where quadratic work would take sixteen times.
 """
 

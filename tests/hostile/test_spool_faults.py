@@ -13,14 +13,14 @@ from scrapy import signals
 from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.behaviours import RULES, after
-from tests.helpers.brokenfiles import ask
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
-from tests.helpers.disks import Disk
-from tests.helpers.faults import (
+from tests.helpers.files import (
     Corrupted,
+    Disk,
     Fault,
     Full,
     Locked,
+    ask,
     assert_no_tracebacks,
     impatient,
     some,

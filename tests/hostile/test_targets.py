@@ -24,11 +24,10 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool as sitemaptable
 from tests.helpers import names
 from tests.helpers.behaviours import RULES, answer, as_behaviour, in_turn, redirect
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import DAY, DOWN, NO, OK, Clock, CrawlResult, StepSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, listing, pages, urlset
-from tests.helpers.steps import DAY, DOWN, NO, OK, Clock, StepSpider
 
 # The first and the last address of each network that is not public, or one that leads there.
 PRIVATE = [

@@ -10,7 +10,7 @@ import pytest
 
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences.lint import usage_findings
-from tests.helpers.growth import TIMES, assert_linear
+from tests.helpers.timing import TIMES, assert_linear
 
 pytestmark = pytest.mark.slow
 

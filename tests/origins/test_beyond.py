@@ -14,10 +14,20 @@ from scrapy_rep.protocol.availability import is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung, unreachable_seconds
 from scrapy_rep.reporting.record import OTHERS
 from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
+from tests.helpers.crawling import (
+    DAY,
+    DOWN,
+    NO,
+    OK,
+    ONE_ATTEMPT,
+    SLOW,
+    Clock,
+    CrawlResult,
+    StepSpider,
+    crawl,
+)
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
-from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, StepSpider
 from tests.helpers.storing import in_a_file
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]

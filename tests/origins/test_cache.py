@@ -11,11 +11,21 @@ import pytest
 
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, after, answer, in_turn
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import (
+    DAY,
+    DOWN,
+    NO,
+    OK,
+    SLOW,
+    Clock,
+    CrawlResult,
+    Step,
+    StepSpider,
+    crawl,
+)
+from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
-from tests.helpers.signals import Resolved
-from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, Step, StepSpider
 
 # What is held asks once more what is known, which counts again.
 pytestmark = pytest.mark.usefixtures("in_time")

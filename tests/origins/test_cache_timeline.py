@@ -12,12 +12,11 @@ from scrapy import signals as scrapy_signals
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, redirect
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import DAY, DOWN, NO, OK, SLOW, Clock, CrawlResult, StepSpider, crawl
 from tests.helpers.held import Record, assert_clean, origin_of
+from tests.helpers.recorded import Discovered
 from tests.helpers.redisserver import needs_server
 from tests.helpers.servers import Site, Sites
-from tests.helpers.signals import Discovered
-from tests.helpers.steps import DAY, DOWN, NO, OK, SLOW, Clock, StepSpider
 from tests.helpers.storing import FolderStorage, in_a_file, on_a_server, open_
 
 pytestmark = pytest.mark.slow

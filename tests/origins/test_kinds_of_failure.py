@@ -21,8 +21,8 @@ from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import RULES, answer, hang_up, head, in_turn, raw, reset
 from tests.helpers.crawling import ONE_ATTEMPT, crawl
 from tests.helpers.held import DEFER, Record, assert_clean
+from tests.helpers.names import server_context
 from tests.helpers.servers import Sites
-from tests.helpers.tls import server_context
 
 pytestmark = [pytest.mark.download]
 

@@ -11,9 +11,9 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, answer, redirect
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
-from tests.helpers.signals import Resolved
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 

@@ -11,7 +11,7 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
-from tests.helpers.contexts import context_of
+from tests.helpers.recorded import context_of
 
 ORIGIN = Origin("http", "a.example", 80)
 

@@ -31,9 +31,9 @@ from tests.helpers.behaviours import (
 )
 from tests.helpers.crawling import ONE_ATTEMPT, crawl
 from tests.helpers.held import NEVER
+from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row, responses_of
 from tests.helpers.servers import Site, Sites
-from tests.helpers.signals import Resolved
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 

@@ -18,9 +18,9 @@ from scrapy_rep.origins.body import Transfer, decode
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, RULES_BYTES, Behaviour, answer, head, raw
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Connection, Hit, Site, Sites
-from tests.helpers.signals import Resolved
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from scrapy import Request
 
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import Clock, CrawlResult, crawl
 from tests.helpers.log import lines, summary
 from tests.helpers.pagesite import NOINDEX, AsyncLinkSpider, LinkSpider, page, recorded
 from tests.helpers.servers import Sites
-from tests.helpers.steps import Clock
 
 pytestmark = pytest.mark.usefixtures("in_time")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from scrapy_rep.protocol.page.html import as_ascii, metas_of, with_blanks
-from tests.helpers.report_browser import Browser, needs_chromium
+from tests.helpers.report import Browser, needs_chromium
 from tests.protocol.pages import HTML
 
 pytestmark = [pytest.mark.process, needs_chromium]

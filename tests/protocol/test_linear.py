@@ -1,7 +1,7 @@
 """Work is linear in the URL for each rule, and in the file, whatever a site writes
 (REP.md section 8).
 
-How that is measured, tests/helpers/growth.py says.
+How that is measured, tests/helpers/timing.py says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.protocol import RobotsTxt
-from tests.helpers.growth import TIMES, assert_linear
+from tests.helpers.timing import TIMES, assert_linear
 from tests.protocol.tables import AGENT, SITE, rows
 
 pytestmark = pytest.mark.slow

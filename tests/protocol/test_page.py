@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from scrapy_rep.protocol.page import Links, PageRule, PageRules, html, links_of
 from scrapy_rep.protocol.page.html import metas_of
-from tests.helpers.slices import in_a_slice
+from tests.helpers.timing import in_a_slice
 from tests.protocol.pages import DATES, HEADERS, HTML, META, told
 
 CHAIN = ["foobot-image", "foobot"]

@@ -11,11 +11,10 @@ from scrapy import Request
 
 from scrapy_rep.engine import log
 from tests.helpers.behaviours import in_turn, silence
-from tests.helpers.crawling import AGENT, ListSpider, crawl
+from tests.helpers.crawling import AGENT, ListSpider, StepSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
-from tests.helpers.steps import StepSpider
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 

@@ -10,13 +10,12 @@ import pytest
 
 from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
 from tests.helpers.behaviours import RULES, in_turn, redirect
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import Clock, ListSpider, StepSpider, crawl
 from tests.helpers.held import DEFER, origin_of, urls
 from tests.helpers.log import lines
 from tests.helpers.recorded import decisions, lines_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
-from tests.helpers.steps import Clock, StepSpider
 
 pytestmark = [pytest.mark.loop, pytest.mark.usefixtures("in_time")]
 

@@ -20,13 +20,12 @@ from scrapy_rep.reporting import audit_trail as trail
 from scrapy_rep.reporting.record import OTHERS
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import in_turn
-from tests.helpers.crawling import CrawlResult, assert_ended_at_start, crawl
+from tests.helpers.crawling import Clock, CrawlResult, StepSpider, assert_ended_at_start, crawl
 from tests.helpers.ftp import FtpSite
 from tests.helpers.held import DEFER, a_while, assert_clean, origin_of, urls
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Sites
-from tests.helpers.steps import Clock, StepSpider
 
 pytestmark = [
     pytest.mark.loop,

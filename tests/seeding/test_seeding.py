@@ -8,12 +8,11 @@ import pytest
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.protocol import Origin
 from tests.helpers.behaviours import answer
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import Clock, ListSpider, StepSpider, crawl
 from tests.helpers.log import warnings
+from tests.helpers.recorded import Discovered
 from tests.helpers.servers import Sites
-from tests.helpers.signals import Discovered
 from tests.helpers.sitemaps import listing
-from tests.helpers.steps import Clock, StepSpider
 
 pytestmark = pytest.mark.scrapy_api
 

@@ -8,8 +8,8 @@ from scrapy_rep.protocol import Origin
 from tests.helpers.behaviours import redirect
 from tests.helpers.crawling import crawl
 from tests.helpers.log import warnings
+from tests.helpers.recorded import Discovered
 from tests.helpers.servers import Sites
-from tests.helpers.signals import Discovered
 from tests.helpers.sitemaps import listing
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]

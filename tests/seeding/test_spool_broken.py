@@ -8,8 +8,8 @@ import pytest
 from scrapy import Spider
 
 from scrapy_rep.seeding.spool import FILE_NAME, Spool
-from tests.helpers.brokenfiles import change
 from tests.helpers.crawling import captured_log
+from tests.helpers.files import change
 
 A = "http://a.example"
 MAP = f"{A}/map.xml"

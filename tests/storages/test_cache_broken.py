@@ -11,12 +11,21 @@ import pytest
 
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import RULES
-from tests.helpers.brokenfiles import BROKEN, aside, ask, change
+from tests.helpers.files import BROKEN, aside, ask, change
 from tests.helpers.held import origin_of
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Sites
-from tests.helpers.storing import in_a_file, rules
-from tests.helpers.visits import EARNED, assert_quiet, make_impatient, nothing, some, visit, warning
+from tests.helpers.storing import (
+    EARNED,
+    assert_quiet,
+    in_a_file,
+    make_impatient,
+    nothing,
+    rules,
+    some,
+    visit,
+    warning,
+)
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
 

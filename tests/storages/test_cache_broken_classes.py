@@ -13,8 +13,7 @@ from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Sites
-from tests.helpers.storing import NOW, rules
-from tests.helpers.visits import make_impatient, some, visit, warning
+from tests.helpers.storing import NOW, make_impatient, rules, some, visit, warning
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
 

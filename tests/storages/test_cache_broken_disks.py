@@ -13,12 +13,19 @@ from typing import Any
 import pytest
 
 from tests.helpers.behaviours import RULES, answer
-from tests.helpers.brokenfiles import aside, ask
-from tests.helpers.disks import Disk
+from tests.helpers.files import Disk, aside, ask
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
-from tests.helpers.storing import in_a_file
-from tests.helpers.visits import EARNED, assert_quiet, make_impatient, nothing, some, visit, warning
+from tests.helpers.storing import (
+    EARNED,
+    assert_quiet,
+    in_a_file,
+    make_impatient,
+    nothing,
+    some,
+    visit,
+    warning,
+)
 
 pytestmark = pytest.mark.loop
 

@@ -22,7 +22,15 @@ from tests.helpers.redisserver import (
     replicated,
 )
 from tests.helpers.servers import Sites
-from tests.helpers.visits import EARNED, assert_quiet, make_impatient, nothing, some, visit, warning
+from tests.helpers.storing import (
+    EARNED,
+    assert_quiet,
+    make_impatient,
+    nothing,
+    some,
+    visit,
+    warning,
+)
 
 pytestmark = pytest.mark.loop
 

@@ -14,9 +14,8 @@ import pytest
 
 from scrapy_rep.storages import journal as module
 from scrapy_rep.storages.journal import Journal
-from tests.helpers.brokenfiles import DAMAGES, aside, ask
 from tests.helpers.crawling import captured_log
-from tests.helpers.faults import FAULTS, Corrupted, Fault, Full
+from tests.helpers.files import DAMAGES, FAULTS, Corrupted, Fault, Full, aside, ask
 from tests.helpers.log import lines, warnings
 
 SCHEMA = """

@@ -11,8 +11,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy_rep.storages import Entry, MemoryStorage
 from scrapy_rep.storages.client import Claim
 from tests.helpers.held import a_while
-from tests.helpers.storing import NOW, A, B, missing, rules
-from tests.helpers.watched import LEASE, World, always, never
+from tests.helpers.storing import LEASE, NOW, A, B, World, always, missing, never, rules
 
 pytestmark = pytest.mark.loop
 

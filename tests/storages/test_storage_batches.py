@@ -17,8 +17,7 @@ from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
 from tests.helpers.redisserver import RedisServer, needs_server
-from tests.helpers.storing import NOW, A, B, missing, rules
-from tests.helpers.watched import Watched, World, always, never
+from tests.helpers.storing import NOW, A, B, Watched, World, always, missing, never, rules
 
 pytestmark = pytest.mark.loop
 

@@ -12,8 +12,7 @@ from scrapy_rep.storages.client import Claim
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
-from tests.helpers.storing import NOW, A, B, rules
-from tests.helpers.watched import World, always, never
+from tests.helpers.storing import NOW, A, B, World, always, never, rules
 
 pytestmark = pytest.mark.loop
 

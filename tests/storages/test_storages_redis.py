@@ -18,10 +18,10 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.storages import Entry, UnreadableEntry
+from tests.helpers.names import server_context
 from tests.helpers.process import environment
 from tests.helpers.redisserver import PATIENCE, PATIENT, RedisServer, needs_server
 from tests.helpers.storing import NOW, A, B, missing, rules
-from tests.helpers.tls import server_context
 
 redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
 

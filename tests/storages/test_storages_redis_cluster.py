@@ -9,8 +9,17 @@ import pytest
 
 from tests.helpers.redisserver import RedisServer, ask, cluster, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.storing import A, B, missing, rules, users_class
-from tests.helpers.visits import make_impatient, some, visit, warning
+from tests.helpers.storing import (
+    A,
+    B,
+    make_impatient,
+    missing,
+    rules,
+    some,
+    users_class,
+    visit,
+    warning,
+)
 
 pytest.importorskip("redis", minversion="8", reason="needs redis 8, from PyPI")
 

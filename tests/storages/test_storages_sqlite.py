@@ -12,7 +12,7 @@ import pytest
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry, sqlite
-from tests.helpers.brokenfiles import ask, change
+from tests.helpers.files import ask, change
 from tests.helpers.storing import KINDS, NOW, A, B, rules
 
 HOUR = 3600.0

@@ -16,8 +16,8 @@ import pytest
 
 from scrapy_rep.storages import SqliteStorage, sqlite
 from scrapy_rep.storages.journal import set_aside
-from tests.helpers.brokenfiles import BROKEN, aside, ask, change
 from tests.helpers.crawling import captured_log
+from tests.helpers.files import BROKEN, aside, ask, change
 from tests.helpers.log import warnings
 from tests.helpers.process import environment
 from tests.helpers.storing import NOW, A, B, missing, rules

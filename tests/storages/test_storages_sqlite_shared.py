@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import Entry, SqliteStorage, sqlite
-from tests.helpers.brokenfiles import aside
 from tests.helpers.crawling import captured_log
+from tests.helpers.files import aside
 from tests.helpers.log import warnings
 from tests.helpers.process import environment
 from tests.helpers.storing import A, B, missing, rules

@@ -23,7 +23,7 @@ from scrapy.utils.asyncio import call_later
 
 import scrapy_rep
 from tests.helpers.process.recorder import record
-from tests.helpers.slices import slowness
+from tests.helpers.timing import slowness
 
 OURS = str(Path(scrapy_rep.__file__).parent)
 MOST = 0.1

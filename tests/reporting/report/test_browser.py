@@ -14,9 +14,20 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from scrapy_rep.reporting.report import render
 from tests.helpers.held import origin_of
-from tests.helpers.report_browser import Browser, needs_axe, needs_chromium
-from tests.helpers.report_many import NOW, answer, data_of, ended, line, many, many_lines, started
-from tests.helpers.report_town import ReportTown
+from tests.helpers.report import (
+    NOW,
+    Browser,
+    ReportTown,
+    answer,
+    data_of,
+    ended,
+    line,
+    many,
+    many_lines,
+    needs_axe,
+    needs_chromium,
+    started,
+)
 from tests.helpers.servers import Sites
 
 # The page is the same on every reactor.

@@ -18,8 +18,7 @@ from tests.helpers.crawling import crawl
 from tests.helpers.held import Record, assert_clean, origin_of
 from tests.helpers.log import lines
 from tests.helpers.pagesite import NOFOLLOW, LinkSpider, page
-from tests.helpers.report_many import answer, data_of, ended, line, many, started
-from tests.helpers.report_town import ReportTown
+from tests.helpers.report import ReportTown, answer, data_of, ended, line, many, started
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow

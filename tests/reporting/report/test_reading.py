@@ -15,7 +15,7 @@ import pytest
 from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report.data import CrawlData, ReportData
 from scrapy_rep.reporting.report.findings import axis_of
-from tests.helpers.report_many import NOW, answer, data_of, ended, line, many_lines, started
+from tests.helpers.report import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
 NO_ANSWER = "no answer yet"
