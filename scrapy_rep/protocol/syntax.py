@@ -193,11 +193,6 @@ def leading_token(value: str) -> str:
     return _TOKEN.match(value)[0]  # type: ignore[index]  # it matches anything
 
 
-def is_token(value: str) -> bool:
-    """Return whether *value* is a product token: only letters, ``-`` and ``_``."""
-    return bool(value) and leading_token(value) == value
-
-
 def is_name(value: str) -> bool:
     """Return whether a crawler may go by *value*: a product token, or one with digits, which counts up
     to the first of them, as in Google's matcher."""

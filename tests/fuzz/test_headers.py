@@ -19,7 +19,7 @@ from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.origins.requests import origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, latest, retry_after
-from scrapy_rep.protocol.syntax import is_token, product_token
+from scrapy_rep.protocol.syntax import is_name, product_token
 from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice
 
@@ -145,4 +145,4 @@ def test_redirects_to_anywhere(location: bytes, url: str) -> None:
 @given(USER_AGENTS)
 def test_agents_of_any_kind(value: bytes) -> None:
     token = in_a_slice(lambda: product_token(text(value)))
-    assert token is None or is_token(token)
+    assert token is None or is_name(token)

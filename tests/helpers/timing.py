@@ -111,7 +111,7 @@ def closing_took(result: CrawlResult) -> float:
 TIMES = 8
 """How much larger the larger work is."""
 MAX_GROWTH = 3.0 * TIMES
-GROWTH_ROUNDS = 5
+GROWTH_ROUNDS = 2
 MOST_ROUNDS = 30
 LEAST = 0.002
 """Seconds that a measurement takes at least, to be above the clock's noise."""

@@ -107,9 +107,6 @@ class Reference:
         token = agent.encode(errors="replace").lower()
         return token not in (b"", b"*") and token in {name.lower() for name in group.tokens}
 
-    def has_group(self, body: bytes, agent: str) -> bool:
-        return any(self.is_named(agent, group) for group in self.groups(body))
-
     def rules(self, groups: list[Group], agent: str) -> list[Rule]:
         named = [group for group in groups if self.is_named(agent, group)]
         merged = named or [group for group in groups if b"*" in group.tokens]

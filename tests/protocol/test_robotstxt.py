@@ -93,7 +93,6 @@ def test_it_can_be_pickled_and_copied() -> None:
             assert one.crawl_delay("foo") == 2
 
 
-@pytest.mark.slow
 def test_its_repr_says_what_was_read() -> None:
     robots = RobotsTxt.parse(BODY)
     assert repr(robots) == f"<RobotsTxt: {len(BODY)} bytes, not read yet>"
@@ -105,7 +104,7 @@ def test_its_repr_says_what_was_read() -> None:
     robots = RobotsTxt(source)
     assert repr(robots) == "<RobotsTxt: not read yet>"
     assert source.count == 0
-    robots.allowed("/", ["a" * 1_000_000] * 1000)
+    robots.allowed("/", ["a" * 10_000] * 100)
     assert repr(robots).startswith("<RobotsTxt: no group for (")
     assert len(repr(robots)) < 400
 

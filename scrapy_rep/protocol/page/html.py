@@ -82,7 +82,7 @@ NOT_VOUCHED_FOR = ("nofollow", "ugc", "sponsored")
 
 _TAGS = frozenset({b"a", b"area", b"base"})
 # Bytes of values with character references, which are slow to resolve.
-_MAX_REFERENCES = 200_000
+_MAX_REFERENCES = 100_000
 
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
