@@ -29,9 +29,8 @@ _SHOUT = re.compile(r"!1{1,9}(?!\w)")
 # Of Turkish and Polish, which normalization leaves.
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
-# Words of a site's name, and its length in characters.
-_NAME_WORDS = 6
-_NAME_LENGTH = 60
+# Of a site's name.
+_MAX_WORDS, _MAX_CHARACTERS = 6, 60
 
 # Charsets in which the phrases can be written, as browsers understand their names.
 _CHARSETS = {
@@ -50,130 +49,97 @@ _CHARSETS = {
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
 }
 
-# Each phrase goes with each of the words before it.
+# Each of the words goes in each of the phrases after it. "{}" is their place.
 _PHRASES = {
     # English
-    ("page", "webpage", "web page", "file", "document", "url", "object",
-     "file or directory", "the page", "this page", "that page", "the file", "the document",
-     "the requested page", "the requested file", "the requested url",
-     "the page you requested", "the page you are looking for", "requested page",
-     "the page you were looking for"): (
-        "{page} not found", "{page} was not found", "{page} is not found", "{page} cannot be found",
-        "{page} can not be found", "{page} could not be found", "{page} does not exist",
-        "{page} doesn t exist", "{page} was not found on this server", "{page} couldn t be found",
-        "{page} can t be found", "{page} no longer exists",
-    ),
+    "page|webpage|web page|file|document|url|object|file or directory|the page|this page|"
+    "that page|the file|the document|the requested page|the requested file|the requested url|"
+    "the page you requested|the page you are looking for|requested page|"
+    "the page you were looking for":
+        "{} not found|{} was not found|{} is not found|{} cannot be found|{} can not be found|"
+        "{} could not be found|{} does not exist|{} doesn t exist|"
+        "{} was not found on this server|{} couldn t be found|{} can t be found|"
+        "{} no longer exists",
     # German
-    ("seite", "die seite", "diese seite", "webseite", "datei", "objekt", "dokument",
-     "die angeforderte seite", "die gesuchte seite", "die datei", "die angeforderte datei"): (
-        "{page} nicht gefunden", "{page} wurde nicht gefunden", "{page} nicht vorhanden",
-        "{page} konnte nicht gefunden werden", "{page} existiert nicht",
-        "{page} wurde leider nicht gefunden",
-    ),
+    "seite|die seite|diese seite|webseite|datei|objekt|dokument|die angeforderte seite|"
+    "die gesuchte seite|die datei|die angeforderte datei":
+        "{} nicht gefunden|{} wurde nicht gefunden|{} nicht vorhanden|"
+        "{} konnte nicht gefunden werden|{} existiert nicht|{} wurde leider nicht gefunden",
     # French
-    ("page", "la page", "cette page", "page web", "fichier", "document", "objet",
-     "la page demandee", "la page que vous recherchez", "le fichier"): (
-        "{page} introuvable", "{page} non trouvee", "{page} non trouve", "{page} pas trouvee",
-        "{page} est introuvable", "{page} inexistante", "{page} n existe pas",
-        "{page} n a pas ete trouvee", "{page} n existe plus",
-    ),
+    "page|la page|cette page|page web|fichier|document|objet|la page demandee|"
+    "la page que vous recherchez|le fichier":
+        "{} introuvable|{} non trouvee|{} non trouve|{} pas trouvee|{} est introuvable|"
+        "{} inexistante|{} n existe pas|{} n a pas ete trouvee|{} n existe plus",
     # Spanish
-    ("pagina", "la pagina", "esta pagina", "pagina web", "archivo", "documento",
-     "objeto", "la pagina solicitada", "el archivo"): (
-        "{page} no encontrada", "{page} no encontrado", "{page} no existe",
-        "{page} no se encuentra", "no se encontro {page}", "{page} no se ha encontrado",
-        "no se ha encontrado {page}", "no se encuentra {page}", "{page} no fue encontrada",
-        "{page} inexistente",
-    ),
+    "pagina|la pagina|esta pagina|pagina web|archivo|documento|objeto|la pagina solicitada|"
+    "el archivo":
+        "{} no encontrada|{} no encontrado|{} no existe|{} no se encuentra|no se encontro {}|"
+        "{} no se ha encontrado|no se ha encontrado {}|no se encuentra {}|{} no fue encontrada|"
+        "{} inexistente",
     # Italian
-    ("pagina", "la pagina", "questa pagina", "pagina web", "file", "documento",
-     "oggetto", "la pagina richiesta"): (
-        "{page} non trovata", "{page} non trovato", "{page} non e stata trovata",
-        "{page} non esiste", "{page} inesistente",
-    ),
+    "pagina|la pagina|questa pagina|pagina web|file|documento|oggetto|la pagina richiesta":
+        "{} non trovata|{} non trovato|{} non e stata trovata|{} non esiste|{} inesistente",
     # Portuguese
-    ("pagina", "a pagina", "esta pagina", "pagina web", "arquivo", "ficheiro", "documento",
-     "objeto", "a pagina solicitada"): (
-        "{page} nao encontrada", "{page} nao encontrado", "{page} nao existe",
-        "{page} nao foi encontrada", "{page} nao foi encontrado", "{page} inexistente",
-    ),
+    "pagina|a pagina|esta pagina|pagina web|arquivo|ficheiro|documento|objeto|a pagina solicitada":
+        "{} nao encontrada|{} nao encontrado|{} nao existe|{} nao foi encontrada|"
+        "{} nao foi encontrado|{} inexistente",
     # Dutch
-    ("pagina", "de pagina", "deze pagina", "webpagina", "bestand", "document", "object",
-     "de opgevraagde pagina"): (
-        "{page} niet gevonden", "{page} kon niet worden gevonden", "{page} bestaat niet",
-        "{page} is niet gevonden", "{page} werd niet gevonden",
-    ),
+    "pagina|de pagina|deze pagina|webpagina|bestand|document|object|de opgevraagde pagina":
+        "{} niet gevonden|{} kon niet worden gevonden|{} bestaat niet|{} is niet gevonden|"
+        "{} werd niet gevonden",
     # Polish
-    ("strona", "ta strona", "plik", "dokument", "obiekt", "podana strona"): (
-        "{page} nie znaleziona", "{page} nie zostala znaleziona", "{page} nie istnieje",
-        "{page} nie znaleziony", "nie znaleziono {page}",
-    ),
-    ("strony", "pliku", "dokumentu", "obiektu", "takiej strony", "podanej strony"): (
-        "nie znaleziono {page}", "nie odnaleziono {page}",
-    ),
+    "strona|ta strona|plik|dokument|obiekt|podana strona":
+        "{} nie znaleziona|{} nie zostala znaleziona|{} nie istnieje|{} nie znaleziony|"
+        "nie znaleziono {}",
+    "strony|pliku|dokumentu|obiektu|takiej strony|podanej strony":
+        "nie znaleziono {}|nie odnaleziono {}",
     # Russian
-    ("страница", "страница сайта", "такая страница", "эта страница", "запрашиваемая страница",
-     "запрошенная страница", "файл", "документ", "объект"): (
-        "{page} не найдена", "{page} не найден", "{page} не найдено", "{page} не существует",
-    ),
+    "страница|страница сайта|такая страница|эта страница|запрашиваемая страница|"
+    "запрошенная страница|файл|документ|объект":
+        "{} не найдена|{} не найден|{} не найдено|{} не существует",
     # Chinese
-    ("页面", "网页", "该页面", "此页面", "您访问的页面", "您要访问的页面", "您要找的页面", "文件",
-     "頁面", "網頁", "該頁面", "此頁面", "您要找的頁面", "檔案"): (
-        "{page} 未找到", "{page} 没有找到", "{page} 不存在", "{page} 找不到", "找不到 {page}",
-        "未找到 {page}", "没有找到 {page}", "找不到 该 {page}", "無法找到 {page}", "无法找到 {page}",
-        "{page} 不存在 了", "{page} 找不到 了",
-    ),
+    "页面|网页|该页面|此页面|您访问的页面|您要访问的页面|您要找的页面|文件|頁面|網頁|該頁面|此頁面|您要找的頁面|檔案":
+        "{} 未找到|{} 没有找到|{} 不存在|{} 找不到|找不到 {}|未找到 {}|没有找到 {}|找不到 该 {}|無法找到 {}|无法找到 {}|{} 不存在 了|"
+        "{} 找不到 了",
     # Japanese
-    ("ページ", "お探しのページ", "指定されたページ", "このページ", "ファイル", "ご指定のページ",
-     "お探しの ページ"): (
-        "{page} が 見つかりません", "{page} は 見つかりません", "{page} が 見つかりませんでした",
-        "{page} は 見つかりませんでした", "{page} は 存在しません", "{page} が 存在しません",
-        "{page} 未検出",
-    ),
+    "ページ|お探しのページ|指定されたページ|このページ|ファイル|ご指定のページ|お探しの ページ":
+        "{} が 見つかりません|{} は 見つかりません|{} が 見つかりませんでした|{} は 見つかりませんでした|{} は 存在しません|{} が 存在しません|{} 未検出",
     # Korean
-    ("페이지", "페이지를", "페이지가", "요청하신 페이지를", "파일을", "해당 페이지를"): (
-        "{page} 찾을 수 없습니다", "{page} 찾을 수 없음", "{page} 찾지 못했습니다",
-    ),
-    ("페이지가", "요청하신 페이지가", "해당 페이지가", "존재하지 않는"): (
-        "{page} 존재하지 않습니다", "{page} 없습니다", "{page} 페이지입니다",
-    ),
+    "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를":
+        "{} 찾을 수 없습니다|{} 찾을 수 없음|{} 찾지 못했습니다",
+    "페이지가|요청하신 페이지가|해당 페이지가|존재하지 않는":
+        "{} 존재하지 않습니다|{} 없습니다|{} 페이지입니다",
     # Turkish
-    ("sayfa", "aradiginiz sayfa", "bu sayfa", "dosya", "istenen sayfa", "belge"): (
-        "{page} bulunamadi", "{page} mevcut degil", "{page} yok",
-    ),
+    "sayfa|aradiginiz sayfa|bu sayfa|dosya|istenen sayfa|belge":
+        "{} bulunamadi|{} mevcut degil|{} yok",
 }  # fmt: skip
 
 # These need no word beside them.
 _ALONE = (
-    "not found", "was not found", "does not exist", "the resource cannot be found", "nicht gefunden", "introuvable", "non trouve",
-    "non trouvee", "no encontrado", "no encontrada", "non trovato", "non trovata", "nao encontrado",
-    "nao encontrada", "niet gevonden", "nie znaleziono", "не найдено", "не найдена", "не найден",
-    "未找到", "找不到", "見つかりません", "見つかりませんでした", "찾을 수 없음",
-    "찾을 수 없습니다", "bulunamadi",
-)  # fmt: skip
+    "not found|was not found|does not exist|the resource cannot be found|nicht gefunden|"
+    "introuvable|non trouve|non trouvee|no encontrado|no encontrada|non trovato|non trovata|"
+    "nao encontrado|nao encontrada|niet gevonden|nie znaleziono|не найдено|не найдена|не найден|"
+    "未找到|找不到|見つかりません|見つかりませんでした|찾을 수 없음|찾을 수 없습니다|bulunamadi"
+)
 
 # Around a phrase.
 _NOISE = (
-    "error", "http", "status", "code", "oops", "ooops", "ops", "sorry", "whoops", "uh", "oh",
-    "fehler", "fehlercode", "hoppla", "leider", "erreur", "desole", "oups", "statut", "error",
-    "codigo", "lo sentimos", "lo", "sentimos", "vaya", "errore", "codice", "spiacenti", "erro",
-    "desculpe", "fout", "foutmelding", "sorry", "helaas", "blad", "kod", "przepraszamy", "ошибка",
-    "код", "извините", "错误", "錯誤", "抱歉", "对不起", "很抱歉", "エラー", "申し訳ございません",
-    "오류", "에러", "죄송합니다", "hata", "kodu", "uzgunuz", "www",
-)  # fmt: skip
+    "error http status code oops ooops ops sorry whoops uh oh fehler fehlercode hoppla leider "
+    "erreur desole oups statut codigo lo sentimos vaya errore codice spiacenti erro desculpe "
+    "fout foutmelding helaas blad kod przepraszamy ошибка код извините 错误 錯誤 抱歉 对不起 很抱歉 エラー "
+    "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
+)
 
 # No site's name beside "Not found": what was not found then is no page.
 _OUTAGE = (
-    "exception", "error", "fatal", "warning", "server", "host", "service", "backend", "upstream",
-    "gateway", "proxy", "database", "mysql", "sql", "connection", "timeout", "timed", "unavailable",
-    "offline", "overload", "maintenance", "manifest", "class", "table", "view", "module", "model",
-    "route", "controller", "template", "function", "method", "package", "library", "driver", "dns",
-    "domain", "origin", "internal", "temporar", "failed", "failure", "crash", "bad", "down",
-    "wartung", "fehler", "storung", "serveur", "indisponible", "erreur", "panne", "servidor",
-    "mantenimiento", "disponible", "manutenc", "manutenzione", "indisponivel", "onderhoud",
-    "niedostep", "serwer", "blad", "ошибка", "сервер", "недоступ", "обслуживан", "服务", "伺服",
-    "错误", "维护", "サーバ", "エラー", "メンテ", "서버", "오류", "점검", "sunucu", "bakim", "hata",
-)  # fmt: skip
+    "exception error fatal warning server host service backend upstream gateway proxy database "
+    "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "
+    "table view module model route controller template function method package library driver "
+    "dns domain origin internal temporar failed failure crash bad down wartung fehler storung "
+    "serveur indisponible erreur panne servidor mantenimiento disponible manutenc manutenzione "
+    "indisponivel onderhoud niedostep serwer blad ошибка сервер недоступ обслуживан 服务 伺服 错误 维护 "
+    "サーバ エラー メンテ 서버 오류 점검 sunucu bakim hata"
+)
 
 
 def _plain(text: str) -> str:
@@ -187,23 +153,20 @@ def _squashed(text: str) -> str:
 
 
 _SAYING = frozenset(
-    [_squashed(phrase) for phrase in _ALONE]
-    + [
-        _squashed(phrase.format(page=page))
-        for pages, phrases in _PHRASES.items()
-        for page, phrase in product(pages, phrases)
-    ]
+    map(
+        _squashed,
+        [
+            *_ALONE.split("|"),
+            *(
+                phrase.format(page)
+                for pages, phrases in _PHRASES.items()
+                for page, phrase in product(pages.split("|"), phrases.split("|"))
+            ),
+        ],
+    )
 )
-_SURROUNDING = frozenset(map(_squashed, _NOISE))
-_TELLTALE = tuple(map(_squashed, _OUTAGE))
-
-
-def is_not_found(raw: bytes, charset: str = "") -> bool:
-    """Return whether a short text without tags says that a page was not found.
-
-    :param charset: what the page declares
-    """
-    return any(map(_says_so, _readings(raw, charset.lower())))
+_SURROUNDING = frozenset(map(_squashed, _NOISE.split()))
+_TELLTALE = tuple(map(_squashed, _OUTAGE.split()))
 
 
 def _readings(raw: bytes, charset: str) -> list[str]:
@@ -239,12 +202,13 @@ def _is_phrase(text: str) -> bool:
 def _is_name(text: str) -> bool:
     """Whether *text*, which is plain, may be a site's name, and doesn't tell of an outage."""
     tokens = _TOKEN.findall(text)
-    if len(tokens) > _NAME_WORDS or len(text) > _NAME_LENGTH:
-        return False
-    if any(len(token) == 3 and token.isdigit() for token in tokens):
-        return False  # another status
     whole = "".join(tokens)
-    return not any(word in whole for word in _TELLTALE)
+    return not (
+        len(tokens) > _MAX_WORDS
+        or len(text) > _MAX_CHARACTERS
+        or any(len(token) == 3 and token.isdigit() for token in tokens)  # another status
+        or any(word in whole for word in _TELLTALE)
+    )
 
 
 MAX_HOPS = 5
@@ -258,11 +222,8 @@ STATUSES = (100, 999)
 FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
 
-# How much of a page, of a tag and of an element's content is searched.
-_SEARCHED_BYTES = 65536
-_WITHIN = 500
-# As browsers do.
-_CHARSET_WITHIN = 1024
+# Bytes that are searched: of a page; of a tag, or an element; for a charset, as browsers do.
+_SEARCHED, _WITHIN, _CHARSET_WITHIN = 65536, 500, 1024
 
 _CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
 
@@ -323,12 +284,15 @@ def is_challenge(status: int | None, body: bytes) -> bool:
 def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
     like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
-    head = body[:_SEARCHED_BYTES]
+    head = body[:_SEARCHED]
     titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
-    texts = next(titles, b""), _heading(head)
     charset = _CHARSET.search(head[:_CHARSET_WITHIN])
-    declared = charset[1].decode("ascii") if charset else ""
-    return any(is_not_found(_without_tags(text), declared) for text in texts)
+    declared = charset[1].decode("ascii").lower() if charset else ""
+    return any(
+        _says_so(reading)
+        for text in (next(titles, b""), _heading(head))
+        for reading in _readings(_without_tags(text), declared)
+    )
 
 
 def _heading(head: bytes) -> bytes:

