@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.sitemaps.xml import XmlFeed
 
 MAX_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
@@ -52,35 +55,10 @@ class Damage(ValueError):
     """What is wrong with a text."""
 
 
-class Listener(Protocol):
-    """Gets what :class:`Markup` finds in a file."""
-
-    listening: bool
-    """Whether it wants texts now."""
-
-    def start(self, name: str, attributes: str, *, empty: bool) -> None:
-        """An element begins; if *empty*, it ends too."""
-
-    def end(self, name: str) -> None:
-        """An end tag. Whether such an element is open is not known."""
-
-    def leaf(self, name: str, content: str) -> None:
-        """An element without attributes that contains nothing but this text."""
-
-    def text(self, text: str, *, plain: bool) -> None:
-        """All text between two tags. *plain*: what looks like a reference is none (CDATA)."""
-
-    def declared(self, name: str) -> None:
-        """A declaration, as in a DTD: its name in upper case, with the "!"."""
-
-    def damaged(self, why: str) -> None:
-        """Something that isn't XML."""
-
-
 class Markup:
-    """Reads an XML file for a :class:`Listener`."""
+    """Reads an XML file for a feed, whose methods say what they are told."""
 
-    def __init__(self, listener: Listener, start: bytes) -> None:
+    def __init__(self, feed: XmlFeed, start: bytes) -> None:
         """:param start: of the file, which tells its encoding"""
         encoding, self._unknown = _encoding_of(start.lstrip())
         utf8 = encoding == "utf-8"
@@ -88,10 +66,10 @@ class Markup:
         errors = "surrogateescape" if utf8 else "replace"
         self._decoder = codecs.getincrementaldecoder("utf-8-sig" if utf8 else encoding)(errors)
         self._wrong = _WRONG if utf8 else _WRONG_OR_REPLACED
-        self._listener = listener
+        self._feed = feed
         self._rest = ""
         self._begun = False
-        self._inside: str | None = None  # a comment, a CDATA section or an instruction
+        self._inside = ""  # a comment, a CDATA section or an instruction
         self._lines = 1
         self._text, self._at = "", 0  # what is being read, and how far it is read
         self._length = 0  # of a CDATA section so far
@@ -101,114 +79,114 @@ class Markup:
         """The number of the line that is being read."""
         return self._lines + self._text.count("\n", 0, self._at)
 
-    def feed(self, data: bytes, *, last: bool) -> None:
-        """Tell the listener what is in *data*."""
+    def read(self, data: bytes, *, last: bool) -> None:
+        """Tell the feed what is in *data*."""
         if not self._begun:
             self._begun, data = True, data.lstrip()  # blanks before a byte order mark
         text = self._text = self._rest + self._decoder.decode(data, last)
-        self._at = 0
         if self._unknown:
-            self._listener.damaged(f"unknown encoding {self._unknown}, read as UTF-8")
+            self._feed.damaged(f"unknown encoding {self._unknown}, read as UTF-8")
             self._unknown = ""
         at: int | None = 0
         while at is not None:
-            if self._inside:
-                at = self._section(text, at)
-            else:
-                at = self._other(text, self._tags(text, at), last=last)
+            at = (
+                self._section(text, at)
+                if self._inside
+                else self._other(text, self._tags(text, at), last=last)
+            )
         self._rest = text[self._at :]
         self._lines += text.count("\n", 0, self._at)
         self._text, self._at = "", 0
         if last and self._inside:
-            self._listener.damaged("the end of a comment or a section is missing")
+            self._feed.damaged("the end of a comment or a section is missing")
+
+    # These read on in a text, and return the place that they got to.
 
     def _tags(self, text: str, at: int) -> int:
-        """Read tags and the texts before them. Return where something else begins."""
-        listener, usual = self._listener, _USUAL.match
+        """Read tags and the texts before them."""
+        feed, usual = self._feed, _USUAL.match
         while found := usual(text, at):
             self._at, at = at, found.end()
             before, leaf, content, name, attributes = found.groups()
-            if before and listener.listening:
-                listener.text(before, plain=False)
+            if before and feed.listening:
+                feed.text(before, plain=False)
             if leaf:
-                listener.leaf(leaf, content)
+                feed.leaf(leaf, content)
             elif name[0] == "/":
-                listener.end(name[1:])
+                feed.end(name[1:])
             else:
-                listener.start(name, attributes, empty=attributes[-1:] == "/")
+                feed.start(name, attributes, empty=attributes[-1:] == "/")
         self._at = at
         return at
 
     def _other(self, text: str, at: int, *, last: bool) -> int | None:
-        """Read what isn't a tag, and the text before it. Return where it ends; None if that is still to
-        come."""
+        """Read what isn't a tag, and the text before it. None: its end is still to come."""
         start = text.find("<", at)
         if start < 0:
             self._last_text(text, at, last=last)
             return None
-        if start != at and self._listener.listening:
-            self._listener.text(text[at:start], plain=False)
+        if start != at and self._feed.listening:
+            self._feed.text(text[at:start], plain=False)
         self._at = start
         found = _OTHER.match(text, start)
         if found is None:
             return self._damaged(text, start, last=last)
-        self._inside, declaration = found.groups()
+        self._inside, declaration = found.groups("")
         self._length = 0
-        if declaration is not None:
-            self._listener.declared(declaration.upper())
+        if declaration:
+            self._feed.declared(declaration.upper())
         return found.end()
 
     def _tag(self, name: str, attributes: str) -> None:
         if name[0] == "/":
-            self._listener.end(name[1:])
+            self._feed.end(name[1:])
         else:
-            self._listener.start(name, attributes, empty=attributes[-1:] == "/")
+            self._feed.start(name, attributes, empty=attributes[-1:] == "/")
 
     def _last_text(self, text: str, at: int, *, last: bool) -> None:
         """Keep text whose end is still to come, unless nobody wants it or it is too long."""
-        if self._listener.listening:
+        if self._feed.listening:
             if last:
-                self._listener.text(text[at:], plain=False)
+                self._feed.text(text[at:], plain=False)
             elif len(text) - at <= MAX_TEXT:
                 return
             else:
-                self._listener.damaged(_TOO_LONG)
+                self._feed.damaged(_TOO_LONG)
         self._at = len(text)
 
     def _damaged(self, text: str, start: int, *, last: bool) -> int | None:
-        """Read a "<" that doesn't seem to begin a tag. Returns what :meth:`_other` does."""
+        """Read a "<" that doesn't seem to begin a tag."""
         cut = text.find("<", start + 1) >= 0
         if not (cut or last or len(text) - start > MAX_TEXT):
             return None  # the tag goes on
         found = _DAMAGED_TAG.match(text, start)
         if found is not None:
             self._tag(*found.groups())
-            self._listener.damaged("a tag is damaged")
+            self._feed.damaged("a tag is damaged")
             return found.end()
         begun = _BEGINNING.match(text, start)
         if begun is None or cut or last:
-            self._listener.damaged("'<' without a tag")
+            self._feed.damaged("'<' without a tag")
             return start + 1
         self._tag(begun[1], "")
-        self._listener.damaged(f"a tag is longer than {MAX_TEXT} characters")
+        self._feed.damaged(f"a tag is longer than {MAX_TEXT} characters")
         return len(text)
 
     def _section(self, text: str, at: int) -> int | None:
-        """Read on in a comment, a CDATA section or an instruction. Returns what :meth:`_other` does."""
-        assert self._inside is not None
+        """Read a comment, a CDATA section or an instruction."""
         mark = _ENDS[self._inside]
         end = text.find(mark, at)
         stop = end if end >= 0 else max(at, len(text) - len(mark) + 1)
-        if self._inside == _CDATA and self._listener.listening and stop > at:
+        if self._inside == _CDATA and self._feed.listening and stop > at:
             self._length += stop - at
             if self._length > MAX_TEXT:
-                self._listener.damaged(_TOO_LONG)
+                self._feed.damaged(_TOO_LONG)
             else:
-                self._listener.text(text[at:stop], plain=True)
+                self._feed.text(text[at:stop], plain=True)
         if end < 0:
             self._at = stop
             return None
-        self._inside = None
+        self._inside = ""
         return end + len(mark)
 
     def resolved(self, text: str, *, plain: bool = False) -> str:

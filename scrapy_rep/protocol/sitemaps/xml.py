@@ -28,18 +28,15 @@ class Kind(str, Enum):
     ATOM = "atom"
 
 
-_ROOTS = {"urlset": Kind.URLSET, "sitemapindex": Kind.INDEX, "rss": Kind.RSS, "feed": Kind.ATOM}
-_ITEMS: dict[Kind | None, str] = {
-    Kind.URLSET: "url",
-    Kind.INDEX: "sitemap",
-    Kind.RSS: "item",
-    Kind.ATOM: "entry",
+# By the name of the root element, and the name of its entries.
+_ROOTS = {
+    "urlset": (Kind.URLSET, "url"),
+    "sitemapindex": (Kind.INDEX, "sitemap"),
+    "rss": (Kind.RSS, "item"),
+    "feed": (Kind.ATOM, "entry"),
 }
 # What feeds call these things.
-_RENAMED: dict[Kind | None, dict[str, str]] = {
-    Kind.RSS: {"link": "loc", "pubDate": "lastmod"},
-    Kind.ATOM: {"updated": "lastmod"},
-}
+_RENAMED = {Kind.RSS: {"link": "loc", "pubDate": "lastmod"}, Kind.ATOM: {"updated": "lastmod"}}
 # Of one entry: elements with different names, alternates, images; characters in all; levels.
 _MAX_CHILDREN, _MAX_CHARACTERS, _MAX_DEPTH = 1000, 4 * MAX_TEXT, 100
 _MAX_PREFIXES = 100
@@ -62,7 +59,7 @@ _MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
 
 
 class XmlFeed:
-    """Turns bytes into entries, as the listener of the file's :class:`Markup`."""
+    """Turns bytes into entries. :class:`Markup` calls the methods below :meth:`feed`."""
 
     def __init__(self, start: bytes, *, media: bool = False) -> None:
         """:param start: of the file
@@ -75,13 +72,15 @@ class XmlFeed:
         self.over = False
         """Whether reading on is pointless."""
         self.listening = False
+        """Whether it wants texts now."""
         self._media = media
         self._markup = Markup(self, start)
         self._closed = False  # whether the root element was
         self._namespaces: dict[str, str] = {}  # by prefix, of the whole file
         self._entries: list[Entry] = []
         self._entry: Entry | None = None
-        self._item = ""  # the name of its element, with prefix
+        self._items = ""  # the name of entries' elements, and of this one's, with prefix
+        self._item = ""
         self._prefix = ""
         self._size = 0
         self._open: list[str] = []  # the elements that are open in the entry
@@ -96,32 +95,30 @@ class XmlFeed:
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
         if data or last:
-            self._markup.feed(data, last=last)
+            self._markup.read(data, last=last)
         if last and not self.over and not self._closed:
             self.damaged("the file ends too early")
         entries, self._entries = self._entries, []
         return entries
 
-    # Markup calls these.
-
     def damaged(self, why: str) -> None:
-        """Note an error. It spoils the text that is being read."""
+        """Something isn't XML. It spoils the text that is being read."""
         if self.listening:
             self._wrong = self._wrong or why
         if self.problem is None and not self.over:
             self.problem = f"broken XML, line {self._markup.line}: {why}"
 
     def declared(self, name: str) -> None:
-        """Refuse a file that declares entities: they would be missing in URLs."""
+        """A declaration, as in a DTD. Entities would be missing in URLs: refuse such a file."""
         if name == "!ENTITY" and self.root is None:
             self.over = True
             self.problem = "it declares XML entities, which are not resolved"
 
     def leaf(self, name: str, content: str) -> None:
-        """Read an element with nothing but text in it."""
+        """An element without attributes that contains nothing but this text."""
         entry = self._entry
         if entry is None:
-            if self.over or (self.root is not None and name != _ITEMS[self.kind]):
+            if self.over or (self.root is not None and name != self._items):
                 return
         elif self.listening or self.kind in _RENAMED:
             pass
@@ -138,7 +135,7 @@ class XmlFeed:
         self.end(name)
 
     def start(self, name: str, attributes: str, *, empty: bool) -> None:
-        """Read a start tag."""
+        """An element begins; if *empty*, it ends too."""
         if self.over:
             return
         if attributes and "xmlns" in attributes:
@@ -148,9 +145,9 @@ class XmlFeed:
             self._child(name, prefix, local, attributes, empty=empty)
         elif self.root is None:
             self.root, self._prefix = local, prefix
-            self.kind = _ROOTS.get(local)
+            self.kind, self._items = _ROOTS.get(local, (None, ""))
             self.over, self._closed = self.kind is None, empty
-        elif local == _ITEMS[self.kind]:
+        elif local == self._items:
             self._finish()  # its end tag is missing
             if not empty:
                 self._entry, self._item, self._prefix, self._size = {}, name, prefix, 0
@@ -162,7 +159,6 @@ class XmlFeed:
                 self._namespaces[prefix] = (one or other)[:_MAX_NAME]
 
     def _child(self, name: str, prefix: str, local: str, attributes: str, *, empty: bool) -> None:
-        """Read the start tag of an element in an entry."""
         if self.listening:
             if self._name == "loc":
                 self.damaged("an element in a URL")
@@ -253,7 +249,7 @@ class XmlFeed:
         return True
 
     def text(self, text: str, *, plain: bool) -> None:
-        """Read text of the current element."""
+        """All text between two tags. *plain*: what looks like a reference is none (CDATA)."""
         if self._wrong:
             return
         try:
@@ -268,7 +264,7 @@ class XmlFeed:
             self._texts.append(text)
 
     def end(self, name: str) -> None:
-        """Read an end tag, and end the elements in between whose end tags are missing."""
+        """An end tag, maybe of no open element. Ends those in between whose end tags are missing."""
         if self._entry is None or self.over:
             if name.rpartition(":")[2] == self.root and not self.over:
                 if self._closed:
@@ -281,7 +277,7 @@ class XmlFeed:
                 self._end_text(lost=name != self._element)
             if not self._open:
                 self._deep.clear()
-        elif name.rpartition(":")[2] == _ITEMS[self.kind]:
+        elif name.rpartition(":")[2] == self._items:
             self._finish()
         elif name.rpartition(":")[2] == self.root:
             self._finish()
@@ -293,7 +289,6 @@ class XmlFeed:
         self.damaged(f"the tags of <{name[:_MAX_NAME]}> don't match")
 
     def _end_text(self, *, lost: bool = False) -> None:
-        """Store the text that was read, unless something is wrong with it."""
         into, name, self.listening = self._into, self._name, False
         text = "".join(self._texts).strip()
         self._size += len(text)
@@ -306,7 +301,6 @@ class XmlFeed:
             into[name] = text
 
     def _finish(self) -> None:
-        """Complete the current entry."""
         entry = self._entry
         if entry is None:
             return
@@ -325,6 +319,6 @@ class XmlFeed:
 
 
 def _values(attributes: str) -> dict[str, str]:
-    """Return attributes by name. The first of several with one name counts."""
-    found = _ATTRIBUTE.findall(attributes)
-    return {name: one or other for name, one, other in reversed(found)}
+    # The first of several with one name counts.
+    found = reversed(_ATTRIBUTE.findall(attributes))
+    return {name: one or other for name, one, other in found}
