@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
 
-_TOO_LONG = f"a text is longer than {MAX_TEXT} characters"
+TOO_LONG = f"a text is longer than {MAX_TEXT} characters"
 
 _IN_NAME = "[^\\s<>\"'/=&;\\0-\\x20\ud800-\udfff]"
 # To be linear, none of these looks beyond the next "<", and no name ends before its last letter.
@@ -151,7 +151,7 @@ class Markup:
             elif len(text) - at <= MAX_TEXT:
                 return
             else:
-                self._feed.damaged(_TOO_LONG)
+                self._feed.damaged(TOO_LONG)
         self._at = len(text)
 
     def _damaged(self, text: str, start: int, *, last: bool) -> int | None:
@@ -180,7 +180,7 @@ class Markup:
         if self._inside == _CDATA and self._feed.listening and stop > at:
             self._length += stop - at
             if self._length > MAX_TEXT:
-                self._feed.damaged(_TOO_LONG)
+                self._feed.damaged(TOO_LONG)
             else:
                 self._feed.text(text[at:stop], plain=True)
         if end < 0:

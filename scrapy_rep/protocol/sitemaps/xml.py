@@ -8,7 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT, Damage, Markup
+from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT, TOO_LONG, Damage, Markup
 
 Entry = dict[str, Any]
 """What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
@@ -140,10 +140,11 @@ class XmlFeed:
             return
         if attributes and "xmlns" in attributes:
             self._declare(attributes)
-        prefix, _, local = name.rpartition(":") if ":" in name else ("", "", name)
         if self._entry is not None and name != self._item:
-            self._child(name, prefix, local, attributes, empty=empty)
-        elif self.root is None:
+            self._child(self._entry, name, attributes, empty=empty)
+            return
+        prefix, _, local = name.rpartition(":")
+        if self.root is None:
             self.root, self._prefix = local, prefix
             self.kind, self._items = _ROOTS.get(local, (None, ""))
             self.over, self._closed = self.kind is None, empty
@@ -158,15 +159,16 @@ class XmlFeed:
             if mark == "xmlns" and len(self._namespaces) < _MAX_PREFIXES:
                 self._namespaces[prefix] = (one or other)[:_MAX_NAME]
 
-    def _child(self, name: str, prefix: str, local: str, attributes: str, *, empty: bool) -> None:
+    def _child(self, entry: Entry, name: str, attributes: str, *, empty: bool) -> None:
+        prefix, _, local = name.rpartition(":")
         if self.listening:
             if self._name == "loc":
                 self.damaged("an element in a URL")
             self._end_text(lost=True)
         if self._open and self._group is None and local not in ("loc", "link"):
             pass  # most of hostile files
-        elif not (local == "link" and attributes and self._link(prefix, attributes)):
-            target = self._target(prefix, local, attributes)
+        elif not (local == "link" and attributes and self._link(entry, prefix, attributes)):
+            target = self._target(entry, prefix, local, attributes)
             if target is not None:
                 self._name, self._into = target
                 self._element, self._texts, self._length = name, [], 0
@@ -180,10 +182,11 @@ class XmlFeed:
                 self._group = group if group == "news" or self._media else None
             self._open.append(name)
 
-    def _target(self, prefix: str, local: str, attributes: str) -> tuple[str, Any] | None:
+    def _target(
+        self, entry: Entry, prefix: str, local: str, attributes: str
+    ) -> tuple[str, Any] | None:
         """Return the key of the text that begins, and the dict or list for it; None if it isn't wanted."""
-        entry, kind = self._entry, self.kind
-        assert entry is not None
+        kind = self.kind
         core = prefix == self._prefix or self._is_core(prefix)
         if core or (kind in (Kind.URLSET, Kind.INDEX) and local != "loc"):
             name = _RENAMED[kind].get(local, local) if kind in _RENAMED else local
@@ -195,20 +198,15 @@ class XmlFeed:
                 return (name, entry) if new and fits else None
             if core and name == "loc" and name not in self._deep:
                 return name, self._deep
-        return self._of_extension(local) if self._open and self._group else None
-
-    def _of_extension(self, local: str) -> tuple[str, Any] | None:
-        """Return the same for an element of an extension, such as ``image:loc``."""
-        assert self._entry is not None
-        assert self._group is not None
-        if self._group == "news":
-            news = self._entry.setdefault("news", {})
-            new = local not in news and len(news) < _MAX_CHILDREN and len(local) <= _MAX_NAME
-            return (local, news) if new else None
-        if local not in _MEDIA[self._group]:
+        if not self._open or self._group is None:
             return None
-        urls = self._entry.setdefault(self._group, [])
-        return (local, urls) if len(urls) < _MAX_CHILDREN else None
+        # Of an extension, such as image:loc.
+        if self._group == "news":
+            found: Any = entry.setdefault("news", {})
+            new = local not in found and len(local) <= _MAX_NAME
+        elif new := local in _MEDIA[self._group]:
+            found = entry.setdefault(self._group, [])
+        return (local, found) if new and len(found) < _MAX_CHILDREN else None
 
     def _is_core(self, prefix: str) -> bool:
         """Whether elements with this *prefix* may be the sitemap's own: also if its namespace is missing or
@@ -220,11 +218,10 @@ class XmlFeed:
             return prefix.lower() not in _EXTENSIONS
         return found == own or _SITEMAPS.search(found) is not None
 
-    def _link(self, prefix: str, attributes: str) -> bool:
+    def _link(self, entry: Entry, prefix: str, attributes: str) -> bool:
         """Read a link whose URL is in an attribute. Return whether it is one."""
         values = _values(attributes)
         href, kind, language = values.get("href"), self.kind, values.get("hreflang", "")
-        assert self._entry is not None
         if not href or kind is Kind.RSS or (kind is Kind.ATOM and prefix != self._prefix):
             return False
         if values.get("rel", "alternate") != "alternate" or (self._open and kind is Kind.ATOM):
@@ -235,17 +232,17 @@ class XmlFeed:
         except Damage as error:
             self.damaged(str(error))
             if kind is Kind.ATOM:
-                self._entry.setdefault("broken", True)
+                entry.setdefault("broken", True)
             return True
         if kind is Kind.ATOM:
-            self._entry.setdefault("loc", href)
+            entry.setdefault("loc", href)
             return True
-        alternates = self._entry.setdefault("alternate", [])
+        alternates = entry.setdefault("alternate", [])
         if len(alternates) < _MAX_CHILDREN and self._size + len(href) <= _MAX_CHARACTERS:
             self._size += len(href)
             alternates.append(href)
             if language and len(language) <= _MAX_NAME:
-                self._entry.setdefault("hreflang", {}).setdefault(language, href)
+                entry.setdefault("hreflang", {}).setdefault(language, href)
         return True
 
     def text(self, text: str, *, plain: bool) -> None:
@@ -254,14 +251,12 @@ class XmlFeed:
             return
         try:
             text = self._markup.resolved(text, plain=plain)
+            self._length += len(text)
+            if self._length > MAX_TEXT:
+                raise Damage(TOO_LONG)
+            self._texts.append(text)
         except Damage as error:
             self.damaged(str(error))
-            return
-        self._length += len(text)
-        if self._length > MAX_TEXT:
-            self.damaged(f"a text is longer than {MAX_TEXT} characters")
-        else:
-            self._texts.append(text)
 
     def end(self, name: str) -> None:
         """An end tag, maybe of no open element. Ends those in between whose end tags are missing."""
@@ -293,7 +288,7 @@ class XmlFeed:
         text = "".join(self._texts).strip()
         self._size += len(text)
         if self._wrong or lost or (self._size > _MAX_CHARACTERS and name != "loc"):
-            if self._entry is not None and name == "loc" and into is self._entry and self._wrong:
+            if self._wrong and name == "loc" and into is self._entry and self._entry is not None:
                 self._entry["broken"] = True
         elif isinstance(into, list):
             into.append(text)
