@@ -1,27 +1,24 @@
-"""What the tables of cases share."""
+"""What the tables of cases share: each row ends with what is right, and the reason for the row."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from scrapy_rep.protocol import RobotsTxt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 AGENT = "FooBot"
 SITE = "https://example.com"
 
-rfc9309 = pytest.mark.rfc9309
-google_only = pytest.mark.google_only
 
-
-def rows(section: str, table: Iterable[tuple[Any, ...]], *marks: pytest.MarkDecorator) -> list[Any]:
-    """Make a table into parameters of a test. The last column is the reason for the row: it and
-    the *section* of REP.md become the row's id."""
-    return [pytest.param(*row[:-1], id=f"{section}: {row[-1]}", marks=marks) for row in table]
+def check(table: Iterable[tuple[Any, ...]], ask: Callable[..., object]) -> None:
+    """Ask about each row. Those with a wrong answer are named: the reason, what is right, the answer."""
+    wrong = [
+        (reason, right, found)
+        for *arguments, right, reason in table
+        if (found := ask(*arguments)) != right
+    ]
+    assert wrong == []
 
 
 def verdict(

@@ -6,26 +6,11 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.protocol import RobotsTxt
-from tests.protocol.tables import rows
+from tests.protocol.tables import check
 
 SLOW = "User-agent: FooBot\nCrawl-delay: 3"
 SLOWER = "User-agent: foobot\nCrawl-delay: 7"
-NONSENSE = [
-    "soon",
-    "-1",
-    "nan",
-    "inf",
-    "-inf",
-    "1e999",
-    "5s",
-    "1,5",
-    "1_0",
-    "1e3",
-    "+5",
-    "0x10",
-    "٣",
-    ".",
-]
+NONSENSE = [*"soon|-1|nan|inf|-inf|1e999|5s|1,5|1_0|1e3|+5|0x10|٣|.||1 2".split("|"), "9" * 400]  # noqa: SIM905
 DELAYS = [
     ("User-agent: *\nCrawl-delay: 5", 5.0, "of the group for all"),
     ("User-agent: FooBot\nCrawl-delay: 5", 5.0, "of the named group"),
@@ -45,30 +30,19 @@ DELAYS = [
     ("User-agent: FooBot\nCrawl-delay: 5\nUser-agent: b\nAllow: /", 5.0, "before other agents"),
     ("User-agent: b\nCrawl-delay: 5\nUser-agent: FooBot\nAllow: /", None, "it ends the agents"),
     ("User-agent: b\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x", None, "as in real files"),
-    (
-        "User-agent: b\nCrawl-delay: soon\nUser-agent: FooBot\nCrawl-delay: 5",
-        5.0,
-        "so does nonsense",
-    ),
+    ("User-agent: b\nCrawl-delay: soon\nUser-agent: FooBot\nCrawl-delay: 5", 5.0, "so does nonsense"),
     ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5\nAllow: /", 5.0, "of two agents"),
     (f"{SLOW}\n{SLOWER}\nUser-agent: b\nCrawl-delay: 60", 7.0, "one group after the other"),
     ("Crawl-delay: 5\nUser-agent: FooBot\nDisallow: /", None, "before the first group"),
     ("User-agent: FooBot\nCrawl-delay: 5\nCrawl-delay: soon", 5.0, "beside nonsense"),
-    *(
-        (f"User-agent: FooBot\nCrawl-delay: {value}", None, f"nonsense: {value!r}")
-        for value in [*NONSENSE, "", "1 2", "9" * 400]
-    ),
+    *((f"User-agent: FooBot\nCrawl-delay: {value}", None, f"nonsense: {value!r}") for value in NONSENSE),
     ("", None, "an empty file"),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "seconds"), rows("7", DELAYS))
-def test_the_crawl_delay_of_the_agents_group_is_read(body: str, seconds: float | None) -> None:
-    robots = RobotsTxt.parse(body.encode())
-    delay = robots.crawl_delay("FooBot")
-    assert delay == seconds
-    assert delay is None or isinstance(delay, float)
-    assert robots.crawl_delay(["nobody", "foobot"]) == seconds
+def test_the_crawl_delay_of_the_agents_group_is_read() -> None:
+    check(DELAYS, lambda body: RobotsTxt.parse(body.encode()).crawl_delay("FooBot"))
+    check(DELAYS, lambda body: RobotsTxt.parse(body.encode()).crawl_delay(["nobody", "foobot"]))
 
 
 def test_delay_of_a_crawler_that_ignores_the_global_group() -> None:
@@ -85,14 +59,12 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(("body", "delay"), rows("12", LINES))
-def test_the_line_that_asks_for_the_delay_is_known(body: str, delay: tuple[float, int]) -> None:
-    robots = RobotsTxt.parse(body.encode())
-    assert (robots.pace("FooBot").slowest or ())[:2] == delay
-    prepared = RobotsTxt(robots._source)
-    prepared.preload(body.encode(), "FooBot", with_delay=True)
-    prepared._source = lambda: pytest.fail("the file is read again")
-    assert (prepared.pace("FooBot").slowest or ())[:2] == delay
+def test_the_line_that_asks_for_the_delay_is_known() -> None:
+    check(LINES, lambda body: (RobotsTxt.parse(body.encode()).pace("FooBot").slowest or ())[:2])
+    body = LINES[0][0].encode()
+    prepared = RobotsTxt(lambda: pytest.fail("the file is read again"))
+    prepared.preload(body, "FooBot", with_delay=True)
+    assert (prepared.pace("FooBot").slowest or ())[:2] == LINES[0][1]
 
 
 def test_delays_of_many_agents_take_bounded_memory() -> None:

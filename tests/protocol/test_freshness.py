@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, retry_after
-from tests.protocol.strategies import any_text
-from tests.protocol.tables import rfc9309, rows
+from tests.protocol.tables import check
 
 DEFAULT, MINIMUM, MAXIMUM = 86_400.0, 300.0, 604_800.0
 fresh = partial(fresh_seconds, default=DEFAULT, minimum=MINIMUM, maximum=MAXIMUM)
@@ -55,23 +50,8 @@ FRESH = [
 ]
 
 
-@rfc9309
-@pytest.mark.parametrize(("cache_control", "age", "seconds"), rows("5", FRESH))
-def test_cache_control_and_age_decide_how_long_an_answer_is_fresh(
-    cache_control: str | None, age: str | None, seconds: float
-) -> None:
-    assert fresh(cache_control, age) == seconds
-
-
-PIECES = ["max-age", "no-store", "s-maxage", "=", '"', ",", " ", "0", "600", "9" * 25, "-", "x"]
-headers = st.one_of(st.none(), any_text, st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
-
-
-@given(headers, headers)
-def test_fresh_seconds_of_anything_is_within_bounds(
-    cache_control: str | None, age: str | None
-) -> None:
-    assert MINIMUM <= fresh(cache_control, age) <= MAXIMUM
+def test_cache_control_and_age_decide_how_long_an_answer_is_fresh() -> None:
+    check(FRESH, fresh)
 
 
 NOW = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
@@ -94,26 +74,15 @@ RETRY_AFTER = [
 ]
 
 
-@rfc9309
-@pytest.mark.parametrize(("value", "seconds"), rows("4", RETRY_AFTER))
-def test_retry_after_is_read_as_seconds_from_now(value: str | None, seconds: float | None) -> None:
-    assert retry_after(value, NOW) == seconds
+def test_retry_after_is_read_as_seconds_from_now() -> None:
+    check(RETRY_AFTER, lambda value: retry_after(value, NOW))
 
 
-@pytest.mark.parametrize("digits", [10, 25, 400, 5000])
-def test_a_long_retry_after_is_the_ceiling(digits: int) -> None:
+def test_a_long_retry_after_is_the_ceiling() -> None:
     """The politest reading of a number that means "not for a very long time"."""
-    seconds = retry_after("9" * digits, NOW)
-    assert backoff(1, base=5, maximum=600, jitter=0.0, retry_after=seconds) == 600
-
-
-DATE_PIECES = ["Wed", ",", " ", "21", "Oct", "2015", "0000", "07:30:00", "GMT", "+9999", "-", "99"]
-
-
-@given(st.one_of(any_text, st.lists(st.sampled_from(DATE_PIECES), max_size=10).map("".join)))
-def test_retry_after_of_anything(value: str) -> None:
-    seconds = retry_after(value, NOW)
-    assert seconds is None or seconds >= 0
+    for digits in (10, 25, 400, 5000):
+        seconds = retry_after("9" * digits, NOW)
+        assert backoff(1, base=5, maximum=600, jitter=0.0, retry_after=seconds) == 600
 
 
 wait = partial(backoff, base=5.0, maximum=600.0)
@@ -124,14 +93,14 @@ def test_backoff_doubles_up_to_the_ceiling() -> None:
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
 
 
-@pytest.mark.parametrize("attempts", [1, 5, 60])
-def test_backoff_with_jitter(attempts: int) -> None:
+def test_backoff_with_jitter() -> None:
     """Apart from each other, so that origins which fell together are not asked together, and
     each still a good part of the full wait."""
-    waits = [wait(attempts, jitter=jitter) for jitter in (0.0, 0.25, 0.5, 0.75, 0.999)]
-    assert len(set(waits)) == len(waits)
-    assert max(waits) <= 600
-    assert min(waits) >= max(waits) / 2
+    for attempts in (1, 5, 60):
+        waits = [wait(attempts, jitter=jitter) for jitter in (0.0, 0.25, 0.5, 0.75, 0.999)]
+        assert len(set(waits)) == len(waits)
+        assert max(waits) <= 600
+        assert min(waits) >= max(waits) / 2
 
 
 LOWER_BOUND = [
@@ -144,18 +113,7 @@ LOWER_BOUND = [
 ]
 
 
-@pytest.mark.parametrize(("attempts", "asked", "seconds"), rows("4", LOWER_BOUND))
-def test_retry_after_is_a_lower_bound(attempts: int, asked: float | None, seconds: float) -> None:
-    assert wait(attempts, jitter=0.0, retry_after=asked) == seconds
-    assert wait(attempts, jitter=0.999, retry_after=asked) >= min(asked or 0.0, 600.0)
-
-
-@given(
-    st.integers(1, 10**9),
-    st.floats(0, 1, exclude_max=True),
-    st.one_of(st.none(), st.floats(0, 1e12)),
-)
-def test_backoff_is_within_bounds(attempts: int, jitter: float, asked: float | None) -> None:
-    seconds = wait(attempts, jitter=jitter, retry_after=asked)
-    assert min(asked or 0.0, 600.0) <= seconds <= 600
-    assert seconds >= 2.5
+def test_retry_after_is_a_lower_bound() -> None:
+    check(LOWER_BOUND, lambda attempts, asked: wait(attempts, jitter=0.0, retry_after=asked))
+    assert wait(1, jitter=0.999, retry_after=60.0) == 60.0
+    assert wait(10**9, jitter=0.999, retry_after=1e12) == 600
