@@ -45,27 +45,19 @@ ANY = (URLS | any_text.map(lambda text: text.encode("utf-8", "surrogatepass"))).
     lambda data: os.fsdecode(data.replace(b"\0", b""))
 )
 WORD = ANY.filter(lambda text: not text.startswith("-"))
-CACHE = [
-    "-s",
-    "REP_CACHE_STORAGE=scrapy_rep.storages.SqliteStorage",
-    "-s",
-    "REP_CACHE_PATH=FOLDER/c.sqlite",
-    "--cache",
-]
+CACHE = ["-s", "REP_CACHE_STORAGE=scrapy_rep.storages.SqliteStorage"]
+CACHE += ["-s", "REP_CACHE_PATH=FOLDER/c.sqlite", "--cache"]
 ACTION = st.sampled_from(
     [
         *([], ["--explain"], ["--json"], ["--json", "--explain"]),
         *(["--file", "robots.txt"], ["--file", "robots.txt", "--explain"], ["--file", "-", "/x"]),
         *(["--csv"], ["--show"], ["--agents-of-file"], ["--file", "robots.txt", "--show"]),
         *(["--file", "robots.txt", "--agents-of-file", "--csv"], ["--held", "FOLDER"]),
-        *(
-            ["--compare", "robots.txt", "http://a.example/"],
-            ["--compare", "c.sqlite", "robots.txt"],
-        ),
+        *(["--compare", "robots.txt", "http://a.example/"], ["--compare", "c.sqlite", "robots.txt"]),
         *(["--lint"], ["--lint", "robots.txt"], ["--lint", "-", "--json"], ["--sitemaps"]),
         *(CACHE, [*CACHE, "--json"], [*CACHE, "--drop"], [*CACHE, "*.example"]),
     ]
-)
+)  # fmt: skip
 AGENTS = st.lists(st.sampled_from(["--agent=foo", "--agent=FooBot,foo", "--agent=*"]), max_size=2)
 # None that may be short for one of Scrapy's own, which write files.
 WRONG = st.one_of(

@@ -23,7 +23,7 @@ from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.freshness import standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
-from scrapy_rep.storages.entry import MAX_TIME, SCHEMA, squeeze, unsqueeze
+from scrapy_rep.storages.entry import MAX_TIME, SCHEMA, squeeze
 from tests.fuzz.strategies import damaged
 from tests.helpers.storing import KINDS, NOW, A
 from tests.helpers.timing import in_a_slice
@@ -98,14 +98,6 @@ def test_packed_ones_of_any_kind(data: bytes) -> None:
         assert len(str(error)) < 300
         return
     assert_usable(entry)
-
-
-@given(BODIES)
-def test_packed_bodies_of_any_kind(data: bytes) -> None:
-    try:
-        assert len(in_a_slice(lambda: unsqueeze(data))) < 2_000_000
-    except UnreadableEntry:
-        pass
 
 
 @pytest.fixture(scope="module")

@@ -49,18 +49,10 @@ ROWS = damaged(
         *(b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"0", b"1e999", b"NaN", b"9" * 5000),
         *(b'"url":', b'"_class":', b'"callback":', b'"headers":', b'"body":', b'"meta":', b'"x"'),
         *(b'"scrapy.http.FormRequest"', b'"os.getcwd"', b'"x.y"', b'"parse"', b'"__class__"'),
-        *(
-            b"\\ud800",
-            b"\\u0000",
-            b"\xff",
-            b"\0",
-            b"\xef\xbb\xbf",
-            b'"http://b.example/"',
-            b'"data:,x"',
-        ),
+        *(b"\\ud800", b"\\u0000", b"\xff", b"\0", b"\xef\xbb\xbf", b'"http://b.example/"', b'"data:,x"'),
     ],
     100_000,
-) | st.tuples(st.sampled_from(PICKLES), st.integers(0, 2000)).map(lambda cut: cut[0][: cut[1]])
+) | st.tuples(st.sampled_from(PICKLES), st.integers(0, 2000)).map(lambda cut: cut[0][: cut[1]])  # fmt: skip
 
 
 def fields_of(request: Request) -> dict[str, Any]:

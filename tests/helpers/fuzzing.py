@@ -21,7 +21,7 @@ def set_up(config: pytest.Config) -> None:
         derandomize=True,
         database=None,
         deadline=None,
-        max_examples=100,
+        max_examples=60,
         suppress_health_check=[HealthCheck.too_slow],
     )
     # A round: hypothesis remembers all examples of one, so it is not to last for ever.
