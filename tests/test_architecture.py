@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -42,12 +44,17 @@ def modules(folder: str) -> dict[str, Path]:
     return found
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterator[str]:
     """Yield the modules of *known* that a file imports.
 
     :param top: only those that it imports while it is imported itself
     """
-    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    nodes: list[ast.AST] = [parsed(path)]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -84,19 +91,34 @@ def test_imports_go_one_way() -> None:
     assert against == []
 
 
-@pytest.mark.parametrize("folder", ["scrapy_rep", "tests", "benchmarks"])
-def test_nothing_imports_in_circles(folder: str) -> None:
-    found = modules(folder)
-    graph = {
-        name: {other for other in imports(path, found, top=True) if other != name}
-        # A package and what is in it: the one names the other.
-        - {name.rpartition(".")[0]}
-        for name, path in found.items()
-    }
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" imports ".join(reversed(error.args[1])))
+def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
+    """It imports itself, and of the standard library what has none of these."""
+    allowed = {*sys.stdlib_module_names, "scrapy_rep.protocol"}
+    allowed -= {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
+    for name, path in modules("scrapy_rep/protocol").items():
+        for node in ast.walk(parsed(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [str(node.module)]
+            for one in names:
+                parts = one.split(".")
+                within = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+                assert within & allowed, f"{name} imports {one}"
+
+
+def test_nothing_imports_in_circles() -> None:
+    for folder in ("scrapy_rep", "tests", "benchmarks"):
+        found = modules(folder)
+        graph = {
+            name: {other for other in imports(path, found, top=True) if other != name}
+            # A package and what is in it: the one names the other.
+            - {name.rpartition(".")[0]}
+            for name, path in found.items()
+        }
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def test_no_file_and_no_constructor_is_too_long() -> None:
@@ -105,7 +127,7 @@ def test_no_file_and_no_constructor_is_too_long() -> None:
         text = path.read_text("utf-8")
         if (lines := text.count("\n")) > (200 if name.endswith("middleware") else 500):
             long.append(f"{name}: {lines} lines")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                 count = len(node.args.args) + len(node.args.kwonlyargs) - 1
                 if count > 5:

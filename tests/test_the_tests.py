@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import threading
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,39 +15,23 @@ from tests.helpers.timing import Turns, turn
 TESTS = Path(__file__).resolve().parent
 
 
-@cache
-def modules() -> list[tuple[str, ast.Module]]:
-    return [
-        (str(path.relative_to(TESTS)), ast.parse(path.read_text("utf-8")))
-        for path in sorted(TESTS.rglob("*.py"))
-    ]
-
-
 def test_nothing_imports_from_a_test_module() -> None:
     """What two of them need is in tests/helpers."""
-    found = [
-        f"{name}: {node.module}"
-        for name, module in modules()
-        for node in ast.walk(module)
-        if isinstance(node, ast.ImportFrom)
-        and node.module
-        and node.module.rpartition(".")[2].startswith("test_")
-    ]
-    assert found == []
+    pattern = re.compile(r"^\s*(?:from|import) \S*\btest_.*", re.MULTILINE)
+    assert [
+        found
+        for path in sorted(TESTS.rglob("*.py"))
+        for found in pattern.findall(path.read_text("utf-8"))
+    ] == []
 
 
 def test_names_of_tests_say_the_behaviour() -> None:
     """Three words at least, and no name twice in a file: the second would hide the first."""
     short, twice = [], []
-    for name, module in modules():
-        tests = [
-            node.name
-            for node in module.body
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.name.startswith("test_")
-        ]
-        short += [f"{name}: {test}" for test in tests if len(test.split("_")) < 4]
-        twice += [f"{name}: {test}" for test in set(tests) if tests.count(test) > 1]
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tests = re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+        short += [f"{path.name}: {test}" for test in tests if len(test.split("_")) < 4]
+        twice += [f"{path.name}: {test}" for test in set(tests) if tests.count(test) > 1]
     assert short == []
     assert twice == []
 
@@ -57,10 +40,14 @@ def test_one_that_is_to_be_alone_waits_and_is_waited_for(tmp_path: Path) -> None
     order: list[str] = []
     begun, free = threading.Event(), threading.Event()
 
-    def other(name: str, alone: bool) -> threading.Thread:
+    def started(name: str, alone: bool, wait: bool) -> threading.Thread:
         def run() -> None:
-            begun.set()
+            if not wait:
+                begun.set()
             with turn(tmp_path, alone=alone):
+                if wait:
+                    begun.set()
+                    free.wait(60)
                 order.append(name)
 
         begun.clear()
@@ -69,23 +56,10 @@ def test_one_that_is_to_be_alone_waits_and_is_waited_for(tmp_path: Path) -> None
         assert begun.wait(60)
         return thread
 
-    def hold(alone: bool) -> threading.Thread:
-        def run() -> None:
-            with turn(tmp_path, alone=alone):
-                begun.set()
-                free.wait(60)
-                order.append("first")
-
-        begun.clear()
-        free.clear()
-        thread = threading.Thread(target=run)
-        thread.start()
-        assert begun.wait(60)
-        return thread
-
     for first, second in ((True, False), (False, True), (True, True)):
         order.clear()
-        threads = [hold(first), other("second", second)]
+        free.clear()
+        threads = [started("first", first, wait=True), started("second", second, wait=False)]
         threads[1].join(0.05)
         assert order == []
         free.set()

