@@ -237,15 +237,20 @@ def test_no_page_holds_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch
     in_a_slice(lambda: links_of(body if b"ugc" in body else body[:-8] + b"nofollow", encoding))
 
 
-@pytest.mark.parametrize(
-    "header",
-    [b"a:" * 8000, b"a," * 8000, b"unavailable_after:," * 1000, b"unavailable_after: 1,2,3," * 700,
-     b"noindex " * 2000, b" " * 16000, b"noindex" + b" " * 15000 + b"x"],
-)  # fmt: skip
-def test_of_headers_16_kilobytes_are_read(header: bytes) -> None:
-    began = time.thread_time()
-    PageRules.from_headers([header] * 1000, CHAIN)
-    assert time.thread_time() - began < 0.5
+LONG = [
+    b"a:" * 8000,
+    b"a," * 8000,
+    b"unavailable_after:," * 1000,
+    b"unavailable_after: 1,2,3," * 700,
+]
+LONG += [b"noindex " * 2000, b" " * 16000, b"noindex" + b" " * 15000 + b"x"]
+
+
+def test_of_headers_16_kilobytes_are_read() -> None:
+    for header in LONG:
+        began = time.thread_time()
+        PageRules.from_headers([header] * 1000, CHAIN)
+        assert time.thread_time() - began < 0.5
     assert not PageRules.from_headers([b"x" * 16384, b"noindex"], CHAIN)
     assert not PageRules.from_headers([b"x" * 16380 + b",noindex"], CHAIN)
 
