@@ -45,3 +45,12 @@ def test_a_crawler_that_ignores_the_global_group() -> None:
         assert (decision.allowed, decision.agent) == (group is None, group)
         # What is known of one kind of crawler must not answer for the other.
         assert not robots.allowed("/x", "FooBot")
+
+
+def test_lines_are_counted_across_groups() -> None:
+    """Also behind a run of rules, which are read at once, and with a blank line at its end."""
+    run = "\n".join(["User-agent: a", *(f"Disallow: /{n}" for n in range(9))])
+    other = "User-agent: b\nAllow: /\nUser-agent: a\nDisallow: /x\n"
+    assert verdict(f"{run}\n{other}", "/x", "a") == (False, 14)
+    assert verdict(f"{run}\n\n{other}", "/x", "a") == (False, 15)
+    assert verdict(f"{run}\nUser-agent: a\nDisallow: /x", "/x", "a") == (False, 12)
