@@ -11,7 +11,7 @@ from scrapy_rep.protocol.matching import ALLOW, ALLOW_BIT
 from scrapy_rep.protocol.syntax import GLOBAL, SPACE, Field, leading_token, read, readable_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # A user-agent line: its token in the usual spelling, otherwise all after "user", which may be another
 # field. Possessive from Python 3.11 on, for HTML and its many indented lines.
@@ -69,14 +69,12 @@ class Ask(NamedTuple):
     value: str
 
 
-def _ask(number: int, field: int, value: str) -> Ask | None:
-    """Return what such a line asks for, None if it can't be read."""
-    if field == Field.VISIT_TIME:
-        return Ask(0.0, number, "visit-time", value) if _VISIT.fullmatch(value) else None
-    is_rate = field == Field.REQUEST_RATE
-    seconds = rate_seconds(value) if is_rate else delay_seconds(value)
-    name = "request-rate" if is_rate else "crawl-delay"
-    return None if seconds is None else Ask(seconds, number, name, value)
+# The fields about pace, and what returns their seconds.
+_PACE: dict[int, tuple[str, Callable[[str], float | None]]] = {
+    Field.CRAWL_DELAY: ("crawl-delay", delay_seconds),
+    Field.REQUEST_RATE: ("request-rate", rate_seconds),
+    Field.VISIT_TIME: ("visit-time", lambda value: 0.0 if _VISIT.fullmatch(value) else None),
+}
 
 
 class Groups:
@@ -132,11 +130,11 @@ class Groups:
                 named = named or name == token
             rows = stretch.split("\n")
             for number, field, value in read(rows, line):
-                if field <= Field.ALLOW:
-                    ended = True
-                elif field >= Field.CRAWL_DELAY:
-                    ended = True
-                    asks += filter(None, [_ask(number, field, value)])
+                ended = ended or field <= Field.ALLOW or field in _PACE
+                if field in _PACE:
+                    kind, read_seconds = _PACE[field]
+                    if (seconds := read_seconds(value)) is not None:
+                        asks.append(Ask(seconds, number, kind, value))
             line += len(rows)
         yield from asks if named else ()
 

@@ -43,18 +43,12 @@ class Wildcards:
             rows.append(("" if start == "/" else start, key, needle, pattern))
         # The best rule of each start first, and the empty start last.
         rows.sort(reverse=True)
-        keys: list[int] = []
-        needles: list[str] = []
-        patterns: list[str] = []
         first: dict[str, int] = {}
-        for at, (start, key, needle, pattern) in enumerate(rows):
-            keys.append(key)
-            needles.append(needle)
-            patterns.append(pattern)
-            first.setdefault(start, at)
-        self._keys: array[int] = array("q", keys)
-        self._needles = tuple(needles)
-        self._patterns = tuple(patterns)
+        for at, row in enumerate(rows):
+            first.setdefault(row[0], at)
+        self._keys: array[int] = array("q", [row[1] for row in rows])
+        self._needles = tuple([row[2] for row in rows])
+        self._patterns = tuple([row[3] for row in rows])
         # Where the rules of each start begin, and the end.
         self._bounds: array[int] = array("i", [*first.values(), len(rows)])
         self._anywhere: tuple[str, ...] = self._needles[first[""] :] if "" in first else ()

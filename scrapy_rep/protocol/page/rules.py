@@ -108,7 +108,7 @@ class PageRules:
             text = line[:left].decode("latin-1")
             left -= len(line) + 1
             source = f"X-Robots-Tag {number}"
-            rules = read_header(text)
+            rules = _read(text, header=True)
             found += [
                 PageRule(name, value, source) for agent, name, value in rules if agent in tokens
             ]
@@ -122,7 +122,8 @@ class PageRules:
         left, found = MAX_TEXT, []
         for name, content, line in metas_of(body, encoding, {"robots", *_tokens(agents)}):
             source = f"meta {name}"
-            found += [PageRule(*rule, source, line) for rule in read_content(content[:left])]
+            rules = _read(content[:left], header=False)
+            found += [PageRule(rule, value, source, line) for _, rule, value in rules]
             left -= len(content) + _META_TEXT
             if left <= 0:
                 break
@@ -206,29 +207,23 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
     return (names | set(map(leading_token, names))) - {"", GLOBAL}
 
 
-def read_header(text: str) -> Iterator[tuple[str, str, Value]]:
-    """Yield agent (in lower case, or ``*``), name and value of each rule of a header line."""
+def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
+    """Yield agent (in lower case, or ``*``), name and value of each rule of a header line, or of a
+    meta's content, which names no agents."""
     agent = GLOBAL
     parts = with_blanks(text).split(",")
     for at, part in enumerate(parts):
         start = 0
-        while (named := _AGENT.match(part, start)) and named[1].lower() not in _NAMES:
+        while header and (named := _AGENT.match(part, start)) and named[1].lower() not in _NAMES:
             # In a meta, "robots" means all agents.
             name = named[1].lower()
             agent = GLOBAL if name in (GLOBAL, "robots") else leading_token(name)
             start = named.end()
-        for rule, value in _read(part[start:], parts[at + 1 : at + _DATE_PARTS]):
+        for rule, value in _read_part(part[start:], parts[at + 1 : at + _DATE_PARTS]):
             yield agent, rule, value
 
 
-def read_content(text: str) -> Iterator[tuple[str, Value]]:
-    """Yield name and value of each rule of a meta's content."""
-    parts = with_blanks(text).split(",")
-    for at, part in enumerate(parts):
-        yield from _read(part, parts[at + 1 : at + _DATE_PARTS])
-
-
-def _read(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
+def _read_part(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
     """Yield the rules of one part. A date may continue in the parts after it."""
     text, at = part.lower(), 0
     if text.lstrip().startswith(":"):  # an agent without a name
