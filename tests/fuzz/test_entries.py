@@ -28,7 +28,7 @@ from tests.fuzz.strategies import damaged
 from tests.helpers.storing import KINDS, NOW, A
 from tests.helpers.timing import in_a_slice
 
-pytestmark = [pytest.mark.slow, pytest.mark.python]
+pytestmark = pytest.mark.slow
 
 HEADERS = damaged(
     [entry.header().encode() for entry in KINDS.values()],

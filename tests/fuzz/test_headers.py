@@ -23,8 +23,7 @@ from scrapy_rep.protocol.syntax import is_name, product_token
 from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice
 
-# The standard library reads dates and URLs, and each version of Python does so in its own way.
-pytestmark = [pytest.mark.slow, pytest.mark.python]
+pytestmark = pytest.mark.slow
 
 NOW = 1_800_000_000.0
 ASKED = [f"{origin}/robots.txt" for origin in ("http://a.example", "https://[::1]:8443", "ftp://a")]
@@ -88,6 +87,7 @@ def text(value: bytes) -> str:
     return value.decode("latin-1")
 
 
+@pytest.mark.python  # the standard library reads dates and URLs
 @given(CACHE_CONTROL, DATES, DATES, DATES)
 def test_times_of_any_kind(cache_control: bytes, age: bytes, again: bytes, changed: bytes) -> None:
     some = Headers({"Cache-Control": cache_control, "Age": age, "Retry-After": again})
@@ -117,6 +117,7 @@ def test_encodings_of_any_kind(values: list[bytes]) -> None:
     assert all(name == name.strip().lower() for name in found)
 
 
+@pytest.mark.python  # the standard library reads dates and URLs
 @given(LOCATIONS, st.sampled_from(ASKED))
 @example(b"http://\0b.example/", ASKED[0])
 @example(b"//b?.example/x", ASKED[0])

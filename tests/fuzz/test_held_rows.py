@@ -20,7 +20,7 @@ from tests.helpers.held import INF, SPIDER, A, B, held, numbers, opened, take
 from tests.helpers.timing import in_a_slice
 from tests.protocol.strategies import any_text
 
-pytestmark = [pytest.mark.slow, pytest.mark.python]
+pytestmark = pytest.mark.slow
 
 REQUESTS = [
     Request("http://a.example/é?b=%ff"),

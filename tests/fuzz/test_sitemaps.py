@@ -23,8 +23,7 @@ from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.timing import in_a_slice, in_slices
 
-# Dates and URLs are read by the standard library.
-pytestmark = [pytest.mark.slow, pytest.mark.python]
+pytestmark = pytest.mark.slow
 
 URLS = ["http://a.example/?a=1&b=2", "https://b.example/ä", "http://a.example/3"]
 PLAIN = [
@@ -111,6 +110,7 @@ DATES = damaged(
 )  # fmt: skip
 
 
+@pytest.mark.python  # dates and URLs are read by the standard library
 @given(LOCS, DATES)
 @example(LONG_HOST, b"")
 @example(b"http://" + b"." * 300 + b"/", b"")

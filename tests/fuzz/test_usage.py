@@ -19,7 +19,7 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice
 
-pytestmark = [pytest.mark.slow, pytest.mark.python]
+pytestmark = pytest.mark.slow
 
 WORDS = [b"Content-Usage:", b"content-signal :", b"License:", b"User-agent: a\n", b"user-agent:*\n",
          b"Disallow: /\n", b"train-ai", b"ai-train", b"=", b"n", b"no", b";", b",", b" ", b"\t", b"\n", b"\r",
