@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 SAMPLE = Path(__file__).with_name("golden_sample.jsonl")
-"""385 files, chosen so that each sentence of REP.md sections 6 to 8 decides some of the verdicts."""
+"""379 files, chosen so that each sentence of REP.md sections 6 to 8 decides some of the verdicts."""
 
 DEFAULT_FOLDER = Path(__file__).parents[2].parent / "shared" / "golden"
 

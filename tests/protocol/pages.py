@@ -159,6 +159,7 @@ META = b'<meta name="robots" content="noindex">'
 # HTML, encoding, agents, meaning; and what a browser sees of it where that is something else.
 HTML: dict[str, list[tuple[bytes, str, str]]] = {
     "every `<meta name=\"robots\" content=\"…\">`": [
+        (b'<meta name="robots" content="foobot: noindex">', "utf-8", ""),
         (META, "utf-8", "noindex"),
         (b"<META NAME='ROBOTS' CONTENT='NOINDEX'>", "utf-8", "noindex"),
         (b'<meta name="robots" content="none"/>', "utf-8", BOTH),

@@ -196,7 +196,7 @@ class Markup:
         :raises Damage: if something in it isn't XML
         """
         wrong = self._wrong.search(text)
-        if wrong is not None and not (plain and wrong[0] == "]]>"):
+        if wrong is not None:
             raise Damage(_named(wrong[0]))
         return text if plain or "&" not in text else _REFERENCE.sub(_character, text)
 

@@ -187,6 +187,12 @@ def test_gzip_of_several_members_and_with_rubbish_at_its_end() -> None:
         reader, entries = read(body)
         assert [entry["loc"] for entry in entries] == ["http://a.test/1", "http://a.test/2"]
         assert reader.problem is None
+    many = gzip.compress(
+        "\n".join(f"http://a.test/{random.Random(n).random()}" for n in range(3000)).encode()
+    )
+    reader, entries = read(first + many[:20_000] + b"rub" * 9 + many[20_027:])
+    assert len(entries) > 100
+    assert "broken gzip" in (reader.problem or "")
     reader, entries = read(b"\x1f\x8b\x08" + b"rubbish" * 100)
     assert entries == []
     assert "broken gzip" in (reader.problem or "")
