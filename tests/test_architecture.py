@@ -31,6 +31,8 @@ LAYERS = [
     {"preferences"},
     {"commands", "addon"},
 ]
+STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+"""What imports can stand in."""
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
@@ -67,7 +69,7 @@ def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterato
             isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         )
         if not (top and later):
-            nodes += ast.iter_child_nodes(node)
+            nodes += (one for one in ast.iter_child_nodes(node) if isinstance(one, STATEMENTS))
 
 
 def test_the_top_is_eleven_folders_and_eight_files() -> None:
