@@ -14,8 +14,6 @@ from itertools import product
 from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
 
-from scrapy_rep.protocol.page.html import start_tags
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -240,9 +238,9 @@ _RULE = re.compile(
     re.IGNORECASE,
 )
 
-_TITLE, _HEADINGS = b"title", frozenset((b"h1", b"h2", b"h3", b"h4", b"h5", b"h6"))
+_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
+_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
 _HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
-_TAG = re.compile(rb"<[^>]*>")
 
 
 class Outcome(Enum):
@@ -287,26 +285,42 @@ def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
     like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
     head = body[:_SEARCHED]
+    titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     charset = _CHARSET.search(head[:_CHARSET_WITHIN])
     declared = charset[1].decode("ascii").lower() if charset else ""
     return any(
         _says_so(reading)
-        for text in _title_and_heading(head)
-        for reading in _readings(_TAG.sub(b" ", text), declared)
+        for text in (next(titles, b""), _heading(head))
+        for reading in _readings(_without_tags(text), declared)
     )
 
 
-def _title_and_heading(head: bytes) -> Iterator[bytes]:
-    """Yield the first title, and the first heading with an end nearby."""
-    wanted = _HEADINGS | {_TITLE}
-    for name, start, _ in start_tags(head, wanted, len(head)):
-        start = head.find(b">", start) + 1
-        end = _HEADING_END.search(head, start, start + _WITHIN)
-        if name == _TITLE and _TITLE in wanted:
-            wanted -= {_TITLE}
-            yield head[start : start + _WITHIN].partition(b"<")[0]
-        elif name in _HEADINGS & wanted and end is not None:
-            wanted -= _HEADINGS
-            yield head[start : end.start()]
-        if not wanted:
-            return
+def _heading(head: bytes) -> bytes:
+    """Return the first heading with an end nearby; empty without one."""
+    # Linear: one search for an end serves all headings before it.
+    end = None
+    for start in _after(_HEADING, head):
+        if end is None or end.start() < start:
+            end = _HEADING_END.search(head, start)
+            if end is None:
+                break
+        if end.start() - start <= _WITHIN:
+            return head[start : end.start()]
+    return b""
+
+
+def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
+    """Yield the offset behind each tag of a kind."""
+    for match in tag.finditer(head):
+        end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
+        if end >= 0:
+            yield end + 1
+
+
+def _without_tags(text: bytes) -> bytes:
+    """Return *text* with a blank for each tag. A pattern would not be linear."""
+    out = []
+    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
+        out.append(text[:start])
+        text = text[end + 1 :]
+    return b" ".join([*out, text])

@@ -211,11 +211,9 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
     )
 
 
-# Names like those in _MATTERS, and metas; and links and headings.
+# Names like those in _MATTERS, and metas; and links.
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
-_NOT_PLAIN_NOR_WANTED = _but_plain(
-    rb"a[ \t\n\f\r/>]|area|bas|h[1-6]|if|m[ae]|no|pl|s[ctv]|t[ei]|xm"
-)
+_NOT_PLAIN_NOR_LINK = _but_plain(rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 
 
 def start_tags(
@@ -228,7 +226,7 @@ def start_tags(
     """
     scopes: list[bytes] = []  # open templates, foreign elements, and HTML elements in these
     matters = _MATTERS | wanted
-    not_plain = _NOT_PLAIN_NOR_WANTED if wanted - {b"meta"} else _NOT_PLAIN
+    not_plain = _NOT_PLAIN_NOR_LINK if wanted - {b"meta"} else _NOT_PLAIN
     skipped = min(_SKIPPED, end)
     at = steps = 0
     while steps < MAX_STEPS:
