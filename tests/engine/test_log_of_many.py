@@ -41,7 +41,7 @@ from tests.helpers.sitemaps import urlset
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
-    for number in range(12_000):
+    for number in range(1200):
         limiter.log("Site %(number)d", {"number": number}, None)
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
     assert told == [
@@ -49,9 +49,8 @@ def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
         "More lines like the last 10 (sites so) are at DEBUG level",
         "100 sites so so far",
         "1,000 sites so so far",
-        "10,000 sites so so far",
     ]
-    assert len(caplog.records) == 12_000 + 4
+    assert len(caplog.records) == 1200 + 3
 
 
 def test_words_for_numbers_and_times() -> None:
@@ -63,21 +62,20 @@ def test_words_for_numbers_and_times() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("in_time")
 async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
-    forbidding = [sites.add(robots=RULES) for _ in range(30)]
-    down = [sites.add(robots=503) for _ in range(30)]
+    forbidding = [sites.add(robots=RULES) for _ in range(12)]
+    down = [sites.add(robots=503) for _ in range(12)]
     wanted = [site.url("/private") for site in (*forbidding, *down)]
-    result = await crawl(wanted, {**DEFER, "REP_DEFER_MAX_WAIT": 3})
+    result = await crawl(wanted, {**DEFER, "REP_DEFER_MAX_WAIT": 0.5})
     assert len(lines(result, "forbids http")) == 10
     assert len(lines(result, "is unreachable (")) == 10
     assert len(lines(result, "until its robots.txt can be fetched")) == 10
     assert len(lines(result, "Gave up ")) == 10
     assert len(lines(result, "More lines like the last 10")) == 4
-    assert len(lines(result, "forbids http", level=None)) == 30
+    assert len(lines(result, "forbids http", level=None)) == 12
     assert len(lines(result)) < 50
-    assert "30 given up" in summary(result)[1]
+    assert "12 given up" in summary(result)[1]
 
 
 async def test_first_answers_that_take_long_are_no_failures(sites: Sites) -> None:
@@ -171,19 +169,6 @@ def test_waiting_is_not_told_at_every_turn(
         table.left(held_origin, held(1), was_held=True)
         told.append(len(caplog.messages))
     assert told == [1] * 10 + [2] * 10 + [3]
-
-
-def test_what_is_being_given_up_has_no_time_left(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    context = context_of()
-    table = held_origins.HeldOrigins(context, Origins(context))
-    for number in range(3):
-        table.keep(Origin.from_url("http://a.test/"), held(number).request)
-    caplog.clear()
-    table.tell(math.inf, math.inf)
-    [line] = caplog.messages
-    which = "3 to http://a.test: no answer yet"
-    assert line.startswith(f"3 requests held ({which}); next robots.txt attempt now, giving up now")
 
 
 def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCaptureFixture) -> None:
