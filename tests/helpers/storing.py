@@ -272,7 +272,7 @@ class World:
 
     def new(self) -> StorageClient:
         """Another process's access to the same storage."""
-        return StorageClient(self.crawler, self.storage, LEASE)
+        return StorageClient(self.crawler, self.storage, LEASE, lambda: NOW)
 
     def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
         timer = SimpleNamespace(

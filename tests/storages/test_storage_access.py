@@ -99,7 +99,7 @@ async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
         assert go_on.wait(10)
 
     world.storage.before["purge"] = wait
-    world.access.purge(NOW)
+    world.access.purge()
     while not began.is_set():
         await a_while(0.001)
     world.access.give_back(A)
@@ -121,7 +121,7 @@ async def test_in_threads_one_call_at_a_time(world: World) -> None:
         world.access.publish(missing(f"http://{number}:80"))
     for one in claims:
         await maybe_deferred_to_future(one)
-    world.access.purge(NOW)
+    world.access.purge()
     await world.access.close()
     assert threading.get_ident() not in world.storage.threads
     assert world.storage.overlaps == 0
@@ -155,7 +155,7 @@ async def test_the_event_loop_goes_on(world: World) -> None:
         assert (await world.access.claim(A, never)).granted
         world.access.publish(rules())
         world.access.give_back(A)
-        world.access.purge(NOW)
+        world.access.purge()
         await world.access.close()
     finally:
         timers[0].cancel()
@@ -265,7 +265,7 @@ async def test_what_comes_too_late_asks_nothing_of_the_storage(world: World, mom
     calls = world.storage.names()
     assert await world.access.claim(B, always) == Claim(None, granted=True)
     world.access.publish(rules(B))
-    world.access.purge(NOW)
+    world.access.purge()
     closing.set()
     if moment != "afterwards":
         await maybe_deferred_to_future(closed)

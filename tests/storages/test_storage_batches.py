@@ -207,14 +207,14 @@ async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: st
 
     world.storage.before[under_way] = hang
     if under_way == "purge":
-        world.access.purge(NOW)
+        world.access.purge()
     else:
         world.access.publish(missing(ORIGINS[0]))
     while not began.is_set():
         await a_while(0.001)
     for origin in ORIGINS[1:]:
         world.access.publish(missing(origin))
-    world.access.purge(NOW)
+    world.access.purge()
     claim = deferred_from_coro(world.access.claim(B, always))
     go_on.set()
     await maybe_deferred_to_future(claim)
@@ -222,7 +222,7 @@ async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: st
     names = world.storage.names()
     assert names[:4] == [under_way, "load", "lease", "load"]
     assert names.count("save") == (900 if under_way == "save" else 899)
-    assert "purge" in names[4:]
+    assert under_way == "purge" or "purge" in names[4:]
 
 
 class Slices(SqliteStorage):
@@ -253,7 +253,7 @@ async def test_claims_are_answered_between_slices_of_a_purge(
     storage.save_many([rules(one, one.encode(), at=5.0) for one in ORIGINS[:100]])
     world.storage = storage  # type: ignore[assignment]
     access = world.access = world.new()
-    access.purge(NOW)
+    access.purge()
     while not storage.began.is_set():
         await a_while(0.001)
     claim = deferred_from_coro(access.claim(A, always))
@@ -345,7 +345,7 @@ async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, ba
         save(entry)
 
     world.storage.save = picky  # type: ignore[method-assign]
-    world.access.purge(NOW)  # the first call is under way
+    world.access.purge()  # the first call is under way
     for origin in origins:
         world.access.publish(missing(origin))
     for _ in range(3):

@@ -12,7 +12,7 @@ from scrapy_rep.storages.client import Claim
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
-from tests.helpers.storing import NOW, A, B, World, always, never, rules
+from tests.helpers.storing import A, B, World, always, never, rules
 
 pytestmark = pytest.mark.loop
 
@@ -184,7 +184,7 @@ async def test_it_works_again(world: World) -> None:
 @pytest.mark.parametrize("method", ["load", "save", "lease", "release"])
 async def test_one_method_fails(world: World, method: str) -> None:
     """The others work: the outage is one all the same, until that one works again."""
-    world.access.purge(NOW)
+    world.access.purge()
     world.storage.fails = {method: FULL}
     with captured_log() as records:
         for number in range(20):
@@ -203,7 +203,7 @@ async def test_one_method_fails(world: World, method: str) -> None:
 async def test_a_purge_that_fails_does_not_hide_what_comes_later(world: World) -> None:
     """There is one in a crawl: it is not waited for to work again."""
     world.storage.fails = {"purge": FULL}
-    world.access.purge(NOW)
+    world.access.purge()
     world.now += 10.1
     with captured_log() as records:
         await use(world)
@@ -215,7 +215,7 @@ async def test_a_purge_that_fails_does_not_hide_what_comes_later(world: World) -
 async def test_what_can_not_be_written_is_read(world: World) -> None:
     world.storage.save(rules())
     world.storage.fails = dict.fromkeys(("save", "lease", "release", "purge"), FULL)
-    world.access.purge(NOW)
+    world.access.purge()
     for _ in range(3):
         assert await world.access.claim(A, always) == Claim(rules(), granted=False)
         assert await world.access.claim(B, always) == Claim(None, granted=True)
@@ -236,7 +236,7 @@ async def test_whatever_is_raised(world: World, error: Exception) -> None:
     with captured_log() as records:
         assert (await use(world)).granted
         world.access.give_back(A)
-        world.access.purge(NOW)
+        world.access.purge()
         await world.access.close()
     assert len(lines(records, level="WARNING")) == 1
     assert type(error).__name__ in lines(records, level="WARNING")[0]

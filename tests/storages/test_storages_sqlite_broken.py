@@ -114,10 +114,11 @@ def test_a_file_stays_with_its_log_until_both_can_be_renamed(
     path.write_bytes(b"file")
     log.write_bytes(b"log")
     with pytest.raises(PermissionError):
-        set_aside(path)
+        set_aside(path, OSError())
     assert (path.read_bytes(), log.read_bytes()) == (b"file", b"log")
     open_elsewhere.clear()
-    kept = set_aside(path)
+    set_aside(path, OSError())
+    [kept] = aside(path)
     kept_log = kept.with_name(kept.name + "-wal")
     assert (kept.read_bytes(), kept_log.read_bytes()) == (b"file", b"log")
     assert not (path.exists() or log.exists())
