@@ -13,8 +13,6 @@ from scrapy_rep.storages.client import Claim
 from tests.helpers.held import a_while
 from tests.helpers.storing import LEASE, NOW, A, B, World, always, missing, never, rules
 
-pytestmark = pytest.mark.loop
-
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
@@ -45,13 +43,6 @@ async def test_what_is_kept_is_enough(world: World) -> None:
     assert world.storage.leases == {}
 
 
-async def test_what_is_kept_is_not_enough(world: World) -> None:
-    """It comes along all the same."""
-    world.storage.save(rules())
-    assert await world.access.claim(A, never) == Claim(rules(), granted=True)
-    assert await world.new().claim(A, never) == Claim(rules(), granted=False)
-
-
 async def test_an_answer_that_comes_between_the_two(world: World) -> None:
     """Between the look and the lease: the lease is given back, and nobody asks once more."""
     other_has_answered = [lambda: MemoryStorage.save(world.storage, rules())]
@@ -60,33 +51,11 @@ async def test_an_answer_that_comes_between_the_two(world: World) -> None:
     assert world.storage.leases == {}
 
 
-async def test_an_answer_is_saved_before_its_lease_is_released(world: World) -> None:
-    """First the answer, then the end of the lease."""
-    await world.access.claim(A, always)
-    world.access.publish(rules())
-    assert await world.new().claim(A, always) in (
-        Claim(rules(), granted=False),
-        Claim(None, granted=False),  # it is another queue
-    )
-    await world.settle()
-    names = world.storage.names()
-    assert names.index("save") < names.index("release")
-    assert world.storage.leases == {}
-    assert await world.new().claim(A, always) == Claim(rules(), granted=False)
-
-
 async def test_what_was_published_is_claimed_next(world: World) -> None:
     """In the order in which it was asked for."""
     for number in range(20):
         world.access.publish(missing(A, NOW + number))
         assert (await world.access.claim(A, always)).entry == missing(A, NOW + number)
-
-
-async def test_a_claim_given_back_is_granted_to_the_next(world: World) -> None:
-    await world.access.claim(A, always)
-    world.access.give_back(A)
-    await world.settle()
-    assert (await world.new().claim(A, always)).granted
 
 
 async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
@@ -113,6 +82,7 @@ async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
 # Threads
 
 
+@pytest.mark.loop
 async def test_in_threads_one_call_at_a_time(world: World) -> None:
     claims = [
         deferred_from_coro(world.access.claim(f"http://{number}:80", never)) for number in range(20)
@@ -129,6 +99,7 @@ async def test_in_threads_one_call_at_a_time(world: World) -> None:
     assert world.storage.names()[-1] == "close"
 
 
+@pytest.mark.loop
 async def test_the_event_loop_goes_on(world: World) -> None:
     """Each call waits until the event loop has turned some times meanwhile: it would wait for
     ever if it held the loop."""
@@ -166,6 +137,7 @@ async def test_the_event_loop_goes_on(world: World) -> None:
 # Cancelling
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("queued", [False, True], ids=["under way", "queued"])
 async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, queued: bool) -> None:
     """Others would wait for it, for as long as it lasts."""
@@ -228,15 +200,6 @@ async def test_leases_are_renewed_in_time(world: World) -> None:
     assert len(world.timers) == 1
 
 
-async def test_what_was_not_granted_is_not_renewed(world: World) -> None:
-    await world.new().claim(A, always)
-    world.timers.clear()
-    assert not (await world.access.claim(A, always)).granted
-    world.storage.save(rules(B))
-    assert not (await world.access.claim(B, always)).granted
-    assert world.timers == []
-
-
 async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: World) -> None:
     """Everything that was queued is done, no lease and no timer is left."""
     for origin in (A, B):
@@ -250,24 +213,19 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: Wo
     assert world.storage.names()[-2] == "close"  # and the look of this test
 
 
-@pytest.mark.parametrize("moment", ["while it closes", "afterwards"])
-async def test_what_comes_too_late_asks_nothing_of_the_storage(world: World, moment: str) -> None:
-    """A user's extension may still download when the spider has closed."""
+async def test_what_comes_too_late_asks_nothing_of_the_storage(world: World) -> None:
+    """A user's extension may still download while the storage is closed."""
     await world.access.claim(A, always)
     closing = threading.Event()
     world.storage.before["close"] = lambda: closing.wait(5)
     closed = deferred_from_coro(world.access.close())
     while "close" not in world.storage.names():
         await a_while(0.001)
-    if moment == "afterwards":
-        closing.set()
-        await maybe_deferred_to_future(closed)
     calls = world.storage.names()
     assert await world.access.claim(B, always) == Claim(None, granted=True)
     world.access.publish(rules(B))
     world.access.purge()
     closing.set()
-    if moment != "afterwards":
-        await maybe_deferred_to_future(closed)
+    await maybe_deferred_to_future(closed)
     await world.settle()
     assert world.storage.names() == calls

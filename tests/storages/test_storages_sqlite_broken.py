@@ -8,9 +8,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.helpers.crawling import captured_log
 from tests.helpers.files import BROKEN, aside, ask, change
 from tests.helpers.log import warnings
 from tests.helpers.process import environment
+from tests.helpers.rows import every_row
 from tests.helpers.storing import NOW, A, B, missing, rules
 
 HOUR = 3600.0
@@ -37,40 +37,36 @@ def storage(path: Path) -> Iterator[SqliteStorage]:
     made.close()
 
 
-@pytest.mark.parametrize("method", ["load", "save", "lease", "entries", "purge"])
-@pytest.mark.parametrize("how", BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_set_aside_and_a_new_one_begun(path: Path, how: Any, method: str) -> None:
-    """Whatever meets it first. Nothing is deleted."""
-    how(path)
-    content = path.read_bytes()
-    storage = SqliteStorage(path)
-    with captured_log() as records:
-        {
-            "load": lambda: storage.load("http://7:80"),
-            "save": lambda: storage.save(missing()),
-            "lease": lambda: storage.lease(A, "me", HOUR),
-            "entries": lambda: list(storage.entries()),
-            "purge": lambda: storage.purge(NOW),
-        }[method]()
-        storage.save(rules())
-        assert storage.load(A) == rules()
-        assert storage.lease(A, "me", HOUR)
-    [kept] = aside(path)
-    assert kept.read_bytes() == content
-    [warning] = warnings(records)
-    assert str(path) in warning
-    assert kept.name in warning
-    storage.close()
-    assert ask(path, "PRAGMA integrity_check") == "ok"
+FIRST: tuple[Callable[[SqliteStorage], object], ...] = (
+    lambda storage: storage.load("http://7:80"),
+    lambda storage: storage.save(missing()),
+    lambda storage: storage.lease(A, "me", HOUR),
+    lambda storage: list(storage.entries()),
+    lambda storage: storage.purge(NOW),
+)
 
 
-def test_an_empty_file_is_as_none(storage: SqliteStorage, path: Path) -> None:
-    """As `touch` makes it."""
-    path.touch()
-    with captured_log() as records:
-        storage.save(rules())
-    assert storage.load(A) == rules()
-    assert aside(path) == warnings(records) == []
+def test_broken_files_are_set_aside_and_new_ones_begun(path: Path) -> None:
+    """Whatever meets it first. Nothing is deleted, of those of one second neither."""
+    contents = []
+    with every_row() as row:
+        for number, (name, broken) in enumerate(BROKEN.items()):
+            with row(name):
+                path.unlink(missing_ok=True)
+                broken(path)
+                contents.append(path.read_bytes())
+                storage = SqliteStorage(path)
+                with captured_log() as records:
+                    FIRST[number % len(FIRST)](storage)
+                    storage.save(rules())
+                    assert storage.load(A) == rules()
+                    assert storage.lease(A, "me", HOUR)
+                assert sorted(one.read_bytes() for one in aside(path)) == sorted(contents)
+                [warning] = warnings(records)
+                assert str(path) in warning
+                assert "was set aside as robots.sqlite.unreadable-" in warning
+                storage.close()
+                assert ask(path, "PRAGMA integrity_check") == "ok"
 
 
 @pytest.fixture
@@ -124,16 +120,6 @@ def test_a_file_stays_with_its_log_until_both_can_be_renamed(
     assert not (path.exists() or log.exists())
 
 
-def test_set_aside_again_and_again(path: Path) -> None:
-    """Within one second, too."""
-    for number in range(3):
-        path.write_bytes(b"broken %d" % number * 100)
-        storage = SqliteStorage(path)
-        storage.save(rules())
-        storage.close()
-    assert [one.read_bytes()[:8] for one in aside(path)] == [b"broken %d" % n for n in range(3)]
-
-
 def test_removed_while_it_is_open(path: Path) -> None:
     """By somebody who wanted to empty the cache. The next crawl has a new one."""
     storage = SqliteStorage(path)
@@ -177,6 +163,8 @@ def test_garbage_of_a_killed_process(
     if existing:
         storage.save(rules())
         storage.close()
+    else:
+        path.touch()
     path.with_name(path.name + suffix).write_bytes(b"\xaa" * 40_000)
     with captured_log() as records:
         assert storage.load(A) == (rules() if existing else None)
@@ -244,12 +232,6 @@ def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
 
 
 # Where nothing can be written
-
-
-def test_below_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="file"):
-        SqliteStorage(tmp_path / "file" / "robots.sqlite").load(A)
 
 
 def test_a_folder_in_its_place(path: Path) -> None:
