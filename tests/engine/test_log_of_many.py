@@ -8,10 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from scrapy.http import Response
 
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import counted, duration
@@ -19,8 +17,8 @@ from scrapy_rep.holding import deferral, held_origins
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
-from tests.helpers.behaviours import RULES, in_turn
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.behaviours import RULES
+from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -78,28 +76,6 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert "12 given up" in summary(result)[1]
 
 
-async def test_first_answers_that_take_long_are_no_failures(sites: Sites) -> None:
-    gate = silent_until_open()
-    slow, down = sites.add(robots=gate), sites.add(robots=in_turn(503, 503, RULES))
-    record = Record(on_deferred=lambda _, __: gate.open() if all_wait() else None)
-
-    def all_wait() -> bool:
-        return len([url for url in record.deferred if url.startswith(slow.url(""))]) == 8
-
-    result = await crawl(
-        [*urls(slow, 8), *urls(down, 4)],
-        {**DEFER, "REP_DEFER_GRACE": 0.01},
-        signal_handlers=record.handlers,
-    )
-    assert len(result.responses) == 12
-    waited = result.stat("rep/deferred") - result.stat("rep/deferred/unreachable")
-    assert result.stat("rep/deferred/unreachable") >= 4
-    assert waited >= 8
-    assert re.search(rf"held, {waited} waited for a first answer \(", summary(result)[1])
-    assert not lines(result, f"requests to {slow.url('')} until")
-    assert len(lines(result, f"requests to {down.url('')} until")) == 1
-
-
 @contextmanager
 def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[str]]:
     """Call *then* when the logger *name* says *words*.
@@ -134,22 +110,6 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
         r"next robots.txt attempt (in 0 s|now), giving up in 10 min \(REP_DEFER_MAX_WAIT\)",
         line,
     )
-
-
-async def test_each_spell_of_waiting_is_told(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_origins, "_IDLE_SECONDS", 0.0)
-    gates = [Gate(503, RULES), Gate(503, RULES)]
-    first, second = (sites.add(robots=gate) for gate in gates)
-
-    class Follows(ListSpider):
-        def parse(self, response: Response, **_: Any) -> Iterator[Any]:
-            super().parse(response)
-            if response.url == first.url("/a"):
-                yield self.recorded(second.url("/b"))
-
-    with at_line("scrapy_rep.holding", "Nothing left", lambda: gates.pop(0).open()) as seen:
-        result = await crawl(Follows, DEFER, requests=[first.url("/a")])
-    assert len(result.responses) == len(seen) == 2
 
 
 def test_waiting_is_not_told_at_every_turn(

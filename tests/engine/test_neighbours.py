@@ -104,15 +104,6 @@ async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_retry_middleware_still_retries_pages(sites: Sites) -> None:
-    """And does so under the rules, without asking for them again."""
-    site = sites.add(robots=RULES, pages={"/x": 503})
-    result = await crawl(site.url("/x"), {"RETRY_ENABLED": True, "RETRY_TIMES": 2})
-    assert site.count("/x") == 3
-    assert site.count("/robots.txt") == 1
-    result.assert_clean()
-
-
 @pytest.mark.download
 @pytest.mark.scrapy_api
 async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) -> None:

@@ -20,7 +20,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import BroadPriorityQueue
 from scrapy_rep.engine import pqueue
-from tests.helpers.behaviours import RULES, after
+from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.servers import Sites
 
@@ -72,22 +72,6 @@ class World:
     def end(self, slot: str) -> None:
         """A download of *slot* ends."""
         self.slots[slot].active.pop()
-
-
-@pytest.mark.usefixtures("many")
-def test_the_least_active_slot_is_next() -> None:
-    world = World(BroadPriorityQueue)
-    world.push("a/1", "a/2", "a/3", "b/1", "b/2", "c/1")
-    assert [world.pop() for _ in range(5)] == ["a/1", "b/1", "c/1", "a/2", "b/2"]
-    world.push("c/2", "b/3")
-    assert world.pop() == "c/2"
-    world.end("a")
-    world.end("a")
-    world.push("c/3")
-    assert world.pop() == "a/3"
-    assert {world.pop(), world.pop()} == {"b/3", "c/3"}
-    assert world.queue.pop() is None
-    assert len(world.queue) == 0
 
 
 @pytest.mark.usefixtures("many")
@@ -143,32 +127,6 @@ def test_few_slots_come_in_scrapys_order() -> None:
             theirs.end(slot)
 
 
-@pytest.mark.usefixtures("many")
-def test_a_slot_that_was_busy_is_not_passed_over_for_ever() -> None:
-    """New hosts come as fast as others are served, and none of them is ever active."""
-    world = World(BroadPriorityQueue)
-    world.push("z/1")
-    world.pop()
-    world.push("z/2", *[f"a{number}/1" for number in range(100)])
-    world.queue.peek()
-    world.end("z")
-    popped = []
-    for number in range(200):
-        popped.append(world.queue.pop().url[7:])  # type: ignore[union-attr]
-        world.push(f"z{number}/1")
-    assert "z/2" in popped
-
-
-def test_many_slots_of_an_earlier_run_go_on(tmp_path: Path) -> None:
-    key = str(tmp_path)
-    first = World(DownloaderAwarePriorityQueue, key)
-    first.push(*[f"h{number}/1" for number in range(pqueue._MANY + 1)])
-    state: Any = first.queue.close()
-    second = World(BroadPriorityQueue, key, startprios=state)
-    assert len({second.pop() for _ in range(pqueue._MANY + 1)}) == pqueue._MANY + 1
-    assert second.queue.pop() is None
-
-
 def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many wait."""
     world = World(BroadPriorityQueue)
@@ -189,8 +147,9 @@ def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks < 4 * 1500
 
 
-@pytest.mark.parametrize("kind", [FifoMemoryQueue, LifoMemoryQueue])
-@pytest.mark.parametrize("start_kind", [FifoMemoryQueue, None])
+@pytest.mark.parametrize(
+    ("kind", "start_kind"), [(FifoMemoryQueue, FifoMemoryQueue), (LifoMemoryQueue, None)]
+)
 def test_requests_of_a_slot_come_in_the_order_of_scrapys_queue(kind: Any, start_kind: Any) -> None:
     """Whether the slot has had one request at a time, or many."""
     crawler, chance = get_crawler(), random.Random(4)
@@ -247,17 +206,6 @@ def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     third = World(DownloaderAwarePriorityQueue, key, startprios=state)
     assert {third.pop(), third.pop()} == {"b/1", "b/2"}
     third.queue.close()
-
-
-@pytest.mark.scrapy_api
-async def test_a_crawl_spreads_over_its_hosts(sites: Sites) -> None:
-    """With robots.txt that take longer than REP_DEFER_GRACE, too."""
-    several = [sites.add(robots=after(0.05, RULES)) for _ in range(10)]
-    wanted = [site.url(f"/{page}") for site in several for page in range(3)]
-    settings = {"CONCURRENT_REQUESTS": 4, "REP_UNREACHABLE": "defer", "REP_DEFER_GRACE": 0.01}
-    result = await crawl(wanted, {**QUEUE, **settings})
-    assert set(result.responses) == set(wanted)
-    result.assert_clean()
 
 
 # Older Scrapy's disk queues leave files open.

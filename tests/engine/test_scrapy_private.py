@@ -4,7 +4,6 @@ new Scrapy, `scrapy_rep/engine/access.py` (or `lifecycle.py`) is the place to me
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 from scrapy.core import downloader as scrapys
 from scrapy.core.downloader import Downloader
-from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
-from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response, XmlResponse
 from scrapy.settings import Settings
@@ -258,29 +255,7 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
 
 
-def test_the_slot_is_closed_in_one_place() -> None:
-    """No other method of the engine ends a crawl."""
-    closing = [
-        name
-        for name, function in inspect.getmembers(ExecutionEngine, inspect.isfunction)
-        if "_slot.close()" in inspect.getsource(function)
-    ]
-    assert closing == ["close_spider_async"]
-    [_, reason] = inspect.signature(ExecutionEngine.close_spider_async).parameters.values()
-    assert reason.name == "reason"
-    assert reason.kind is reason.KEYWORD_ONLY
-    assert inspect.iscoroutinefunction(ExecutionEngine.close_spider_async)
-
-
 # Failing a request
-
-
-def test_enqueue_scrape_takes_a_failure_and_its_request() -> None:
-    assert list(inspect.signature(Scraper.enqueue_scrape).parameters)[:3] == [
-        "self",
-        "result",
-        "request",
-    ]
 
 
 @pytest.mark.parametrize("closing", [False, True])

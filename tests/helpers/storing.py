@@ -294,6 +294,25 @@ class World:
             await a_while(0.001)
 
 
+class Hanging:
+    """Calls of one name hang until the test lets them go on."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._began, self._go_on = threading.Event(), threading.Event()
+        world.storage.before[name] = self._hang
+
+    def _hang(self) -> None:
+        self._began.set()
+        assert self._go_on.wait(60)
+
+    async def begins(self) -> None:
+        while not self._began.is_set():
+            await a_while(0.001)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+
 def never(entry: Entry) -> bool:
     return False
 

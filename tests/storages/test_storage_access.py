@@ -8,10 +8,10 @@ import pytest
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, MemoryStorage
+from scrapy_rep.storages import MemoryStorage
 from scrapy_rep.storages.client import Claim
 from tests.helpers.held import a_while
-from tests.helpers.storing import LEASE, NOW, A, B, World, always, missing, never, rules
+from tests.helpers.storing import LEASE, NOW, A, B, Hanging, World, always, missing, never, rules
 
 
 @pytest.fixture
@@ -20,27 +20,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 # What a claim says
-
-
-async def test_the_first_claim_is_granted(world: World) -> None:
-    assert await world.access.claim(A, always) == Claim(None, granted=True)
-    other = world.new()
-    assert await other.claim(A, always) == Claim(None, granted=False)
-    assert await other.claim(B, always) == Claim(None, granted=True)
-    assert await world.access.claim(A, always) == Claim(None, granted=True), "its own lease"
-
-
-async def test_what_is_kept_is_enough(world: World) -> None:
-    world.storage.save(rules())
-    seen: list[Entry] = []
-
-    def enough(entry: Entry) -> bool:
-        seen.append(entry)
-        return True
-
-    assert await world.access.claim(A, enough) == Claim(rules(), granted=False)
-    assert seen == [rules()]
-    assert world.storage.leases == {}
 
 
 async def test_an_answer_that_comes_between_the_two(world: World) -> None:
@@ -61,19 +40,12 @@ async def test_what_was_published_is_claimed_next(world: World) -> None:
 async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
     """The lease goes on: it must not end under the second fetch."""
     await world.access.claim(A, never)
-    began, go_on = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        began.set()
-        assert go_on.wait(10)
-
-    world.storage.before["purge"] = wait
+    slow = Hanging(world, "purge")
     world.access.purge()
-    while not began.is_set():
-        await a_while(0.001)
+    await slow.begins()
     world.access.give_back(A)
     again = deferred_from_coro(world.access.claim(A, never))
-    go_on.set()
+    slow.go_on()
     assert (await maybe_deferred_to_future(again)).granted
     await world.settle()
     assert world.storage.leases.keys() == {A}
@@ -141,21 +113,14 @@ async def test_the_event_loop_goes_on(world: World) -> None:
 @pytest.mark.parametrize("queued", [False, True], ids=["under way", "queued"])
 async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, queued: bool) -> None:
     """Others would wait for it, for as long as it lasts."""
-    began, go_on = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        began.set()
-        assert go_on.wait(10)
-
-    world.storage.before["lease"] = wait
+    slow = Hanging(world, "lease")
     first = deferred_from_coro(world.access.claim(A, always))
     given_up = deferred_from_coro(world.access.claim(B, always)) if queued else first
     given_up.addErrback(lambda _: None)
-    while not began.is_set():
-        await a_while(0.001)
+    await slow.begins()
     given_up.cancel()
     await a_while(0)
-    go_on.set()
+    slow.go_on()
     if queued:
         assert (await maybe_deferred_to_future(first)).granted
     await world.settle()
@@ -216,16 +181,14 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: Wo
 async def test_what_comes_too_late_asks_nothing_of_the_storage(world: World) -> None:
     """A user's extension may still download while the storage is closed."""
     await world.access.claim(A, always)
-    closing = threading.Event()
-    world.storage.before["close"] = lambda: closing.wait(5)
+    slow = Hanging(world, "close")
     closed = deferred_from_coro(world.access.close())
-    while "close" not in world.storage.names():
-        await a_while(0.001)
+    await slow.begins()
     calls = world.storage.names()
     assert await world.access.claim(B, always) == Claim(None, granted=True)
     world.access.publish(rules(B))
     world.access.purge()
-    closing.set()
+    slow.go_on()
     await maybe_deferred_to_future(closed)
     await world.settle()
     assert world.storage.names() == calls

@@ -3,7 +3,6 @@ it works again."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, client, sqlite
+from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, client
 from scrapy_rep.storages.client import Claim, StorageClient
 from tests.helpers.crawling import captured_log
-from tests.helpers.held import a_while
 from tests.helpers.log import lines
 from tests.helpers.redisserver import RedisServer, needs_server
-from tests.helpers.storing import NOW, A, B, Watched, World, always, missing, never, rules
+from tests.helpers.storing import NOW, A, B, Hanging, Watched, World, always, missing, never, rules
 
 FULL = OSError(28, "No space left on device")
 
@@ -137,17 +135,18 @@ async def test_renewals_share_the_limit_of_a_batch(world: World) -> None:
 
 
 async def test_each_claim_gets_its_own_answer(world: World) -> None:
-    """In one batch: known and enough, known and not enough, leased by another, unknown, broken."""
+    """In one batch: known and enough, known and not enough, leased by another or by itself, unknown, broken."""
     for origin in ("http://enough:80", "http://stale:80"):
         world.storage.save(missing(origin))
     await world.new().claim("http://leased:80", always)
-    unreadable = {"http://broken:80": UnreadableEntry("broken")}
+    await world.access.claim("http://own:80", always)
+    broken = "http://broken:80"
     load_many = world.storage.load_many
     world.storage.load_many = lambda origins: {  # type: ignore[method-assign]
         **load_many(origins),
-        **{origin: error for origin, error in unreadable.items() if origin in origins},
+        **({broken: UnreadableEntry("broken")} if broken in origins else {}),
     }
-    tests = {"stale": never, "enough": always, "leased": always, "new": always, "broken": always}
+    tests = {"stale": never, **dict.fromkeys(("enough", "leased", "own", "new", "broken"), always)}
     claims = {
         name: deferred_from_coro(world.access.claim(f"http://{name}:80", test))
         for name, test in tests.items()
@@ -158,6 +157,7 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
         "stale": Claim(missing("http://stale:80"), granted=True),
         "enough": Claim(missing("http://enough:80"), granted=False),
         "leased": Claim(None, granted=False),
+        "own": Claim(None, granted=True),
         "new": Claim(None, granted=True),
         "broken": Claim(None, granted=True),
     }
@@ -167,24 +167,17 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
 @pytest.mark.parametrize("under_way", ["save", "purge"])
 async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: str) -> None:
     """What is still to be saved or purged is done after it, however long it has waited."""
-    began, go_on = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        began.set()
-        go_on.wait(10)
-
-    world.storage.before[under_way] = hang
+    slow = Hanging(world, under_way)
     if under_way == "purge":
         world.access.purge()
     else:
         world.access.publish(missing(ORIGINS[0]))
-    while not began.is_set():
-        await a_while(0.001)
+    await slow.begins()
     for origin in ORIGINS[1:]:
         world.access.publish(missing(origin))
     world.access.purge()
     claim = deferred_from_coro(world.access.claim(B, always))
-    go_on.set()
+    slow.go_on()
     await maybe_deferred_to_future(claim)
     await world.settle()
     names = world.storage.names()
@@ -193,46 +186,25 @@ async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: st
     assert under_way == "purge" or "purge" in names[4:]
 
 
-class Slices(SqliteStorage):
-    """Counts the slices of a purge. The first waits for the test."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.slices = self.leased_after = 0
-        self.began, self.go_on = threading.Event(), threading.Event()
-
-    def purge_some(self, before: float) -> bool:
-        self.slices += 1
-        self.began.set()
-        assert self.go_on.wait(10)
-        return super().purge_some(before)
-
-    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
-        self.leased_after = self.slices
-        return super().lease_many(origins, owner, seconds)
-
-
 async def test_claims_are_answered_between_slices_of_a_purge(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file may have very many old rows."""
-    monkeypatch.setattr(sqlite, "_PURGED_AT_ONCE", 10)
-    storage = Slices(tmp_path / "robots.sqlite")
-    storage.save_many([rules(one, one.encode(), at=5.0) for one in ORIGINS[:100]])
-    world.storage = storage  # type: ignore[assignment]
-    access = world.access = world.new()
-    access.purge()
-    while not storage.began.is_set():
-        await a_while(0.001)
-    claim = deferred_from_coro(access.claim(A, always))
-    storage.go_on.set()
+    slices = [True, True, False]
+
+    def purge_some(before: float) -> bool:
+        world.storage._call("slice")
+        return slices.pop(0)
+
+    monkeypatch.setattr(world.storage, "purge_some", purge_some)
+    slow = Hanging(world, "slice")
+    world.access.purge()
+    await slow.begins()
+    claim = deferred_from_coro(world.access.claim(A, always))
+    slow.go_on()
     assert (await maybe_deferred_to_future(claim)).granted
     await world.settle()
-    assert storage.leased_after == 1
-    assert storage.slices == 21, "10 of entries, 10 of bodies, and the last finds nothing"
-    assert list(storage.entries()) == []
-    assert storage.body(rules(A, ORIGINS[0].encode()).sha256 or "") is None
-    await access.close()
+    assert world.storage.names() == ["slice", "load", "lease", "load", "slice", "slice"]
 
 
 async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
@@ -242,18 +214,6 @@ async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
     world.storage.calls.clear()
     assert await world.access.claim(A, always) == Claim(rules(), granted=False)
     assert world.storage.calls == []
-
-
-async def test_the_end_tries_once_more(world: World) -> None:
-    world.storage.fails["save"] = FULL
-    world.access.publish(rules())
-    await world.settle()
-    world.storage.fails.clear()
-    world.now += 10.1
-    await world.access.close()
-    assert world.storage.load(A) == rules()
-    assert world.lost == 0
-    assert [one for one in world.timers if not one.cancelled] == []
 
 
 async def test_what_could_not_be_saved_is_saved_later_but_replaces_nothing_newer(

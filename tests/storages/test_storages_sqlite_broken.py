@@ -6,8 +6,6 @@ import errno
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from scrapy_rep.storages.journal import set_aside
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import BROKEN, aside, ask, change
 from tests.helpers.log import warnings
-from tests.helpers.process import environment
 from tests.helpers.rows import every_row
 from tests.helpers.storing import NOW, A, B, missing, rules
 
@@ -173,43 +170,23 @@ def test_garbage_of_a_killed_process(
     assert warnings(records) == aside(path) == []
 
 
-@pytest.mark.process
-def test_what_a_killed_process_wrote_is_there(path: Path, tmp_path: Path) -> None:
-    """Its write-ahead log and all."""
-    code = """if True:
-        import os, sys
-        from pathlib import Path
-        from scrapy_rep.storages import SqliteStorage
-        from tests.helpers.storing import rules
-        storage = SqliteStorage(Path(sys.argv[1]))
-        for number in range(50):
-            storage.save(rules(f"http://{number}:80"))
-        storage.lease("http://1:80", "dead", 1e9)
-        os.kill(os.getpid(), 9)
-    """
-    subprocess.run([sys.executable, "-c", code, str(path)], env=environment(), check=False)
-    assert path.with_name(path.name + "-wal").stat().st_size > 0
-    storage = SqliteStorage(path)
-    assert len(list(storage.entries())) == 50
-    storage.close()
-
-
-def test_a_log_that_has_everything_mends_the_file(path: Path) -> None:
-    """What a killed process left is worth more than a file that somebody wrote over."""
+@pytest.mark.parametrize("file", ["as it was", "written over"])
+def test_what_a_killed_process_left_is_used(path: Path, tmp_path: Path, file: str) -> None:
+    """Its log has everything, which is worth more than a file that somebody wrote over."""
     storage = SqliteStorage(path)
     storage.save(rules())
-    copy = path.parent / "copy"
+    copy = tmp_path / "copy"
     copy.mkdir()
-    for one in path.parent.glob(f"{path.name}-*"):
+    for one in path.parent.glob(f"{path.name}*"):
         shutil.copy(one, copy)
     storage.close()
-    path.write_bytes(b"broken" * 1000)
-    for one in copy.iterdir():
-        one.rename(path.with_name(one.name))
+    left = SqliteStorage(copy / path.name)
+    if file == "written over":
+        (copy / path.name).write_bytes(b"broken" * 1000)
     with captured_log() as records:
-        assert storage.load(A) == rules()
-    assert aside(path) == warnings(records) == []
-    storage.close()
+        assert left.load(A) == rules()
+    assert aside(copy / path.name) == warnings(records) == []
+    left.close()
 
 
 def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
