@@ -427,7 +427,7 @@ class StorageClient:
                 self._retry = call_later(_RETRY_SECONDS, self._save_again)
         else:  # nothing can be saved any more
             self._lost(len(self._unsaved))
-            self._unsaved.clear()
+            self._unsaved.saved(list(self._unsaved.values()))
 
     async def _purge_some(self) -> None:
         if self._purges:

@@ -126,15 +126,12 @@ class RedisStorage(BatchStorage):
             key: header if isinstance(header, UnreadableEntry) else entry_or_error(header)
             for key, header in self._values(keys, MAX_HEADER).items()
         }
-        wanted = {
-            key: self._key("body", entry.sha256)
-            for key, entry in found.items()
-            if isinstance(entry, Entry) and entry.sha256
-        }
-        bodies = self._values(wanted.values(), MAX_PACKED)
-        for key, body in wanted.items():
-            if isinstance(packed := bodies.get(body), bytes):
-                found[key] = replace(found[key], packed=packed)
+        whole = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
+        hashes = {entry.sha256 for entry in whole.values() if entry.sha256}
+        bodies = self._values([self._key("body", one) for one in hashes], MAX_PACKED)
+        for key, entry in whole.items():
+            if isinstance(packed := bodies.get(self._key("body", entry.sha256 or "")), bytes):
+                found[key] = replace(entry, packed=packed)
         return found
 
     def _values(self, keys: Iterable[str], limit: int) -> dict[str, bytes | UnreadableEntry]:
@@ -157,16 +154,23 @@ class RedisStorage(BatchStorage):
         return found
 
     def _ask(self, command: str, keys: Sequence[str]) -> list[Any]:
-        """Return the answers to *command* for each key.
+        """Return the answers to *command* for each key; an ``UnreadableEntry`` for one whose value is
+        no string.
 
-        :raises redis.RedisError: if the server reports an error other than a value of another type
+        :raises redis.RedisError: if the server reports another error
         """
         if not keys:
             return []
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
             getattr(pipeline, command)(key)
-        return [_checked(answer) for answer in pipeline.execute(raise_on_error=False)]
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, redis.ResponseError) and str(answer).startswith("WRONGTYPE"):
+                answers[number] = UnreadableEntry("broken: it is not a string")
+            elif isinstance(answer, Exception):
+                raise answer
+        return answers
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -224,15 +228,3 @@ class RedisStorage(BatchStorage):
     def close(self) -> None:
         if (client := vars(self).pop("_client", None)) is not None:
             client.close()
-
-
-def _checked(answer: Any) -> Any:
-    """Return what the server answered; an ``UnreadableEntry`` if the value isn't a string.
-
-    :raises redis.RedisError: if the server reported another error
-    """
-    if isinstance(answer, redis.ResponseError) and str(answer).startswith("WRONGTYPE"):
-        return UnreadableEntry("broken: it is not a string")
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
