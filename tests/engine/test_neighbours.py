@@ -4,7 +4,6 @@ does not change."""
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,49 +45,23 @@ class OnsiteSpider(ListSpider):
 
 
 @pytest.mark.scrapy_api
-async def test_offsite_does_not_stop_the_redirect_of_robots_txt(sites: Sites) -> None:
+async def test_offsite_requests_ask_for_no_robots_txt_but_its_redirect_is_followed(
+    sites: Sites,
+) -> None:
     offsite = sites.add(name="offsite.test", pages={"/rules": RULES})
+    other = sites.add(name="other.test", robots=RULES)
     onsite = sites.add(robots=redirect(offsite.url("/rules")), name="onsite.test")
     result = await crawl(
-        OnsiteSpider, requests=[onsite.url("/private"), onsite.url("/x")], domains=["onsite.test"]
+        OnsiteSpider,
+        requests=[onsite.url("/private"), onsite.url("/x"), other.url("/x")],
+        domains=["onsite.test"],
     )
     assert disallowed(result, onsite.url("/private"))
-    assert result.status(onsite.url("/x")) == 200
-    assert offsite.count("/rules") == 1
-    assert result.stat("offsite/filtered") == 0
-    result.assert_clean()
-
-
-async def test_offsite_requests_ask_for_no_robots_txt(sites: Sites) -> None:
-    offsite = sites.add(name="offsite.test", robots=RULES)
-    onsite = sites.add(name="onsite.test", robots=RULES)
-    result = await crawl(
-        OnsiteSpider, requests=[onsite.url("/x"), offsite.url("/x")], domains=["onsite.test"]
-    )
     assert result.responses == {onsite.url("/x"): 200}
-    assert offsite.requests == []
+    assert offsite.count("/rules") == 1
+    assert result.stat("offsite/filtered") == 1
+    assert other.requests == []
     result.assert_clean()
-
-
-@pytest.mark.scrapy_api
-async def test_http_cache_does_not_answer_for_a_robots_txt_that_can_be_fetched(
-    sites: Sites, tmp_path: Path
-) -> None:
-    site = sites.add(robots=RULES)
-    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    urls = [site.url("/private"), site.url("/x"), site.url("/later")]
-    first = await crawl(urls, settings)
-    site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
-    second = await crawl(urls, settings)
-
-    assert first.responses == {site.url("/x"): 200, site.url("/later"): 200}
-    assert second.responses == {site.url("/private"): 200, site.url("/x"): 200}
-    assert disallowed(second, site.url("/later"))
-    assert site.count("/robots.txt") == 2
-    assert site.count("/x") == 1  # the cache works
-    assert first.stat("httpcache/store") == 2
-    first.assert_clean()
-    second.assert_clean()
 
 
 async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites) -> None:

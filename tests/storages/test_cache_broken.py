@@ -138,43 +138,27 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     made.close()
 
 
-def large(sites: Sites, count: int, size: int = 10_000) -> list[Site]:
-    """Sites whose files can't be made smaller than *size* (bytes)."""
+def large(sites: Sites, count: int) -> list[Site]:
+    """Sites whose files can't be made smaller than 10,000 bytes."""
     return [
-        sites.add(robots=answer(RULES.encode() + b"#" + os.urandom(size).hex().encode()))
+        sites.add(robots=answer(RULES.encode() + b"#" + os.urandom(10_000).hex().encode()))
         for _ in range(count)
     ]
 
 
 @pytest.mark.process
-async def test_a_full_disk(sites: Sites, disk: Disk) -> None:
-    """What does not fit is not kept; what was kept is not lost."""
-    settings, path = in_a_file(disk.folder), disk.folder / "robots.sqlite"
-    first = some(sites, 2)
-    await visit(first, settings)
-    ballast = disk.folder / "ballast"
-    ballast.write_bytes(bytes(150_000))
-    result = await visit(large(sites, 6, 100_000), settings)
-    said = warnings(result, without=EARNED)
-    assert len(said) == len(lines(result, "works again")) + 1
-    assert "database or disk is full" in said[0]
-    assert "The crawl goes on" in said[0]
-    assert aside(path) == []
-    # SQLite needs some room to read, too.
-    ballast.unlink()
-    await visit(first, settings, fetched=[0, 0])
-    assert ask(path, "PRAGMA integrity_check") == "ok"
-
-
-@pytest.mark.process
 async def test_there_is_room_again(sites: Sites, disk: Disk) -> None:
-    settings = in_a_file(disk.folder)
+    """What does not fit is not kept, what was kept is not lost, and what waits is saved in the end."""
+    settings, path = in_a_file(disk.folder), disk.folder / "robots.sqlite"
     many = large(sites, 5)
     result = await visit(many, settings, disk.fill, nothing, nothing, disk.filler.unlink)
     # One for each time that there was none: SQLite makes some room itself when it cleans up.
     told, again = len(warnings(result, without=EARNED)), len(lines(result, "works again"))
     assert told == again >= 1
-    assert_quiet(await visit(many[-1:], settings, fetched=[0]))
+    assert "database or disk is full" in warnings(result, without=EARNED)[0]
+    assert_quiet(await visit(many, settings, fetched=[0] * 5))
+    assert aside(path) == []
+    assert ask(path, "PRAGMA integrity_check") == "ok"
 
 
 @pytest.mark.process
@@ -237,7 +221,7 @@ async def test_a_class_that_raises(sites: Sites) -> None:
     result = await visit(some(sites), {"REP_CACHE_STORAGE": Fails})
     said = warning(result)
     assert "(Fails)" in said
-    assert "TypeError" in said or "ZeroDivisionError: a bug of the user's" in said
+    assert "ZeroDivisionError: a bug of the user's" in said
     assert result.stat("rep/cache/unsaved") == 4
     assert lines(result, "works again") == []
 

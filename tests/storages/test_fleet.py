@@ -126,22 +126,6 @@ async def until(happened: Callable[[], object]) -> None:
 
 
 @pytest.mark.loop
-async def test_one_that_is_stopped_while_it_asks_delays_nobody(
-    sites: Sites, storage: dict[str, Any]
-) -> None:
-    site, stopped, waits = sites.add(robots=in_turn(silence(), RULES)), Record(), Record()
-    first = begun(site, storage, stopped, REP_DOWNLOAD_TIMEOUT=60)
-    await until(lambda: site.robots_fetches)
-    second = begun(site, storage, waits)
-    await until(lambda: len(waits.deferred) == len(PATHS))
-    at = time.monotonic()
-    stopped.close()
-    assert (await maybe_deferred_to_future(first)).reason == "enough"
-    assert_by_rules(await maybe_deferred_to_future(second), site)
-    assert site.robots_fetches == 2
-    assert site.hits("/robots.txt")[1].time - at < 15, "the timeout is 60"
-
-
 async def test_one_that_waits_for_another_can_be_stopped(
     sites: Sites, storage: dict[str, Any]
 ) -> None:

@@ -282,33 +282,6 @@ async def test_what_waits_to_be_saved_is_limited(
     assert world.lost == 100, "nor at the end"
 
 
-class Simple(Storage):
-    """A user's, with the two methods that are required."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Entry] = {}
-
-    def load(self, origin: str) -> Entry | None:
-        if origin == B:
-            raise UnreadableEntry("broken")
-        return self.kept.get(origin)
-
-    def save(self, entry: Entry) -> None:
-        self.kept[entry.origin] = entry
-
-
-async def test_a_storage_of_two_methods_goes_on_working(world: World) -> None:
-    world.storage = Simple()  # type: ignore[assignment]
-    access = world.new()
-    claims = await claimed(access, [A, B, *ORIGINS[:20]])
-    assert all(claim.granted for claim in claims)
-    for origin in (A, *ORIGINS[:20]):
-        access.publish(missing(origin))
-    claims = await claimed(access, [A, B, *ORIGINS[:20]])
-    assert [claim.entry for claim in claims] == [missing(A), None, *map(missing, ORIGINS[:20])]
-    await access.close()
-
-
 async def test_leases_of_a_users_class_may_be_nonsense(world: World) -> None:
     """One warning, and everybody may ask: no claim is left without an answer."""
     world.storage.lease_many = lambda *_: None  # type: ignore

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -229,55 +228,12 @@ def test_one_of_many_gets_the_lease(kind: Kind) -> None:
     assert [len(one) for one in granted] == [1] * len(granted)
 
 
-@if_shared
-def test_many_write_at_once(kind: Kind) -> None:
-    """Nothing is lost, and no reader ever sees half of an entry."""
-    storages = [kind.new() for _ in range(4)]
-    seen: list[Any] = []
-
-    def work(number: int) -> None:
-        try:
-            for turn in range(25):
-                mine = f"http://{number}-{turn}:80"
-                storages[number].save(rules(mine, mine.encode()))
-                storages[number].save(rules(A, b"%d" % number, at=NOW + number))
-                entry = storages[number].load(A)
-                assert entry is not None
-                seen.append(entry.check(A).body == b"%d" % (entry.updated_at - NOW))
-        except BaseException as error:  # noqa: BLE001
-            seen.append(error)
-
-    together(work, len(storages))
-    assert seen == [True] * 100
-    assert len(all_of(storages[0])) == 101
-
-
 def together(work: Callable[[int], None], count: int) -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
     for one in threads:
         one.start()
     for one in threads:
         one.join(60)
-
-
-def test_calls_from_several_threads(storage: Storage) -> None:
-    """One at a time, but not always the same one."""
-    errors: list[BaseException] = []
-
-    def use(number: int) -> None:
-        try:
-            storage.save(rules(at=NOW + number))
-            assert storage.load(A) == rules(at=NOW + number)
-            assert storage.lease(A, "me", HOUR)
-            storage.release(A, "me")
-        except BaseException as error:  # noqa: BLE001
-            errors.append(error)
-
-    for number in range(5):
-        thread = threading.Thread(target=use, args=(number,))
-        thread.start()
-        thread.join(60)
-    assert errors == []
 
 
 def test_a_storage_can_be_closed_at_any_time(kind: Kind) -> None:

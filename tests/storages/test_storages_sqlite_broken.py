@@ -117,24 +117,6 @@ def test_a_file_stays_with_its_log_until_both_can_be_renamed(
     assert not (path.exists() or log.exists())
 
 
-def test_removed_while_it_is_open(path: Path) -> None:
-    """By somebody who wanted to empty the cache. The next crawl has a new one."""
-    storage = SqliteStorage(path)
-    storage.save(rules())
-    for one in path.parent.iterdir():
-        one.unlink()
-    with captured_log() as records:
-        storage.save(missing(B))
-        storage.load(B)
-        storage.close()
-    assert warnings(records) == []
-    again = SqliteStorage(path)
-    again.save(rules())
-    assert again.load(A) == rules()
-    again.close()
-    assert aside(path) == []
-
-
 def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> None:
     """It is neither used nor set aside."""
     storage.save(rules())
@@ -209,18 +191,6 @@ def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
 
 
 # Where nothing can be written
-
-
-def test_a_folder_in_its_place(path: Path) -> None:
-    path.mkdir()
-    storage = SqliteStorage(path)
-    with pytest.raises(sqlite3.OperationalError):
-        storage.save(rules())
-    assert aside(path) == []
-    path.rmdir()
-    storage.save(rules())
-    assert storage.load(A) == rules()
-    storage.close()
 
 
 def test_a_lock_file_of_somebody_else(path: Path) -> None:
