@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.held import origin_of
 from tests.helpers.log import lines, warnings
 from tests.helpers.redisserver import (
     Address,
@@ -105,17 +104,6 @@ async def test_a_server_that_is_full_is_read(sites: Sites, server: RedisServer) 
     assert "maxmemory" in warning(result)
     assert len(lines(result, "works again")) == 1
     assert_quiet(await visit(many[-1:], on(server), fetched=[0]))
-
-
-async def test_a_server_whose_keys_are_somebody_elses(
-    sites: Sites, redis_server: RedisServer
-) -> None:
-    """Another type under our name is as if there was nothing; the others have no trouble."""
-    many = some(sites, 2)
-    ask(redis_server, "LPUSH", f"scrapy-rep:entry:{origin_of(many[1])}", "a list")
-    result = await visit(many, on(redis_server))
-    assert "in the robots.txt cache, which is broken: it is not a string" in warning(result)
-    assert_quiet(await visit(many, on(redis_server), fetched=[0, 0]))
 
 
 async def test_a_failover_in_the_middle_of_a_crawl(sites: Sites, tmp_path: Path) -> None:

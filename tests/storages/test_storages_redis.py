@@ -144,8 +144,9 @@ def test_prefixes_are_apart(redis_server: RedisServer, client: Any) -> None:
 def test_entries_that_can_not_be_read(storage: RedisStorage, client: Any) -> None:
     """Those and no others."""
     storage.save(rules(B, b"other"))
-    for value in (b"", b"no json", b"\xff", b'{"schema":99}', b"[" * 100_000):
-        client.set(f"rep:entry:{A}", value)
+    for value in (b"", b"no json", b"\xff", b'{"schema":99}', b"[" * 100_000, "a list"):
+        client.delete(f"rep:entry:{A}")
+        (client.lpush if value == "a list" else client.set)(f"rep:entry:{A}", value)
         with pytest.raises(UnreadableEntry):
             storage.load(A)
         assert storage.load(B) == rules(B, b"other")

@@ -1,9 +1,8 @@
-"""Several use one file of SqliteStorage, and find it new, or broken, at once."""
+"""Several use one file of SqliteStorage, each with a connection of its own, and find it new, or broken,
+at once."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from scrapy_rep.storages import Entry, SqliteStorage, sqlite
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import aside
 from tests.helpers.log import warnings
-from tests.helpers.process import environment
 from tests.helpers.storing import A, B, missing, rules
 
 HOUR = 3600.0
@@ -132,46 +130,3 @@ def test_many_find_a_new_or_broken_one_at_once(tmp_path: Path, broken: bytes) ->
         assert [one.read_bytes() for one in aside(path)] == [broken] * bool(broken)
         assert len(warnings(records)) == bool(broken)
         assert kept(path) == [f"http://{number}:80" for number in range(8)]
-
-
-@pytest.mark.process
-def test_processes_find_a_broken_one_at_once(path: Path) -> None:
-    """The same with processes: locks are theirs, not threads'. One sets it aside."""
-    path.write_bytes(b"broken" * 1000)
-    code = """if True:
-        import sys, time
-        from pathlib import Path
-        from scrapy_rep.storages import SqliteStorage, sqlite
-        from tests.helpers.storing import rules
-        sqlite._LOCK_SECONDS = 60.0
-        storage = SqliteStorage(Path(sys.argv[1]))
-        print(flush=True)
-        sys.stdin.readline()
-        for number in range(20):
-            storage.save(rules(f"http://{sys.argv[2]}-{number:02}:80"))
-        print(storage.lease("http://a:80", sys.argv[2], 1e9))
-    """
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(path), str(number)],
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number in range(2)
-    ]
-    for one in processes:
-        assert one.stdout is not None
-        one.stdout.readline()
-    for one in processes:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    said = [one.communicate(timeout=60)[0].splitlines() for one in processes]
-    assert sorted(lines.pop() for lines in said) == ["False", "True"]
-    [warning] = [line for lines in said for line in lines if line]
-    assert "set aside" in warning
-    assert kept(path) == [f"http://{n}-{m:02}:80" for n in range(2) for m in range(20)]
-    assert [one.read_bytes()[:6] for one in aside(path)] == [b"broken"]
