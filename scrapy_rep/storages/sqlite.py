@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from os.path import samestat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,7 @@ from scrapy_rep.storages.journal import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy.crawler import Crawler
@@ -95,7 +97,7 @@ class SqliteStorage(BatchStorage):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._identity = (0, 0)
+        self._opened: os.stat_result | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
@@ -231,7 +233,7 @@ class SqliteStorage(BatchStorage):
     def _is_still_there(self) -> bool:
         """Whether the open file is still at its path."""
         try:
-            return _identity(self._path) == self._identity
+            return self._opened is not None and samestat(self._path.stat(), self._opened)
         except OSError:
             return False
 
@@ -239,7 +241,7 @@ class SqliteStorage(BatchStorage):
         # Calls come from different threads, but one at a time.
         db = connect(path, _LOCK_SECONDS)
         try:
-            self._identity = _identity(path)
+            self._opened = path.stat()
             self._set_up(db)
         except BaseException:
             db.close()
@@ -267,8 +269,3 @@ class SqliteStorage(BatchStorage):
             f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
             f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
         )
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
