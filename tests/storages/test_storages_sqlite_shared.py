@@ -3,6 +3,7 @@ at once."""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,17 @@ def test_many_find_a_new_or_broken_one_at_once(tmp_path: Path, broken: bytes) ->
         assert [one.read_bytes() for one in aside(path)] == [broken] * bool(broken)
         assert len(warnings(records)) == bool(broken)
         assert kept(path) == [f"http://{number}:80" for number in range(8)]
+
+
+def test_one_at_a_time_opens_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one could set aside what another has just begun."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    other = sqlite3.connect(f"{path}.lock", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    storage = SqliteStorage(path)
+    with pytest.raises(sqlite3.OperationalError, match="lock"):
+        storage.load(A)
+    assert not path.exists()
+    other.close()
+    assert storage.load(A) is None
+    storage.close()
