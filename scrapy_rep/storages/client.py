@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.crawler import Crawler
-    from scrapy.statscollectors import StatsCollector
     from scrapy.utils.asyncio import CallLaterResult
 
     from scrapy_rep.settings import RepSettings
@@ -58,8 +57,6 @@ class Claim(NamedTuple):
 
 
 class _PendingClaim:
-    """A claim that waits for its answer."""
-
     __slots__ = ("answer", "is_enough", "origin", "wanted")
 
     def __init__(self, origin: str, is_enough: Callable[[Entry], bool]) -> None:
@@ -81,47 +78,45 @@ class _Calls:
         self._crawler = crawler
         self.storage = storage
         self._lease_seconds = lease_seconds
-        self._name = f"The robots.txt cache ({type(storage).__name__})"
         self._owner = uuid4().hex
         self._told_unreadable = False
-        self._again_at: dict[str, float] = {}
-        """When to try a failed kind again."""
-
-    @property
-    def failing(self) -> bool:
-        """Whether any kind of calls fails."""
-        return bool(self._again_at)
+        self.again_at: dict[str, float] = {}
+        """When to try again, for each kind that failed."""
 
     def is_tried(self, kind: str) -> bool:
         """Whether calls of *kind* work, or are due to be tried again."""
-        return self._again_at.get(kind, 0.0) <= time.monotonic()
+        return self.again_at.get(kind, 0.0) <= time.monotonic()
 
-    def end_pauses(self) -> None:
-        """Let every kind be tried again now."""
-        self._again_at = dict.fromkeys(self._again_at, 0.0)
+    def _attempt(
+        self,
+        kind: str,
+        otherwise: T,
+        method: Callable[..., T],
+        *arguments: object,
+        insist: bool = False,
+    ) -> T:
+        """Return what *method* returns; *otherwise* if it fails, or its *kind* failed recently.
 
-    def _attempt(self, kind: str, otherwise: T, method: Callable[..., T], *arguments: object) -> T:
-        """Return what *method* returns; *otherwise* if it fails, or its *kind* failed recently."""
-        return (
-            self._insist(kind, otherwise, method, *arguments) if self.is_tried(kind) else otherwise
-        )
-
-    def _insist(self, kind: str, otherwise: T, method: Callable[..., T], *arguments: object) -> T:
-        """Like :meth:`_attempt`, even if *kind* failed recently."""
+        :param insist: call it even then
+        """
+        if not insist and not self.is_tried(kind):
+            return otherwise
         try:
             result = method(*arguments)
         except Exception as error:  # noqa: BLE001
             # A storage may raise anything: the disk is full, the server gone, the user's class broken.
-            if not self._again_at:
+            if not self.again_at:
                 self._log(
                     logging.WARNING,
-                    f"{self._name} can't be {'read' if kind == _LOAD else 'written'}: {text_of(error)}. The "
-                    f"crawl goes on with what is in memory, and tries again every {_RETRY_SECONDS:g} s.",
+                    f"The robots.txt cache ({type(self.storage).__name__}) can't be "
+                    f"{'read' if kind == _LOAD else 'written'}: {text_of(error)}. The crawl goes on "
+                    f"with what is in memory, and tries again every {_RETRY_SECONDS:g} s.",
                 )
-            self._again_at[kind] = time.monotonic() + _RETRY_SECONDS
+            self.again_at[kind] = time.monotonic() + _RETRY_SECONDS
             return otherwise
-        if self._again_at.pop(kind, None) is not None and not self._again_at:
-            self._log(logging.INFO, f"{self._name} works again.")
+        if self.again_at.pop(kind, None) is not None and not self.again_at:
+            name = type(self.storage).__name__
+            self._log(logging.INFO, f"The robots.txt cache ({name}) works again.")
         return result
 
     def _log(self, level: int, message: str) -> None:
@@ -147,18 +142,16 @@ class _Calls:
 
     def _lease(self, renewed: list[str], origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if leasing fails."""
-        if not (every := [*renewed, *origins]):
-            return set()
+        every = [*renewed, *origins]
 
         def lease() -> set[str]:
             return set(self.storage.lease_many(every, self._owner, self._lease_seconds))
 
-        return self._attempt(_LEASE, set(every), lease) & set(origins)
+        return self._attempt(_LEASE, set(every), lease) & set(origins) if every else set()
 
     def _release(self, origins: list[str]) -> None:
         if origins:
-            release = self.storage.release_many
-            self._attempt(_RELEASE, None, release, origins, self._owner)
+            self._attempt(_RELEASE, None, self.storage.release_many, origins, self._owner)
 
     def _load(self, origins: list[str]) -> dict[str, Entry]:
         return self._attempt(_LOAD, {}, self._load_checked, origins) if origins else {}
@@ -171,17 +164,14 @@ class _Calls:
                     raise entry
                 found[origin] = entry.check(origin)
             except UnreadableEntry as error:
-                self._tell_unreadable(origin, error)
+                if not self._told_unreadable:
+                    self._told_unreadable = True
+                    self._log(
+                        logging.WARNING,
+                        f"Ignoring the entry of {origin} in the robots.txt cache, which is {error}. "
+                        "Further ones are not reported.",
+                    )
         return found
-
-    def _tell_unreadable(self, origin: str, error: UnreadableEntry) -> None:
-        if not self._told_unreadable:
-            self._told_unreadable = True
-            self._log(
-                logging.WARNING,
-                f"Ignoring the entry of {origin} in the robots.txt cache, which is {error}. "
-                "Further ones are not reported.",
-            )
 
     def write(self, entries: list[Entry], late: bool, released: list[str]) -> int | None:
         """Save *entries*, then end the leases of *released*.
@@ -201,86 +191,84 @@ class _Calls:
         return lost
 
     def _save(self, entries: list[Entry]) -> int | None:
+        def saves(some: list[Entry], insist: bool = True) -> bool:
+            return self._attempt(_SAVE, False, save, some, insist=insist)
+
         def save(some: list[Entry]) -> bool:
             self.storage.save_many(some)
             return True
 
-        if self._attempt(_SAVE, False, save, entries):
+        if saves(entries, insist=False):
             return 0
-        if len(entries) == 1 or not self._insist(_SAVE, False, save, entries[:1]):
+        if len(entries) == 1 or not saves(entries[:1]):
             return None
         # The storage works. An entry it can't save even alone is lost, and fetched again.
-        return sum(not self._insist(_SAVE, False, save, [entry]) for entry in entries[1:])
+        return sum(not saves([entry]) for entry in entries[1:])
 
     def purge_some(self, before: float) -> bool:
+        """Return whether more may be left."""
         return self._attempt(_SAVE, False, self.storage.purge_some, before)
 
     def close(self) -> None:
-        """Close the storage."""
-        self._insist(_CLOSE, None, self.storage.close)
+        self._attempt(_CLOSE, None, self.storage.close)
 
 
-class _Unsaved:
-    """The latest answer of each origin that a storage hasn't saved yet, up to a limit."""
+class _Unsaved(dict[str, "Entry"]):
+    """The latest answer of each origin that a storage hasn't saved yet, oldest first, up to a limit."""
 
-    def __init__(self, stats: StatsCollector) -> None:
-        self._stats = stats
-        self._entries: dict[str, Entry] = {}
+    def __init__(self) -> None:
         self._bytes = 0
         self.late = False
         """Whether saving has failed: another process may have saved newer answers meanwhile."""
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, origin: str) -> Entry | None:
-        """Return the answer of *origin*."""
-        return self._entries.get(origin)
-
-    def add(self, entry: Entry) -> None:
-        """Add *entry*, replacing an earlier one of its origin."""
-        self._pop(entry.origin)
-        self._entries[entry.origin] = entry
+    def add(self, entry: Entry) -> int:
+        """Add *entry*, replacing an earlier one of its origin. Return how many others were dropped."""
+        self._drop(entry.origin)
+        self[entry.origin] = entry
         self._bytes += len(entry.packed)
+        dropped = 0
         while len(self) > _MAX_ENTRIES or (self._bytes > _MAX_BYTES and len(self) > 1):
-            self._pop(next(iter(self._entries)))
-            self.count_lost(1)
-
-    def first(self, limit: int) -> list[Entry]:
-        """Return up to *limit* answers, oldest first."""
-        return list(islice(self._entries.values(), limit))
+            self._drop(next(iter(self)))
+            dropped += 1
+        return dropped
 
     def saved(self, entries: list[Entry]) -> None:
         """Remove *entries*, unless newer ones have replaced them."""
         for entry in entries:
-            if self._entries.get(entry.origin) is entry:
-                self._pop(entry.origin)
-        self.late = self.late and bool(self._entries)
+            if self.get(entry.origin) is entry:
+                self._drop(entry.origin)
+        self.late = self.late and bool(self)
 
-    def failed(self, entries: list[Entry]) -> None:
-        """None of *entries* could be saved: move the first, which may be the reason, to the end."""
+    def failed(self, first: Entry) -> None:
+        """Nothing could be saved: move *first*, which may be the reason, to the end."""
         self.late = True
-        if self._entries.get(entries[0].origin) is entries[0]:
-            self.add(entries[0])
+        if self.get(first.origin) is first:
+            self.add(first)
 
-    def count_lost(self, count: int) -> None:
-        """Count answers that will never be saved."""
-        if count:
-            self._stats.inc_value("rep/cache/unsaved", count)
-
-    def _pop(self, origin: str) -> None:
-        entry = self._entries.pop(origin, None)
-        if entry is not None:
+    def _drop(self, origin: str) -> None:
+        if (entry := self.pop(origin, None)) is not None:
             self._bytes -= len(entry.packed)
 
 
 class StorageClient:
-    """Calls a storage, one call at a time. What arrives during a call is batched into the next."""
+    """Calls a storage, one call at a time. What arrives during a call is batched into the next. Purges
+    the storage when the spider opens, and closes it with the spider."""
 
-    def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
-        """:param lease_seconds: how long others wait at most for a process that died"""
+    def __init__(
+        self,
+        crawler: Crawler,
+        storage: Storage,
+        lease_seconds: float,
+        expired: Callable[[], float],
+    ) -> None:
+        """
+        :param lease_seconds: how long others wait at most for a process that died
+        :param expired: returns since when an entry must have been updated, in seconds since the epoch
+        """
         assert crawler.stats is not None
+        self._stats = crawler.stats
         self._lease_seconds = lease_seconds
+        self._expired = expired
         self._calls = _Calls(crawler, storage, lease_seconds)
         self._leased: set[str] = set()
         self._running = False
@@ -288,28 +276,18 @@ class StorageClient:
         self._renewal: CallLaterResult | None = None
         self._asked: dict[_PendingClaim, None] = {}
         self._renewed: list[str] = []
-        self._unsaved = _Unsaved(crawler.stats)
+        self._unsaved = _Unsaved()
         self._waits = False
         """Whether saving failed, and nothing new has come since."""
         self._released: set[str] = set()
-        self._purged: list[float] = []
+        self._purges = False
         self._closed: Deferred[None] | None = None
         self._ended = False
         """Whether the storage is closed, or closing: nothing is asked of it any more."""
-
-    def follow(self, crawler: Crawler, expired: Callable[[], float]) -> None:
-        """Purge the storage when the spider opens, and close it with the spider.
-
-        :param expired: returns since when an entry must have been updated, in seconds since the epoch
-        """
-        # Methods, which signals refer to weakly: a closure would have to be held by the table of
-        # handlers, which belongs to the process, and would keep the crawl in memory.
-        self._expired = expired
-        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+        # Methods, which signals refer to weakly: the table of handlers belongs to the process, and
+        # would keep a closure, and so the crawl, in memory.
+        crawler.signals.connect(self.purge, signals.spider_opened)
         crawler.signals.connect(self.close, signals.spider_closed)
-
-    def _spider_opened(self) -> None:
-        self.purge(self._expired())
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
@@ -322,7 +300,7 @@ class StorageClient:
         asked = _PendingClaim(origin, is_enough)
         self._asked[asked] = None
         self._go()
-        timer = call_later(_PATIENCE, self._go_without, asked) if self._calls.failing else None
+        timer = call_later(_PATIENCE, self._go_without, asked) if self._calls.again_at else None
         try:
             return await maybe_deferred_to_future(asked.answer)
         except BaseException:
@@ -337,7 +315,7 @@ class StorageClient:
     def publish(self, entry: Entry) -> None:
         """Save *entry*, then end the lease of its origin. While nothing can be saved, the lease ends
         all the same, so that others may fetch; *entry* is saved once the storage works again."""
-        self._unsaved.add(entry)
+        self._lost(self._unsaved.add(entry))
         self._waits = False
         self.give_back(entry.origin)
         self._go()
@@ -349,9 +327,9 @@ class StorageClient:
             self._released.add(origin)
             self._go()
 
-    def purge(self, before: float) -> None:
-        """Delete what wasn't updated since *before* (seconds since the epoch), soon."""
-        self._purged.append(before)
+    def purge(self) -> None:
+        """Delete what has expired, soon."""
+        self._purges = True
         self._go()
 
     async def close(self) -> None:
@@ -360,7 +338,7 @@ class StorageClient:
             if timer is not None:
                 timer.cancel()
         self._waits = False
-        self._calls.end_pauses()  # the last chance
+        self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)  # the last chance
         self._released |= self._leased
         self._leased.clear()
         self._closed = Deferred()
@@ -373,6 +351,11 @@ class StorageClient:
             asked.wanted = False
             asked.answer.callback(Claim(self._unsaved.get(asked.origin), granted=True))
 
+    def _lost(self, count: int) -> None:
+        """Count answers that will never be saved."""
+        if count:
+            self._stats.inc_value("rep/cache/unsaved", count)
+
     def _go(self) -> None:
         if not (self._running or self._ended):
             self._running = True
@@ -380,13 +363,13 @@ class StorageClient:
 
     @property
     def _saves(self) -> bool:
-        return len(self._unsaved) > 0 and not self._waits and self._calls.is_tried(_SAVE)
+        return bool(self._unsaved) and not self._waits and self._calls.is_tried(_SAVE)
 
     async def _work(self) -> None:
-        while self._asked or self._renewed or self._released or self._purged or self._saves:
+        while self._asked or self._renewed or self._released or self._purges or self._saves:
             for step in (self._write, self._purge_some):
                 await self._answer()  # claims don't wait for all that is to be written
-                if not (self._asked and self._calls.failing):
+                if not (self._asked and self._calls.again_at):
                     await step()
         self._running = False
         if self._closed is not None:
@@ -422,13 +405,13 @@ class StorageClient:
         self._go()
 
     async def _write(self) -> None:
-        entries = self._unsaved.first(_AT_ONCE) if self._saves else []
+        entries = list(islice(self._unsaved.values(), _AT_ONCE)) if self._saves else []
         saved = {entry.origin for entry in entries}
         released = [
             origin
             for origin in self._released
             # The lease of an answer that a later call saves ends after that.
-            if not entries or origin in saved or self._unsaved.get(origin) is None
+            if not entries or origin in saved or origin not in self._unsaved
         ][:_AT_ONCE]
         self._released.difference_update(released)
         if not (entries or released):
@@ -436,20 +419,19 @@ class StorageClient:
         lost = await run_in_thread(self._calls.write, entries, self._unsaved.late, released)
         if lost is not None:
             self._unsaved.saved(entries)
-            self._unsaved.count_lost(lost)
+            self._lost(lost)
         elif self._closed is None:
-            self._unsaved.failed(entries)
+            self._unsaved.failed(entries[0])
             self._waits = True
             if self._retry is None:
                 self._retry = call_later(_RETRY_SECONDS, self._save_again)
         else:  # nothing can be saved any more
-            entries = self._unsaved.first(_MAX_ENTRIES)
-            self._unsaved.saved(entries)
-            self._unsaved.count_lost(len(entries))
+            self._lost(len(self._unsaved))
+            self._unsaved.saved(list(self._unsaved.values()))
 
     async def _purge_some(self) -> None:
-        if self._purged and not await run_in_thread(self._calls.purge_some, self._purged[0]):
-            del self._purged[0]
+        if self._purges:
+            self._purges = await run_in_thread(self._calls.purge_some, self._expired())
 
     def _save_again(self) -> None:
         self._retry, self._waits = None, False
@@ -492,6 +474,6 @@ def open_storage(
     storage = make_storage(crawler, settings)
     if type(storage) is MemoryStorage:  # not a user's subclass
         return None
-    client = StorageClient(crawler, storage, settings.download_timeout)
-    client.follow(crawler, lambda: clock() - settings.cache_expiry)
-    return client
+    return StorageClient(
+        crawler, storage, settings.download_timeout, lambda: clock() - settings.cache_expiry
+    )

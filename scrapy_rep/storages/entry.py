@@ -50,7 +50,6 @@ _MAX_COUNT = 10**9
 # Characters of a bad value quoted in a message.
 _SHOWN = 80
 
-
 TOO_LARGE = "broken: it is too large"
 
 
@@ -59,7 +58,6 @@ class UnreadableEntry(ValueError):
 
 
 def squeeze(data: bytes) -> bytes:
-    """Compress *data*."""
     squeezer = zlib.compressobj(6, zlib.DEFLATED, -15, zdict=_PRESET)
     return squeezer.compress(data) + squeezer.flush()
 
@@ -208,6 +206,14 @@ class Entry:
             raise _newer(data[0])
         end = 5 + int.from_bytes(data[1:5], "big")
         return cls.from_parts(unsqueeze(data[5:end]), data[end:])
+
+
+def entry_or_error(header: Any, packed: Any = None) -> Entry | UnreadableEntry:
+    """Return the entry of these parts, or what is wrong with them."""
+    try:
+        return Entry.from_parts(header, packed)
+    except UnreadableEntry as error:
+        return error
 
 
 def _newer(schema: object) -> UnreadableEntry:

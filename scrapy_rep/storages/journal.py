@@ -6,8 +6,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import chain, count, groupby, islice
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy import Spider
+
+
+logger = get_logger(__name__)
+
+T = TypeVar("T")
+
+_Changes: TypeAlias = "dict[tuple[Any, ...], tuple[Any, ...] | None]"
+"""Rows by table and key; None: to be deleted."""
 
 
 class Foreign(sqlite3.DatabaseError):
@@ -51,13 +59,12 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
     """Return the columns of each table in a file; None for views and triggers, which we have none of."""
-    names = (
-        "SELECT name, type FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite_%'"
-    )
+    named = db.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'").fetchall()
     columns = "SELECT * FROM pragma_table_info(?)"
     return {
         name: db.execute(columns, (name,)).fetchall() if kind == "table" else None
-        for name, kind in db.execute(names).fetchall()
+        for name, kind in named
+        if not name.startswith("sqlite_")
     }
 
 
@@ -77,8 +84,7 @@ def is_damaged(error: Exception) -> bool:
 def open_or_set_aside(
     path: Path, opened: Callable[[Path], T], spider: Spider | None = None, *, folder: bool = False
 ) -> T:
-    """Return ``opened(path)``. A file that is damaged is set aside, with a warning, and a new one
-    created.
+    """Return ``opened(path)``. A file that is damaged is set aside, and a new one created.
 
     :param folder: set aside a folder in its place as well
     :raises sqlite3.Error, OSError: if that is impossible
@@ -88,32 +94,21 @@ def open_or_set_aside(
     except sqlite3.DatabaseError as error:
         if not (is_damaged(error) or (folder and path.is_dir())):
             raise
-        set_aside_because(path, error, spider)
+        set_aside(path, error, spider)
         return opened(path)
 
 
-def set_aside_because(path: Path, error: Exception, spider: Spider | None = None) -> None:
-    """Set aside the file at *path*, with a warning."""
-    logger.warning(
-        "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
-        {"path": path, "error": error, "aside": set_aside(path).name},
-        extra={"spider": spider},
-    )
-
-
-def set_aside(path: Path) -> Path:
-    """Rename the SQLite file at *path*, or what is left of it. Return the new path.
+def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> None:
+    """Rename the SQLite file at *path*, or what is left of it, with a warning.
 
     Windows renames nothing that a process has open. Then all stays as it is, to be tried again:
     the process that has it open will find it broken, and close it.
 
     :raises OSError: if it can't be renamed
     """
-    stamp, number = f"{path.name}.unreadable-{int(time.time())}", 0
-    aside = path.with_name(stamp)
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{stamp}-{number}")
+    name = f"{path.name}.unreadable-{int(time.time())}"
+    names = chain([name], (f"{name}-{number}" for number in count(1)))
+    aside = next(one for one in map(path.with_name, names) if not one.exists())
     # SQLite would take these for part of the next file of that name. The file itself goes last: once
     # its name is free, another process may create the next one.
     with ExitStack() as undo:
@@ -123,12 +118,12 @@ def set_aside(path: Path) -> Path:
                 renamed = beside.rename(aside.with_name(aside.name + suffix))
                 undo.callback(renamed.rename, beside)  # what belongs together stays together
         undo.pop_all()
-    return aside
+    logger.warning(
+        "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
+        {"path": path, "error": error, "aside": aside.name},
+        extra={"spider": spider},
+    )
 
-
-logger = get_logger(__name__)
-
-T = TypeVar("T")
 
 # Seconds to wait for a lock. Nobody else should lock such a file, and nobody may block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
@@ -168,47 +163,44 @@ class Journal:
         meanwhile: str,
         if_damaged: str,
     ) -> None:
-        """
-        :param path: None: a temporary file
+        """:param path: None: a temporary file
         :param schema: ``CREATE … IF NOT EXISTS`` statements. Primary keys come first in their tables;
             one is AUTOINCREMENT
         :param meanwhile: for the log: what happens until the file works
         :param if_damaged: for the log: what happens because it is damaged
         """
         self.path = path
-        self._schema = schema
-        self._spider = spider
-        self._then = meanwhile, if_damaged
-        self._db: sqlite3.Connection | None = None
-        self._pending: dict[tuple[Any, ...], tuple[Any, ...] | None] = {}
-        """Rows by table and key; None: to be deleted."""
-        self._writes = True
         self.failing_since: float | None = None
         """Since when the file can't be used, in seconds of the monotonic clock."""
         self.damaged = False
         """Whether the file, as it is open, was found to be damaged."""
+        self._name = path or "a temporary file"
+        self._schema = schema
+        self._spider = spider
+        self._then = meanwhile, if_damaged
+        self._db: sqlite3.Connection | None = None
+        self._pending: _Changes = {}
+        self._writes = True
         self._failed_at = 0.0
         self._failed_read: tuple[str, tuple[Any, ...]] | None = None
         self._told = False
         self._unmerged = 0
         """Changes since the last checkpoint."""
         self._last_ids: dict[str, int] = {}
-        self._put, self._delete = {}, {}
-        for table, columns in tables_of_schema(schema).items():
-            keys = " AND ".join(f"{column[1]} = ?" for column in columns or () if column[5])
-            marks = ", ".join("?" * len(columns or ()))
+        self._tables = tables_of_schema(schema)
+        self._put, self._keys, self._delete = {}, {}, {}
+        for table, columns in self._tables.items():
+            assert columns is not None
+            keys = [column[1] for column in columns if column[5]]
+            marks, where = ", ".join("?" * len(columns)), " AND ".join(f"{key} = ?" for key in keys)
             self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
-            self._delete[table] = keys.count("?"), f"DELETE FROM {table} WHERE {keys}"  # noqa: S608
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the file is open."""
-        return self._db is not None
+            self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
+            self._keys[table] = keys
 
     def open(
         self,
         recover: Callable[[sqlite3.Connection], T],
-        upgrade: Callable[[sqlite3.Connection], object] | None = None,
+        upgrade: Callable[[sqlite3.Connection], object] = lambda db: None,
     ) -> T | None:
         """Open or create the file. Return what *recover* finds in it; None if it can't be used now.
         A damaged one is set aside, and a new one begun. Blocks.
@@ -220,13 +212,7 @@ class Journal:
             db = connect(path, _THREAD_LOCK_SECONDS)
             try:
                 self._set_up(db, upgrade)
-                found = recover(db)
-                self._last_ids = {
-                    table: db.execute(_LAST_ID.format(table=table)).fetchone()[0]
-                    for table in self._put
-                    if f"{table} WHERE id = ?" in self._delete[table][1]
-                }
-                return db, found
+                return db, recover(db)
             except BaseException:
                 db.close()
                 raise
@@ -241,28 +227,27 @@ class Journal:
             self._failed(error)
             return None
         self.failing_since, self.damaged = None, False
-        if self._told:
-            self._tell_works()
+        self._tell_works()
         return found
 
     def _set_up(
-        self, db: sqlite3.Connection, upgrade: Callable[[sqlite3.Connection], object] | None
+        self, db: sqlite3.Connection, upgrade: Callable[[sqlite3.Connection], object]
     ) -> None:
         # Nothing that the event loop does waits for the disk. checkpoint() does, in a thread.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
-        if self.path:
-            db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("PRAGMA wal_autocheckpoint = 0")
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        if upgrade is not None:
-            upgrade(db)
-        ours = tables_of_schema(self._schema)
+        upgrade(db)
         for table, columns in tables_of(db).items():
-            if ours.get(table) != columns:
+            if self._tables.get(table) != columns:
                 raise Foreign(f"its table {table} is not one of scrapy-rep's")
         db.executescript(self._schema)
+        for table, keys in self._keys.items():
+            if keys == ["id"]:
+                [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
         db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
 
     # Rows
@@ -274,7 +259,7 @@ class Journal:
 
     def put(self, table: str, *rows: tuple[Any, ...]) -> None:
         """Add *rows*, replacing those with their keys."""
-        keys = self._delete[table][0]
+        keys = len(self._keys[table])
         for row in rows:
             key = table, *row[:keys]
             self._pending.pop(key, None)  # changes are written in the order in which they came
@@ -330,24 +315,22 @@ class Journal:
         """Write what there is, unless that fails at present: then :meth:`flush` will."""
         if self._db is None or not self._writes or self.failing_since is not None:
             return
-        if self._pending:
-            try:
-                self._write_to(self._db, self._pending)
-            except sqlite3.Error as error:
-                self._failed(error)
-            else:
-                self._unmerged += len(self._pending)
-                self._pending.clear()
+        try:
+            self._write_to(self._db, self._pending)
+        except sqlite3.Error as error:
+            self._failed(error)
+        else:
+            self._unmerged += len(self._pending)
+            self._pending.clear()
 
-    def _write_to(
-        self,
-        db: sqlite3.Connection,
-        changes: dict[tuple[Any, ...], tuple[Any, ...] | None],
-    ) -> None:
+    def _write_to(self, db: sqlite3.Connection, changes: _Changes) -> None:
+        if not changes:
+            return
         with transaction(db):
-            for (table, deletes), some in groupby(changes.items(), _kind):
+            kinds = groupby(changes.items(), lambda change: (change[0][0], change[1] is None))
+            for (table, deletes), some in kinds:
                 if deletes:
-                    db.executemany(self._delete[table][1], [key[1:] for key, _ in some])
+                    db.executemany(self._delete[table], [key[1:] for key, _ in some])
                 else:
                     db.executemany(self._put[table], [row for _, row in some if row])
 
@@ -359,7 +342,7 @@ class Journal:
         try:
             if self.failing_since is not None:
                 await self._write_again(self._db)
-            elif self._told and time.monotonic() - self._failed_at >= _CALM_SECONDS:
+            elif time.monotonic() - self._failed_at >= _CALM_SECONDS:
                 self._tell_works()
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
@@ -389,7 +372,7 @@ class Journal:
                 self.failing_since = None
                 return
 
-    def _write_in_thread(self, changes: dict[tuple[Any, ...], tuple[Any, ...] | None]) -> None:
+    def _write_in_thread(self, changes: _Changes) -> None:
         """Wait longer for a lock. The event loop can read meanwhile."""
         with self._another() as db:
             db.execute("PRAGMA synchronous = OFF")
@@ -423,7 +406,7 @@ class Journal:
                     {"path": self.path, "error": error},
                     extra={"spider": self._spider},
                 )
-        if self._told and self.failing_since is None:
+        if self.failing_since is None:
             self._tell_works()
         self._db.close()
         self._db = None
@@ -446,16 +429,7 @@ class Journal:
             )
 
     def _tell_works(self) -> None:
-        if not self.damaged:
+        if self._told and not self.damaged:
             self._told = False
             values = {"path": self._name}
             logger.info("%(path)s can be used again", values, extra={"spider": self._spider})
-
-    @property
-    def _name(self) -> object:
-        return self.path or "a temporary file"
-
-
-def _kind(change: tuple[tuple[Any, ...], object]) -> tuple[str, bool]:
-    key, row = change
-    return key[0], row is None

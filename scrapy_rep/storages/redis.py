@@ -15,7 +15,14 @@ from redis.retry import Retry
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, TOO_LARGE, unsqueeze
+from scrapy_rep.storages.entry import (
+    MAX_BATCH,
+    MAX_HEADER,
+    MAX_PACKED,
+    TOO_LARGE,
+    entry_or_error,
+    unsqueeze,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -105,26 +112,27 @@ class RedisStorage(BatchStorage):
         return f"{self._prefix}:{kind}:{name}"
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        found: dict[str, Entry | UnreadableEntry] = {}
         keys = {self._key("entry", origin): origin for origin in origins}
-        for key, header in self._values(keys, MAX_HEADER).items():
-            found[keys[key]] = _entry(header)
-        whole = {origin: entry for origin, entry in found.items() if isinstance(entry, Entry)}
-        entries = self._with_bodies(list(whole.values()))
-        for origin, entry in zip(whole, entries, strict=True):
-            found[origin] = entry
-            if entry.sha256 is not None and not entry.packed:
-                del found[origin]  # the server has evicted the body
-        return found
+        return {
+            keys[key]: entry
+            for key, entry in self._entries(keys).items()
+            # Without its body: the server has evicted that.
+            if isinstance(entry, UnreadableEntry) or entry.sha256 is None or entry.packed
+        }
 
-    def _with_bodies(self, entries: list[Entry]) -> list[Entry]:
-        keys = [self._key("body", entry.sha256) for entry in entries if entry.sha256]
-        bodies = self._values(keys, MAX_PACKED)
-        packed = (bodies.get(self._key("body", entry.sha256 or "")) for entry in entries)
-        return [
-            replace(entry, packed=body if isinstance(body, bytes) else b"")
-            for entry, body in zip(entries, packed, strict=True)
-        ]
+    def _entries(self, keys: Iterable[str]) -> dict[str, Entry | UnreadableEntry]:
+        """Return what there is under *keys*, with the bodies that are still there."""
+        found = {
+            key: header if isinstance(header, UnreadableEntry) else entry_or_error(header)
+            for key, header in self._values(keys, MAX_HEADER).items()
+        }
+        whole = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
+        hashes = {entry.sha256 for entry in whole.values() if entry.sha256}
+        bodies = self._values([self._key("body", one) for one in hashes], MAX_PACKED)
+        for key, entry in whole.items():
+            if isinstance(packed := bodies.get(self._key("body", entry.sha256 or "")), bytes):
+                found[key] = replace(entry, packed=packed)
+        return found
 
     def _values(self, keys: Iterable[str], limit: int) -> dict[str, bytes | UnreadableEntry]:
         """Return the values of those of *keys* that have one, within :data:`MAX_BATCH` bytes. Asks for
@@ -146,16 +154,23 @@ class RedisStorage(BatchStorage):
         return found
 
     def _ask(self, command: str, keys: Sequence[str]) -> list[Any]:
-        """Return the answers to *command* for each key.
+        """Return the answers to *command* for each key; an ``UnreadableEntry`` for one whose value is
+        no string.
 
-        :raises redis.RedisError: if the server reports an error other than a value of another type
+        :raises redis.RedisError: if the server reports another error
         """
         if not keys:
             return []
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
             getattr(pipeline, command)(key)
-        return [_checked(answer) for answer in pipeline.execute(raise_on_error=False)]
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, redis.ResponseError) and str(answer).startswith("WRONGTYPE"):
+                answers[number] = UnreadableEntry("broken: it is not a string")
+            elif isinstance(answer, Exception):
+                raise answer
+        return answers
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -190,14 +205,9 @@ class RedisStorage(BatchStorage):
         for key in self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME):
             keys.append(key.decode("utf-8", "surrogateescape"))
             if len(keys) == _AT_A_TIME:
-                yield from self._some(keys)
+                yield from self._entries(keys).values()
                 keys = []
-        yield from self._some(keys)
-
-    def _some(self, keys: list[str]) -> Iterator[Entry | UnreadableEntry]:
-        found = [_entry(header) for header in self._values(keys, MAX_HEADER).values()]
-        yield from (one for one in found if isinstance(one, UnreadableEntry))
-        yield from self._with_bodies([one for one in found if isinstance(one, Entry)])
+        yield from self._entries(keys).values()
 
     def body(self, sha256: str) -> bytes | None:
         [packed] = self._values([self._key("body", sha256)], MAX_PACKED).values() or [None]
@@ -218,22 +228,3 @@ class RedisStorage(BatchStorage):
     def close(self) -> None:
         if (client := vars(self).pop("_client", None)) is not None:
             client.close()
-
-
-def _checked(answer: Any) -> Any:
-    """Return what the server answered; an ``UnreadableEntry`` if the value isn't a string.
-
-    :raises redis.RedisError: if the server reported another error
-    """
-    if isinstance(answer, redis.ResponseError) and str(answer).startswith("WRONGTYPE"):
-        return UnreadableEntry("broken: it is not a string")
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-def _entry(header: bytes | UnreadableEntry) -> Entry | UnreadableEntry:
-    try:
-        return header if isinstance(header, UnreadableEntry) else Entry.from_parts(header)
-    except UnreadableEntry as error:
-        return error

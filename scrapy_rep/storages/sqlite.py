@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from os.path import samestat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy.utils.project import data_path
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, unsqueeze
+from scrapy_rep.storages.entry import (
+    MAX_BATCH,
+    MAX_HEADER,
+    MAX_PACKED,
+    entry_or_error,
+    unsqueeze,
+)
 from scrapy_rep.storages.journal import (
     Foreign,
     connect,
     is_damaged,
     open_or_set_aside,
-    set_aside_because,
+    set_aside,
     tables_of,
     tables_of_schema,
     transaction,
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy.crawler import Crawler
@@ -67,12 +75,10 @@ CREATE INDEX IF NOT EXISTS bodies_by_age ON bodies (used_at);
 """
 
 # What is too long is cut, and counts as broken: others who share the file may have written it.
-_HEADER = (
-    f"CASE WHEN length(header) > {MAX_HEADER} THEN substr(header, 1, {MAX_HEADER + 1}) "
-    "ELSE header END"
-)
+_HEADER = f"substr(header, 1, {MAX_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
 _SELECT = f"SELECT {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
+_SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
@@ -82,17 +88,7 @@ INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-_PURGE_ENTRIES = """
-DELETE FROM entries WHERE origin IN (SELECT origin FROM entries WHERE updated_at < ? LIMIT ?)
-"""
-_PURGE_BODIES = """
-DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? LIMIT ?)
-"""
-_PURGE_LEASES = """
-DELETE FROM leases WHERE origin IN (SELECT origin FROM leases WHERE until < ? LIMIT ?)
-"""
-
-_Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+_PURGE = "DELETE FROM {0} WHERE {1} IN (SELECT {1} FROM {0} WHERE {2} < ? LIMIT ?)"
 
 
 class SqliteStorage(BatchStorage):
@@ -101,7 +97,7 @@ class SqliteStorage(BatchStorage):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._identity = (0, 0)
+        self._opened: os.stat_result | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
@@ -112,7 +108,6 @@ class SqliteStorage(BatchStorage):
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         marks = ",".join("?" * len(origins))
         query = f"SELECT origin, {_SELECT.removeprefix('SELECT ')} WHERE origin IN ({marks})"
-        found: dict[str, Entry | UnreadableEntry] = {}
 
         def rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             room = MAX_BATCH
@@ -125,22 +120,19 @@ class SqliteStorage(BatchStorage):
                 selected.append(row)
             return selected
 
-        for origin, *parts in self._do(rows):
-            try:
-                found[origin] = Entry.from_parts(*parts)
-            except UnreadableEntry as error:
-                found[origin] = error
-        return found
+        return {origin: entry_or_error(*parts) for origin, *parts in self._do(rows)}
 
     def save_many(self, entries: Sequence[Entry]) -> None:
-        statements: list[_Statement] = []
-        for entry in entries:
-            values = (entry.origin, entry.header(), entry.sha256, entry.updated_at)
-            statements.append(("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", values))
-            if entry.sha256 is not None:
-                body = (entry.sha256, entry.updated_at, entry.packed)
-                statements.append((_SAVE_BODY, body))
-        self._write(*statements)
+        bodies = [
+            (_SAVE_BODY, (entry.sha256, entry.updated_at, entry.packed))
+            for entry in entries
+            if entry.sha256 is not None
+        ]
+        rows = [
+            (_SAVE, (entry.origin, entry.header(), entry.sha256, entry.updated_at))
+            for entry in entries
+        ]
+        self._write(*bodies, *rows)
 
     def drop(self, origin: str) -> bool:
         _, dropped = self._write(
@@ -151,10 +143,7 @@ class SqliteStorage(BatchStorage):
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         for row in self._do(lambda db: db.execute(_SELECT)):
-            try:
-                yield Entry.from_parts(*row)
-            except UnreadableEntry as error:
-                yield error
+            yield entry_or_error(*row)
 
     def body(self, sha256: str) -> bytes | None:
         query = f"SELECT {_PACKED} FROM bodies WHERE sha256 = ?"  # noqa: S608 (all ours)
@@ -178,12 +167,12 @@ class SqliteStorage(BatchStorage):
 
     def purge_some(self, before: float) -> bool:
         # Bodies after all entries that use them. (Saving an entry updates used_at of its body.)
-        for delete, date in (
-            (_PURGE_ENTRIES, before),
-            (_PURGE_BODIES, before),
-            (_PURGE_LEASES, time.time()),
+        for *names, date in (
+            ("entries", "origin", "updated_at", before),
+            ("bodies", "sha256", "used_at", before),
+            ("leases", "origin", "until", time.time()),
         ):
-            [deleted] = self._write((delete, (date, _PURGED_AT_ONCE)))
+            [deleted] = self._write((_PURGE.format(*names), (date, _PURGED_AT_ONCE)))
             if deleted:
                 return True
         return False
@@ -193,7 +182,7 @@ class SqliteStorage(BatchStorage):
             self._db.close()
             self._db = None
 
-    def _write(self, *statements: _Statement) -> list[int]:
+    def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> list[int]:
         """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
@@ -236,7 +225,7 @@ class SqliteStorage(BatchStorage):
                 # Whatever it is (a foreign file of that name, say), the cache itself isn't broken.
                 raise sqlite3.OperationalError(f"{self._path}.lock: {error}") from None
             if damage is not None and self._is_still_there():
-                set_aside_because(self._path, damage)
+                set_aside(self._path, damage)
             return open_or_set_aside(self._path, self._connect)
         finally:
             lock.close()
@@ -244,7 +233,7 @@ class SqliteStorage(BatchStorage):
     def _is_still_there(self) -> bool:
         """Whether the open file is still at its path."""
         try:
-            return _identity(self._path) == self._identity
+            return self._opened is not None and samestat(self._path.stat(), self._opened)
         except OSError:
             return False
 
@@ -252,7 +241,7 @@ class SqliteStorage(BatchStorage):
         # Calls come from different threads, but one at a time.
         db = connect(path, _LOCK_SECONDS)
         try:
-            self._identity = _identity(path)
+            self._opened = path.stat()
             self._set_up(db)
         except BaseException:
             db.close()
@@ -262,31 +251,21 @@ class SqliteStorage(BatchStorage):
     def _set_up(self, db: sqlite3.Connection) -> None:
         # A power cut may lose new entries: they are fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
-        mark, version, tables = (
-            db.execute(query).fetchone()[0]
-            for query in (
-                "PRAGMA application_id",
-                "PRAGMA user_version",
-                "SELECT count(*) FROM sqlite_master",
-            )
-        )
-        if mark == _APPLICATION and version > _VERSION:
-            raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
+        [mark] = db.execute("PRAGMA application_id").fetchone()
+        [version] = db.execute("PRAGMA user_version").fetchone()
+        theirs = tables_of(db)
         if mark == _APPLICATION:
+            if version > _VERSION:
+                raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
             # A newer version may have added tables, but none that the mark alone would let us use.
-            ours, theirs = tables_of_schema(_SCHEMA), tables_of(db)
+            ours = tables_of_schema(_SCHEMA)
             if None in theirs.values() or any(theirs.get(table) != ours[table] for table in ours):
                 raise Foreign("its tables are not those of a robots.txt cache")
             return
-        if tables:
+        if theirs:
             raise Foreign("it is not a robots.txt cache")
         db.execute("PRAGMA journal_mode = WAL")
         db.executescript(
             f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
             f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
         )
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino

@@ -15,8 +15,6 @@ from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER, Record
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
-
 
 async def test_a_step_that_fails_keeps_neither_others_nor_the_spider(sites: Sites) -> None:
     done = []
@@ -57,6 +55,7 @@ class ProductSpider(ListSpider):
         yield {"failed": failure.request.product}
 
 
+@pytest.mark.scrapy_api
 async def test_the_output_of_an_errback_is_scraped_whatever_its_request_is(sites: Sites) -> None:
     record = Record(on_deferred=lambda *_: record.close())
     url = sites.add(robots=503).url("/x")

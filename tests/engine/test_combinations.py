@@ -27,8 +27,6 @@ from tests.helpers.names import server_context
 from tests.helpers.report import CHROMIUM
 from tests.helpers.servers import Connection, Hit, LoopThread, Site, Sites
 
-pytestmark = pytest.mark.scrapy_api
-
 
 class TunnelTo(dict[str, Behaviour]):
     """For `Site.pages`: whatever is asked for by CONNECT, it is the way to one site."""
@@ -172,6 +170,7 @@ async def test_connect_proxy_gets_its_password_for_robots_txt(
 
 
 @needs("scrapy_poet")
+@pytest.mark.scrapy_api
 async def test_scrapy_poet_pages_and_inline_requests_obey(sites: Sites) -> None:
     from tests.helpers.pagesite import PoetSpider
 
@@ -228,6 +227,7 @@ async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
 # Several crawls
 
 
+@pytest.mark.scrapy_api
 async def test_two_crawls_in_one_process_keep_apart(sites: Sites) -> None:
     """Each asks for robots.txt itself, and is its own agent."""
     site = sites.add(robots="User-agent: one\nDisallow: /1\n\nUser-agent: two\nDisallow: /2\n")

@@ -10,11 +10,9 @@ from scrapy import signals as scrapy_signals
 from scrapy.signalmanager import SignalManager
 
 from scrapy_rep.engine.access import Listener
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
-
-pytestmark = pytest.mark.loop
 
 SIGNAL, OTHER = object(), object()
 
@@ -38,6 +36,7 @@ class World:
         self.signals.send_catch_log(signal, number=number)
 
 
+@pytest.mark.loop
 async def test_a_listener_that_leaves_takes_no_other_along() -> None:
     world, seen = World(lasts=1), []
 
@@ -101,9 +100,5 @@ async def test_an_extension_misses_nothing(sites: Sites) -> None:
         def received(self) -> None:
             seen["received"] += 1
 
-    await crawl(
-        ListSpider,
-        {"EXTENSIONS": {Extension: 1}},
-        requests=[site.url("/1"), site.url("/2")],
-    )
+    await crawl([site.url("/1"), site.url("/2")], {"EXTENSIONS": {Extension: 1}})
     assert seen == {"reached": 3, "received": 3}  # with robots.txt

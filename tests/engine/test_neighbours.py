@@ -4,7 +4,6 @@ does not change."""
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,8 +29,6 @@ from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
-
 
 def disallowed(result: CrawlResult, url: str) -> bool:
     return isinstance(result.failure(url), RobotsDisallowed)
@@ -47,71 +44,41 @@ class OnsiteSpider(ListSpider):
         self.allowed_domains = domains
 
 
-async def test_offsite_does_not_stop_the_redirect_of_robots_txt(sites: Sites) -> None:
+@pytest.mark.scrapy_api
+async def test_offsite_requests_ask_for_no_robots_txt_but_its_redirect_is_followed(
+    sites: Sites,
+) -> None:
     offsite = sites.add(name="offsite.test", pages={"/rules": RULES})
+    other = sites.add(name="other.test", robots=RULES)
     onsite = sites.add(robots=redirect(offsite.url("/rules")), name="onsite.test")
     result = await crawl(
-        OnsiteSpider, requests=[onsite.url("/private"), onsite.url("/x")], domains=["onsite.test"]
+        OnsiteSpider,
+        requests=[onsite.url("/private"), onsite.url("/x"), other.url("/x")],
+        domains=["onsite.test"],
     )
     assert disallowed(result, onsite.url("/private"))
-    assert result.status(onsite.url("/x")) == 200
-    assert offsite.count("/rules") == 1
-    assert result.stat("offsite/filtered") == 0
-    result.assert_clean()
-
-
-async def test_offsite_requests_ask_for_no_robots_txt(sites: Sites) -> None:
-    offsite = sites.add(name="offsite.test", robots=RULES)
-    onsite = sites.add(name="onsite.test", robots=RULES)
-    result = await crawl(
-        OnsiteSpider, requests=[onsite.url("/x"), offsite.url("/x")], domains=["onsite.test"]
-    )
     assert result.responses == {onsite.url("/x"): 200}
-    assert offsite.requests == []
+    assert offsite.count("/rules") == 1
+    assert result.stat("offsite/filtered") == 1
+    assert other.requests == []
     result.assert_clean()
 
 
-async def test_http_cache_does_not_answer_for_a_robots_txt_that_can_be_fetched(
-    sites: Sites, tmp_path: Path
-) -> None:
-    site = sites.add(robots=RULES)
-    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    urls = [site.url("/private"), site.url("/x"), site.url("/later")]
-    first = await crawl(urls, settings)
-    site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
-    second = await crawl(urls, settings)
-
-    assert first.responses == {site.url("/x"): 200, site.url("/later"): 200}
-    assert second.responses == {site.url("/private"): 200, site.url("/x"): 200}
-    assert disallowed(second, site.url("/later"))
-    assert site.count("/robots.txt") == 2
-    assert site.count("/x") == 1  # the cache works
-    assert first.stat("httpcache/store") == 2
-    first.assert_clean()
-    second.assert_clean()
-
-
-@pytest.mark.parametrize("robots", [answer("busy", 503), reset()], ids=["503", "reset"])
-async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites, robots: Behaviour) -> None:
+async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites) -> None:
     """The clock of the origin does."""
-    site = sites.add(robots=robots)
-    result = await crawl(site.url("/x"), {**ONE_ATTEMPT, "RETRY_ENABLED": True, "RETRY_TIMES": 5})
-    assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
-    assert site.tried_once("/robots.txt")
-    assert result.stat("robotstxt/request_count") == 1
+    some = [sites.add(robots=answer("busy", 503)), sites.add(robots=reset())]
+    urls = [site.url("/x") for site in some]
+    result = await crawl(urls, {**ONE_ATTEMPT, "RETRY_ENABLED": True, "RETRY_TIMES": 5})
+    for site in some:
+        assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
+        assert site.tried_once("/robots.txt")
+    assert result.stat("robotstxt/request_count") == 2
     assert result.stat("retry/count") == 0
     result.assert_clean()
 
 
-async def test_retry_middleware_still_retries_pages(sites: Sites) -> None:
-    """And does so under the rules, without asking for them again."""
-    site = sites.add(robots=RULES, pages={"/x": 503})
-    result = await crawl(site.url("/x"), {"RETRY_ENABLED": True, "RETRY_TIMES": 2})
-    assert site.count("/x") == 3
-    assert site.count("/robots.txt") == 1
-    result.assert_clean()
-
-
+@pytest.mark.download
+@pytest.mark.scrapy_api
 async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) -> None:
     other = sites.add(robots="User-agent: *\nDisallow: /theirs\n")
     site = sites.add(
@@ -133,19 +100,19 @@ async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) 
     result.assert_clean()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"REDIRECT_ENABLED": False}, {"REDIRECT_MAX_TIMES": 1}], ids=str
-)
-async def test_redirect_settings_are_for_pages(sites: Sites, settings: dict[str, Any]) -> None:
+async def test_redirect_settings_are_for_pages(sites: Sites) -> None:
     site = sites.add(
         robots=redirect("/1"), pages={"/1": redirect("/2"), "/2": redirect("/3"), "/3": RULES}
     )
+    settings = {"REDIRECT_ENABLED": False, "REDIRECT_MAX_TIMES": 1}
     result = await crawl([site.url("/private"), site.url("/x")], settings)
     assert disallowed(result, site.url("/private"))
     assert result.status(site.url("/x")) == 200
     result.assert_clean()
 
 
+@pytest.mark.download
+@pytest.mark.scrapy_api
 async def test_proxy_of_the_project_is_used(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = sites.add(robots=RULES)
     monkeypatch.setenv("http_proxy", proxy.url(""))
@@ -161,17 +128,23 @@ async def test_proxy_of_the_project_is_used(sites: Sites, monkeypatch: pytest.Mo
 
 
 NEIGHBOURS: dict[str, dict[str, Any]] = {
-    "AutoThrottle": {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.05},
-    "delay": {"DOWNLOAD_DELAY": 0.05},
-    "one at a time": {"CONCURRENT_REQUESTS": 1},
-    "no compression": {"COMPRESSION_ENABLED": False},
-    "no cookies": {"COOKIES_ENABLED": False},
-    "no retries": {"RETRY_ENABLED": False},
-    "no data loss errors": {"DOWNLOAD_FAIL_ON_DATALOSS": False},
-    "all errors to callbacks": {"HTTPERROR_ALLOW_ALL": True},
+    "slow": {
+        "AUTOTHROTTLE_ENABLED": True,
+        "AUTOTHROTTLE_START_DELAY": 0.01,
+        "DOWNLOAD_DELAY": 0.01,
+        "CONCURRENT_REQUESTS": 1,
+    },
+    "without": {
+        "COMPRESSION_ENABLED": False,
+        "COOKIES_ENABLED": False,
+        "RETRY_ENABLED": False,
+        "DOWNLOAD_FAIL_ON_DATALOSS": False,
+        "HTTPERROR_ALLOW_ALL": True,
+    },
 }
 
 
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("settings", NEIGHBOURS.values(), ids=NEIGHBOURS)
 async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]) -> None:
     def add(robots: Behaviour | str | int) -> Site:
@@ -197,6 +170,7 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
     result.assert_clean()
 
 
+@pytest.mark.download
 async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sites) -> None:
     """By DOWNLOAD_FAIL_ON_DATALOSS = False alone. Nothing then advises to set it."""
     packed = gzip.compress(RULES.encode())[:-8]  # without its checksum
@@ -218,6 +192,7 @@ async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sit
     assert isinstance(result.failure(some[0].url("/private")), RobotsUnreachable)
 
 
+@pytest.mark.download
 async def test_robots_txt_is_asked_for_with_the_headers_of_pages(sites: Sites) -> None:
     """Download handlers may take others for the project's: scrapy-zyte-api warns of each."""
     site = sites.add(robots=RULES)

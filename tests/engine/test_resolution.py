@@ -15,8 +15,6 @@ from tests.helpers.crawling import crawl
 from tests.helpers.names import resolvers
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.download]
-
 HANDLERS = "scrapy.core.downloader.handlers."
 
 # What they need; None for what Scrapy uses by default.
@@ -52,6 +50,8 @@ def handler_settings(handler: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("handler", NEEDS)
+@pytest.mark.download
+@pytest.mark.scrapy_api
 async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: str | None) -> None:
     settings = handler_settings(handler)
     site = sites.add(name="shop.test")
@@ -71,6 +71,7 @@ async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: 
     assert resolvers() == before
 
 
+@pytest.mark.loop
 async def test_look_ups_ask_as_well(sites: Sites) -> None:
     site = sites.add(name="shop.test")
     watcher = Watcher(lets=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.engine.text import MAX_SITEMAP_URL, resolve_sitemap
+from tests.helpers.rows import every_row
 
 ROBOTS = "http://site.test/a/robots.txt"
 NONE = "not a URL that a sitemap can have"
@@ -43,14 +44,20 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("value", TABLE, ids=lambda value: repr(value[:30]))
-def test_where_a_listed_sitemap_is(value: str) -> None:
-    for base, expected in zip((ROBOTS, None), TABLE[value], strict=True):
-        if expected in (NONE, SCHEME):
-            with pytest.raises(ValueError, match=f"^{expected}$"):
-                resolve_sitemap(value, base)
-            continue
-        url, origin, relative = resolve_sitemap(value, base)
-        assert url == expected
-        assert url.startswith(f"{origin}/")
-        assert relative is (TABLE[value][1] == NONE)
+def test_where_a_listed_sitemap_is() -> None:
+    with every_row() as row:
+        for value, (in_robots_txt, in_index) in TABLE.items():
+            with row(value[:30]):
+                assert_resolves(value, ROBOTS, in_robots_txt, relative=in_index == NONE)
+                assert_resolves(value, None, in_index, relative=False)
+
+
+def assert_resolves(value: str, base: str | None, expected: str, *, relative: bool) -> None:
+    if expected in (NONE, SCHEME):
+        with pytest.raises(ValueError, match=f"^{expected}$"):
+            resolve_sitemap(value, base)
+        return
+    url, origin, is_relative = resolve_sitemap(value, base)
+    assert url == expected
+    assert url.startswith(f"{origin}/")
+    assert is_relative is relative

@@ -13,8 +13,6 @@ from tests.helpers.crawling import ListSpider, StepSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
 
-pytestmark = pytest.mark.scrapy_api
-
 
 async def test_in_a_crawl(sites: Sites) -> None:
     """Who looks at the stats in the last moment finds all."""
@@ -34,7 +32,6 @@ async def test_in_a_crawl(sites: Sites) -> None:
     assert seen == [result.stats["rep/cache/hit"]] == [20]
 
 
-@pytest.mark.loop
 async def test_the_stat_is_there_while_the_crawl_runs(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,7 +40,7 @@ async def test_the_stat_is_there_while_the_crawl_runs(
 
     class LookingSpider(StepSpider):
         async def parse(self, response: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-            await a_while(0.1)
+            await a_while(0.05)
             seen.append(self.crawler.stats.get_value("rep/cache/hit"))
             return StepSpider.parse(self, response, **kwargs)
 

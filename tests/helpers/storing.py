@@ -272,7 +272,7 @@ class World:
 
     def new(self) -> StorageClient:
         """Another process's access to the same storage."""
-        return StorageClient(self.crawler, self.storage, LEASE)
+        return StorageClient(self.crawler, self.storage, LEASE, lambda: NOW)
 
     def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
         timer = SimpleNamespace(
@@ -292,6 +292,25 @@ class World:
         """Wait until everything that was queued is done."""
         while self.access._running:
             await a_while(0.001)
+
+
+class Hanging:
+    """Calls of one name hang until the test lets them go on."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._began, self._go_on = threading.Event(), threading.Event()
+        world.storage.before[name] = self._hang
+
+    def _hang(self) -> None:
+        self._began.set()
+        assert self._go_on.wait(60)
+
+    async def begins(self) -> None:
+        while not self._began.is_set():
+            await a_while(0.001)
+
+    def go_on(self) -> None:
+        self._go_on.set()
 
 
 def never(entry: Entry) -> bool:

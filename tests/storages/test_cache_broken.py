@@ -1,20 +1,26 @@
 """A storage that can't be used, or not all the time: one warning says so, the crawl goes on,
-decisions stay right. Here: files of SqliteStorage."""
+decisions stay right. Here: files of SqliteStorage, disks, classes of the user's."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import SqliteStorage
-from tests.helpers.behaviours import RULES
-from tests.helpers.files import BROKEN, aside, ask, change
+from scrapy_rep.storages import Entry, SqliteStorage, Storage
+from tests.helpers.behaviours import RULES, answer
+from tests.helpers.crawling import crawl
+from tests.helpers.files import BROKEN, Disk, aside, ask, change
 from tests.helpers.held import origin_of
 from tests.helpers.log import lines, warnings
-from tests.helpers.servers import Sites
+from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import (
     EARNED,
     assert_quiet,
@@ -26,10 +32,6 @@ from tests.helpers.storing import (
     visit,
     warning,
 )
-
-pytestmark = [pytest.mark.loop, pytest.mark.slow]
-
-OTHERS = b"User-agent: *\nDisallow: /x\n"
 
 
 @pytest.fixture(autouse=True)
@@ -47,26 +49,24 @@ def in_file(tmp_path: Path) -> dict[str, Any]:
     return in_a_file(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["file/robots.sqlite", "folder", "file/a/b/robots.sqlite"])
-async def test_no_place_for_a_file(sites: Sites, tmp_path: Path, place: str) -> None:
-    """Below a file, or where a folder is."""
+# Files
+
+
+async def test_no_place_for_a_file(sites: Sites, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("somebody's")
-    (tmp_path / "folder").mkdir()
-    settings = {**in_a_file(tmp_path), "REP_CACHE_PATH": tmp_path / place}
-    said = warning(await visit(some(sites), settings))
+    settings = {**in_a_file(tmp_path), "REP_CACHE_PATH": tmp_path / "file/a/robots.sqlite"}
+    said = warning(await visit(some(sites, 2), settings))
     assert "SqliteStorage" in said
     assert "The crawl goes on" in said
-    assert str(tmp_path / place.split("/")[0]) in said
+    assert str(tmp_path / "file") in said
     assert (tmp_path / "file").read_text() == "somebody's"
-    assert list((tmp_path / "folder").iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["text", "another program's", "damaged within"])
-async def test_a_file_that_is_not_ours(
-    sites: Sites, path: Path, in_file: dict[str, Any], kind: str
+@pytest.mark.loop
+async def test_a_broken_file_is_set_aside_and_a_new_one_used(
+    sites: Sites, path: Path, in_file: dict[str, Any]
 ) -> None:
-    """It is set aside as it is, and a new one serves from then on."""
-    BROKEN[kind](path)
+    BROKEN["damaged within"](path)
     content = path.read_bytes()
     known = some(sites, 2)
     said = warning(await visit(known, in_file))
@@ -78,11 +78,10 @@ async def test_a_file_that_is_not_ours(
 
 async def test_overwritten_in_the_middle(sites: Sites, path: Path, in_file: dict[str, Any]) -> None:
     filled = SqliteStorage(path)
-    for number in range(1000):
-        filled.save(rules(f"http://{number}.example:80", b"%d" % number * 100))
+    filled.save_many([rules(f"http://{n}.example:80", b"%d" % n * 100) for n in range(1000)])
     filled.close()
     # Different bodies: their hashes are all over the file.
-    many = [sites.add(robots=f"{RULES}# {number}") for number in range(8)]
+    many = [sites.add(robots=f"{RULES}# {number}") for number in range(4)]
 
     def overwrite() -> None:
         with path.open("r+b") as file:
@@ -96,93 +95,148 @@ async def test_overwritten_in_the_middle(sites: Sites, path: Path, in_file: dict
     assert ask(path, "PRAGMA integrity_check") == "ok"
 
 
-async def test_removed_in_the_middle(sites: Sites, path: Path, in_file: dict[str, Any]) -> None:
-    """By somebody who wanted to empty the cache."""
-    many = some(sites)
-
-    def remove() -> None:
-        for one in path.parent.glob(f"{path.name}*"):
-            one.unlink()
-
-    result = await visit(many, in_file, remove)
-    assert len(warnings(result, without=EARNED)) <= 1
-    assert_quiet(await visit(some(sites), in_file))
-
-
-@pytest.mark.parametrize("held", ["BEGIN EXCLUSIVE", "PRAGMA locking_mode = EXCLUSIVE"])
+@pytest.mark.loop
 async def test_a_locked_file_is_reported_and_used_again_when_free(
-    sites: Sites, path: Path, in_file: dict[str, Any], held: str
+    sites: Sites, path: Path, in_file: dict[str, Any]
 ) -> None:
-    """By a program that holds it while the crawl runs, and longer or not so long."""
-    known = some(sites, 2)
+    """By a program that holds it while the crawl runs."""
+    known = some(sites, 1)
     await visit(known, in_file)
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    other.execute(held)
-    if held.startswith("PRAGMA"):
-        other.execute("BEGIN EXCLUSIVE")
-    # What can be read is read, if only writing is locked.
-    result = await visit(known, in_file, fetched=[0, 0] if held.startswith("BEGIN") else [1, 1])
-    assert "locked" in warning(result)
-    result = await visit(some(sites), in_file, nothing, nothing, other.close)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    result = await visit(some(sites, 3), in_file, nothing, other.close)
     assert "locked" in warning(result)
     assert len(lines(result, "works again")) == 1
     assert aside(path) == []
-    assert_quiet(await visit(known, in_file, fetched=[0, 0]))
+    assert_quiet(await visit(known, in_file, fetched=[0]))
 
 
-async def test_a_newer_version(sites: Sites, path: Path, in_file: dict[str, Any]) -> None:
-    """Two versions of this package on one file: the older one leaves it alone."""
-    known = some(sites, 2)
-    await visit(known, in_file)
-    change(path, "PRAGMA user_version = 99")
-    content = path.read_bytes()
-    said = warning(await visit(known, in_file))
-    assert "newer version of scrapy-rep" in said
-    assert path.read_bytes() == content
-    assert aside(path) == []
-
-
-HEADERS = {
-    "newer": '{"schema":99,"origin":{"like":"nobody knows"}}',
-    "another body": rules(body=OTHERS).header(),
-    "times that are none": '{"schema":1,"origin":"@","next_attempt_at":1e999,"attempts":1,'
-    '"unreachable_since":1e400,"fresh_until":NaN}',
-}
-
-
-@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
-async def test_entries_of_another_form(
-    sites: Sites, path: Path, in_file: dict[str, Any], header: str
-) -> None:
-    """They count as absent: one warning for all, and the file is fetched."""
-    known = some(sites)
-    await visit(known, in_file)
-    for site in known[1:]:
-        wrong = header.replace("@", origin_of(site))
-        change(path, "UPDATE entries SET header = ? WHERE origin = ?", wrong, origin_of(site))
-    said = warning(await visit(known, in_file, fetched=[0, 1, 1, 1]))
-    assert origin_of(known[1]) in said
-    assert "Ignoring the entry of" in said
-    assert_quiet(await visit(known, in_file, fetched=[0] * 4))
-
-
-@pytest.mark.parametrize("query", ["DELETE FROM bodies", "UPDATE bodies SET packed = x'aa'"])
-async def test_bodies_that_are_damaged(
-    sites: Sites, path: Path, in_file: dict[str, Any], query: str
-) -> None:
-    """Never applied: fetched again, and mended by that."""
-    known = some(sites, 2)
-    await visit(known, in_file)
-    change(path, query)
-    # They had the same body: who fetches it first mends it for all.
-    assert "Ignoring the entry of" in warning(await visit(known, in_file, fetched=[1, 0]))
-    assert_quiet(await visit(known, in_file, fetched=[0, 0]))
-
-
-async def test_a_table_that_somebody_dropped(
+async def test_what_is_broken_in_the_file_is_fetched_again(
     sites: Sites, path: Path, in_file: dict[str, Any]
 ) -> None:
-    await visit(some(sites, 1), in_file)
-    change(path, "DROP TABLE entries")
-    said = warning(await visit(some(sites), in_file))
-    assert "its tables are not those of a robots.txt cache" in said
+    """Entries of a newer form, and bodies: one warning for all, and it is mended by that."""
+    known = [sites.add(robots=f"{RULES}# {number}") for number in range(3)]
+    await visit(known, in_file)
+    newer = '{"schema":99,"origin":{"like":"nobody knows"}}'
+    change(path, "UPDATE entries SET header = ? WHERE origin = ?", newer, origin_of(known[1]))
+    damage = "UPDATE bodies SET packed = x'aa' WHERE sha256 = (SELECT sha256 FROM entries WHERE origin = ?)"
+    change(path, damage, origin_of(known[2]))
+    said = warning(await visit(known, in_file, fetched=[0, 1, 1]))
+    assert "Ignoring the entry of" in said
+    assert origin_of(known[1]) in said
+    assert_quiet(await visit(known, in_file, fetched=[0, 0, 0]))
+
+
+# Disks
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    made = Disk(tmp_path / "disk", "600k")
+    yield made
+    made.close()
+
+
+def large(sites: Sites, count: int) -> list[Site]:
+    """Sites whose files can't be made smaller than 10,000 bytes."""
+    return [
+        sites.add(robots=answer(RULES.encode() + b"#" + os.urandom(10_000).hex().encode()))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.process
+async def test_there_is_room_again(sites: Sites, disk: Disk) -> None:
+    """What does not fit is not kept, what was kept is not lost, and what waits is saved in the end."""
+    settings, path = in_a_file(disk.folder), disk.folder / "robots.sqlite"
+    many = large(sites, 5)
+    result = await visit(many, settings, disk.fill, nothing, nothing, disk.filler.unlink)
+    # One for each time that there was none: SQLite makes some room itself when it cleans up.
+    told, again = len(warnings(result, without=EARNED)), len(lines(result, "works again"))
+    assert told == again >= 1
+    assert "database or disk is full" in warnings(result, without=EARNED)[0]
+    assert_quiet(await visit(many, settings, fetched=[0] * 5))
+    assert aside(path) == []
+    assert ask(path, "PRAGMA integrity_check") == "ok"
+
+
+@pytest.mark.process
+async def test_a_read_only_disk(sites: Sites, disk: Disk) -> None:
+    """The crawl works without its cache, before there is a file and afterwards."""
+    settings, known = in_a_file(disk.folder), some(sites, 2)
+    disk.read_only()
+    assert "SqliteStorage" in warning(await visit(known, settings))
+    assert list(disk.folder.iterdir()) == []
+    disk.read_only(False)
+    assert_quiet(await visit(known, settings))
+    disk.read_only()
+    assert "SqliteStorage" in warning(await visit(some(sites, 2), settings))
+    disk.read_only(False)
+    assert_quiet(await visit(known, settings, fetched=[0, 0]))
+
+
+def immutable(path: Path, on: bool) -> bool:
+    """Let nobody change the file, root neither. Return whether that can be done here."""
+    chattr = shutil.which("chattr")
+    line = [str(chattr), "+i" if on else "-i", str(path)]
+    return chattr is not None and subprocess.run(line, check=False).returncode == 0
+
+
+@pytest.mark.process
+async def test_a_file_that_can_not_be_changed_is_read(
+    sites: Sites, path: Path, in_file: dict[str, Any]
+) -> None:
+    known = some(sites, 2)
+    await visit(known, in_file)
+    if not immutable(path, True):
+        pytest.skip("can't make a file immutable: needs root, and chattr")
+    try:
+        result = await visit([*known, *some(sites, 2)], in_file, fetched=[0, 0, 1, 1])
+    finally:
+        immutable(path, False)
+    assert "readonly" in warning(result)
+    assert result.stat("rep/cache/recalled") == 2
+    assert aside(path) == []
+    assert_quiet(await visit(known, in_file, fetched=[0, 0]))
+
+
+# Classes
+
+
+class Fails(Storage):
+    """Does nothing right."""
+
+    def load(self, origin: str) -> Entry | None:
+        raise ZeroDivisionError("a bug of the user's")
+
+    save = lease = release = purge = load  # type: ignore[assignment]
+
+    def close(self) -> None:
+        raise ZeroDivisionError("a bug of the user's")
+
+
+@pytest.mark.loop
+async def test_a_class_that_raises(sites: Sites) -> None:
+    result = await visit(some(sites), {"REP_CACHE_STORAGE": Fails})
+    said = warning(result)
+    assert "(Fails)" in said
+    assert "ZeroDivisionError: a bug of the user's" in said
+    assert result.stat("rep/cache/unsaved") == 4
+    assert lines(result, "works again") == []
+
+
+async def test_a_missing_package_ends_the_crawl_before_a_fetch(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.delitem(sys.modules, "scrapy_rep.storages.redis", raising=False)
+    [site] = some(sites, 1)
+    settings = {"REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage"}
+    result = await crawl(site.url("/x"), settings)
+    assert result.reason == "rep_settings_error"
+    [error] = lines(result, level="ERROR")
+    assert error.startswith("REP_CACHE_STORAGE is 'scrapy_rep.storages.RedisStorage', which can't")
+    assert "pip install scrapy-rep[redis]" in error
+    assert "Traceback" not in result.log
+    assert site.requests == []

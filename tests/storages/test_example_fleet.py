@@ -47,7 +47,7 @@ def test_each_robots_txt_is_asked_for_once(
     shown: list[Any] = []
     show = fleet.show
     monkeypatch.setattr(fleet, "show", lambda *args: (shown.append(args), show(*args)))
-    run.main(["fleet"])
+    run.main(["fleet", "-s", "REP_RETRY_DELAY=0.2", "-s", "DOWNLOAD_DELAY=0"])
     ((found, asked),) = shown
 
     from example.sites import SITES

@@ -1,52 +1,41 @@
-"""Several crawls in processes of their own that share a storage: each robots.txt is fetched once
-for all of them, and the clock of an unreachable site is one (REP.md sections 2 and 4).
+"""Several crawls that share a storage: each robots.txt is fetched once for all of them, and the clock
+of an unreachable site is one (REP.md sections 2 and 4).
 
-Real processes on a real clock: what one of them waits for here is what another does, in time.
+Each has a client of the storage of its own. What depends on processes is shown with processes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
-from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import crawl
-from tests.helpers.held import silent_until_open
+from scrapy_rep.exceptions import RobotsDisallowed
+from tests.helpers.behaviours import RULES, in_turn, silence
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import DEFER, Record, a_while, silent_until_open
 from tests.helpers.process.fleet import Fleet, decided, wait_until
-from tests.helpers.redisserver import needs_server
+from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Site, Sites
+from tests.helpers.storing import in_a_file, on_a_server
 
-pytestmark = pytest.mark.process
-
-PROCESSES = 3
 PATHS = ("/", "/private", "/public", "/private/x")
 
-SQLITE = "scrapy_rep.storages.SqliteStorage"
-REDIS = "scrapy_rep.storages.RedisStorage"
+
+@pytest.fixture
+def storage(tmp_path: Path) -> dict[str, Any]:
+    return in_a_file(tmp_path)
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("sqlite", id="SQLite"),
-        pytest.param("redis", id="Redis", marks=needs_server),
-    ]
-)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """Settings of a storage that processes can share, empty."""
-    if request.param == "sqlite":
-        return {"REP_CACHE_STORAGE": SQLITE, "REP_CACHE_PATH": tmp_path / "robots.sqlite"}
-    return {
-        "REP_CACHE_STORAGE": REDIS,
-        "REP_CACHE_REDIS_URL": request.getfixturevalue("redis_server").url,
-        "REP_CACHE_REDIS_PREFIX": tmp_path.name,
-    }
+# Processes
 
 
 @pytest.fixture
@@ -56,153 +45,130 @@ def fleet(tmp_path: Path, storage: dict[str, Any]) -> Iterator[Fleet]:
     one.close()
 
 
-def by_rules(*sites: Site) -> dict[str, list[str]]:
-    """What has to become of `PATHS`."""
-    both: dict[str, list[str]] = {"page": [], "failed": []}
-    for site in sites:
-        for path in PATHS:
-            both["failed" if "/private" in path else "page"].append(site.url(path))
-    return {kind: sorted(urls) for kind, urls in both.items()}
-
-
-def test_one_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -> None:
-    """They wait for it as they would for one of their own: in place for the grace, then held. How
-    soon they have it, and so what is held for a short grace, is a matter of the machine's speed."""
+@pytest.mark.process
+def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -> None:
+    """They wait for it as they would for one of their own: in place for the grace, then held."""
     gate = silent_until_open(RULES)
-    quick, slow = sites.add(robots=RULES), sites.add(robots=gate)
-    soon, missing = sites.add(robots=after(0.2, RULES)), sites.add(robots=404)
-    with_rules = (quick, soon, slow)
-    urls = [site.url(path) for path in PATHS for site in (*with_rules, missing)]
-    many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64}
-    for reactor in ("asyncio", "select"):
-        fleet.add(urls, go="go", reactor=reactor, REP_DEFER_GRACE=60, **many)
-    patient, hasty = [*fleet.crawls], fleet.add(urls, go="go", **many)
+    quick, slow, missing = sites.add(robots=RULES), sites.add(robots=gate), sites.add(robots=404)
+    urls = [site.url(path) for path in PATHS for site in (quick, slow, missing)]
+    many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64, "go": "go"}
+    patient = fleet.add(urls, reactor="select", REP_DEFER_GRACE=60, **many)
+    hasty = fleet.add(urls, **many)
     fleet.go()
     held = {slow.url(path) for path in PATHS}
     hasty.wait_until(lambda: held <= {*hasty.urls("deferred")}, "the slow ones to be held")
-    for one in patient:
-        one.wait_for("page", 2 + 2 + 4)  # all but the slow ones
+    patient.wait_for("page", 2 + 4)  # all but the slow ones
     gate.open()
     fleet.join()
 
-    assert [site.robots_fetches for site in (*with_rules, missing)] == [1, 1, 1, 1]
-    assert fleet.sum("robotstxt/request_count") == 4
-    assert fleet.sum("rep/cache/recalled") == 4 * (len(fleet.crawls) - 1)
+    assert [site.robots_fetches for site in (quick, slow, missing)] == [1, 1, 1]
+    assert fleet.sum("robotstxt/request_count") == fleet.sum("rep/cache/recalled") == 3
     for one in fleet.crawls:
-        assert decided(one, *with_rules) == by_rules(*with_rules)
+        by_rules = {
+            kind: sorted(
+                site.url(path)
+                for site in (quick, slow)
+                for path in PATHS
+                if allowed(path) is allows
+            )
+            for kind, allows in (("page", True), ("failed", False))
+        }
+        assert decided(one, quick, slow) == by_rules
         assert sorted(decided(one, missing)["page"]) == sorted(map(missing.url, PATHS))
         assert sorted(one.urls("released")) == sorted(one.urls("deferred"))
-    assert [one.urls("deferred") for one in patient] == [[], []]
-    assert held <= {*hasty.urls("deferred")}
+    assert patient.urls("deferred") == []
 
 
-def test_a_process_that_is_killed_while_it_asks_delays_the_others_no_longer_than_a_timeout(
-    sites: Sites, fleet: Fleet
+def allowed(path: str) -> bool:
+    return "/private" not in path
+
+
+@pytest.mark.process
+async def test_a_process_that_is_killed_while_it_asks_delays_others_no_longer_than_its_timeout(
+    sites: Sites, fleet: Fleet, storage: dict[str, Any]
 ) -> None:
-    timeout = 3.0
     site = sites.add(robots=in_turn(silence(), RULES))
-    urls = list(map(site.url, PATHS))
-    killed = fleet.add(urls, go="first", REP_DOWNLOAD_TIMEOUT=timeout)
-    others = [fleet.add(urls, go="others") for _ in range(2)]
-    fleet.go("first")
+    killed = fleet.add([site.url("/")], REP_DOWNLOAD_TIMEOUT=2)
     wait_until(lambda: site.robots_fetches == 1, "the first to ask")
     killed.kill()
     at = time.monotonic()
-    fleet.crawls.remove(killed)
-    fleet.go("others")
-    fleet.join()
+    assert_by_rules(
+        await maybe_deferred_to_future(begun(site, storage, REP_DOWNLOAD_TIMEOUT=60)), site
+    )
     assert site.robots_fetches == 2, "one takes its place"
-    assert site.hits("/robots.txt")[1].time - at < timeout + 22, "that of the others is 30"
-    for one in others:
-        assert decided(one, site) == by_rules(site)
+    assert site.hits("/robots.txt")[1].time - at < 2 + 22, "that of the other is 60"
 
 
-def test_a_process_that_is_stopped_while_it_asks_delays_nobody(sites: Sites, fleet: Fleet) -> None:
-    site = sites.add(robots=in_turn(silence(), RULES))
-    urls = list(map(site.url, PATHS))
-    stopped, other = fleet.add(urls, go="first"), fleet.add(urls, go="other")
-    fleet.go("first")
-    wait_until(lambda: site.robots_fetches == 1, "the first to ask")
-    fleet.go("other")
-    other.wait_for("deferred", len(PATHS))
-    stopped.interrupt()
-    at = time.monotonic()
-    assert stopped.join().reason == "shutdown"
-    other.join()
-    assert site.robots_fetches == 2
-    assert site.hits("/robots.txt")[1].time - at < 15, "REP_DOWNLOAD_TIMEOUT is 30"
-    assert decided(other, site) == by_rules(site)
+# In one process
 
 
-def test_one_that_waits_for_another_can_be_stopped(sites: Sites, fleet: Fleet) -> None:
+def begun(
+    site: Site, storage: dict[str, Any], record: Record | None = None, **settings: Any
+) -> Deferred[CrawlResult]:
+    """Another crawl of `PATHS`."""
+    settings = {**DEFER, "REP_DEFER_GRACE": 0.01, **storage, **settings}
+    handlers = record.handlers if record else {}
+    return deferred_from_coro(crawl(map(site.url, PATHS), settings, signal_handlers=handlers))
+
+
+def assert_by_rules(result: CrawlResult, site: Site) -> None:
+    result.assert_clean()
+    assert set(result.responses) == {site.url(path) for path in PATHS if allowed(path)}
+    assert set(result.failures) == {site.url(path) for path in PATHS if not allowed(path)}
+    assert {type(error) for error in result.failures.values()} == {RobotsDisallowed}
+
+
+async def until(happened: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        await a_while(0.01)
+
+
+@pytest.mark.loop
+async def test_one_that_waits_for_another_can_be_stopped(
+    sites: Sites, storage: dict[str, Any]
+) -> None:
     """And leaves nothing behind that the others would have to wait for."""
-    gate = silent_until_open(RULES)
+    gate, stopped = silent_until_open(RULES), Record()
     site = sites.add(robots=gate)
-    urls = list(map(site.url, PATHS))
-    asks, stopped = fleet.add(urls, go="first"), fleet.add(urls, go="other")
-    fleet.go("first")
-    wait_until(lambda: site.robots_fetches == 1, "the first to ask")
-    fleet.go("other")
-    stopped.wait_for("deferred", len(PATHS))
-    stopped.interrupt()
-    assert stopped.join().reason == "shutdown"
-    assert site.robots_fetches == 1
+    asks = begun(site, storage)
+    await until(lambda: site.robots_fetches)
+    waits = begun(site, storage, stopped)
+    await until(lambda: len(stopped.deferred) == len(PATHS))
+    stopped.close()
+    assert (await maybe_deferred_to_future(waits)).reason == "enough"
     gate.open()
-    asks.join()
-    late = fleet.add(urls).join()
+    assert_by_rules(await maybe_deferred_to_future(asks), site)
+    assert_by_rules(await maybe_deferred_to_future(begun(site, storage)), site)
     assert site.robots_fetches == 1
-    for one in (asks, late):
-        assert one.reason == "finished"
-        assert decided(one, site) == by_rules(site)
 
 
-def test_one_process_a_tick_asks_an_unreachable_site(sites: Sites, fleet: Fleet) -> None:
-    """The clock is the site's: the number of processes makes no difference."""
-    delay, ticks = 0.8, 3
-    seconds = {sites.add(): 0.0, sites.add(): 0.3}  # until it says that it is down
-    for site, needed in seconds.items():
-        site.set("/robots.txt", after(needed, 503))
+@needs_server
+async def test_one_a_tick_asks_an_unreachable_site(
+    sites: Sites, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """The clock is the site's: neither the number of crawls nor when they begin makes a difference."""
+    site, delay = sites.add(robots=503), 0.4
     clock = {"REP_RETRY_DELAY": delay, "REP_RETRY_MAX_DELAY": delay}
-    urls = [site.url(path) for site in seconds for path in PATHS]
-    for _ in range(PROCESSES):
-        fleet.add(urls, go="go", **clock)
-    fleet.go()
-    for one in fleet.crawls:
-        one.wait_for("deferred", len(urls))
-    wait_until(lambda: min(site.robots_fetches for site in seconds) >= ticks, f"{ticks} attempts")
-    for site in seconds:
-        site.set("/robots.txt", RULES)
-    fleet.join()
-
-    for site, needed in seconds.items():
-        times = [hit.time for hit in site.hits("/robots.txt")]
-        pauses = [later - earlier for earlier, later in pairwise(times)]
-        # Up to a quarter less by jitter.
-        assert min(pauses) > needed + 0.75 * delay - 0.15, pauses
-        # Whose turn it is may need a moment to notice. That of a lease would be 30 seconds.
-        assert sum(pauses) < len(pauses) * (needed + delay + 10), pauses
-    assert fleet.sum("robotstxt/request_count") == sum(site.robots_fetches for site in seconds)
-    for one in fleet.crawls:
-        assert decided(one, *seconds) == by_rules(*seconds)
-        assert sorted(one.urls("released")) == sorted(urls)
-
-
-def test_one_that_comes_later_goes_by_the_same_clock(sites: Sites, fleet: Fleet) -> None:
-    site, delay = sites.add(robots=503), 2
-    clock = {"REP_RETRY_DELAY": delay, "REP_RETRY_MAX_DELAY": delay}
-    urls = list(map(site.url, PATHS))
-    first, second = fleet.add(urls, go="first", **clock), fleet.add(urls, go="second", **clock)
-    fleet.go("first")
-    first.wait_for("refused")
-    fleet.go("second")
-    second.wait_for("deferred", len(PATHS))
+    storage = {**on_a_server(redis_server.url, tmp_path.name), **clock}
+    records = [Record() for _ in range(3)]
+    crawls = [begun(site, storage, one) for one in records[:2]]
+    await until(lambda: site.robots_fetches)
+    crawls.append(begun(site, storage, records[2]))
+    for one in records:
+        await until(lambda one=one: len(one.deferred) == len(PATHS))
+    await until(lambda: site.robots_fetches == 3)
     site.set("/robots.txt", RULES)
-    fleet.join()
+    found = [await maybe_deferred_to_future(one) for one in crawls]
     times = [hit.time for hit in site.hits("/robots.txt")]
-    # Nobody asked when the second came, or both when it was time.
-    assert min(later - earlier for earlier, later in pairwise(times)) > 0.75 * delay - 0.15, times
-    for one in fleet.crawls:
-        assert decided(one, site) == by_rules(site)
+    # Up to a quarter less by jitter.
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.75 * delay - 0.05, times
+    # Whose turn it is may need a moment to notice. That of a lease would be 10 seconds.
+    assert times[-1] - times[0] < len(times) * (delay + 3), times
+    assert sum(one.stat("robotstxt/request_count") for one in found) == len(times)
+    for one in found:
+        assert_by_rules(one, site)
 
 
 async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(
@@ -214,9 +180,9 @@ async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(
     monkeypatch.setattr(RepMiddleware, "clock", staticmethod(lambda: time.time() + ahead[0]))
 
     def set_back(**_: Any) -> None:
-        ahead[0] = -1.0
+        ahead[0] = -0.5
 
-    settings = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.2, **storage}
+    settings = {**DEFER, "REP_RETRY_DELAY": 0.2, **storage}
     result = await crawl(
         site.url(), settings, signal_handlers={rep_signals.robots_resolved: set_back}
     )

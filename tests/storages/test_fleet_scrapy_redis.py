@@ -1,5 +1,5 @@
-"""Three crawlers with scrapy-redis, one queue: each robots.txt is fetched once for all of them,
-and what one holds outlives it (REP.md sections 2 and 4)."""
+"""Crawlers with scrapy-redis, one queue: what one of them holds outlives it (REP.md section 4). That each
+robots.txt is fetched once for all of them is shown in test_example_fleet.py."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from typing import Any
 import pytest
 
 from tests.helpers.behaviours import RULES
-from tests.helpers.held import silent_until_open
-from tests.helpers.process import Crawl
-from tests.helpers.process.fleet import Fleet, wait_until
+from tests.helpers.held import urls
+from tests.helpers.process.fleet import Fleet
 from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.redisserver import RedisServer, needs_server
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Sites
 
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 
 pytestmark = [pytest.mark.process, needs_server]
 
-PROCESSES = 3
-PAGES = 20
-CLOSED = 5
+PAGES = 10
 
 
 @pytest.fixture
@@ -46,107 +43,22 @@ def fleet(tmp_path: Path, settings: dict[str, Any]) -> Iterator[Fleet]:
     one.close()
 
 
-def pages(*some: Site) -> list[str]:
-    return sorted(site.url(f"/page-{number}") for site in some for number in range(PAGES))
-
-
-def closed(*some: Site) -> list[str]:
-    return sorted(site.url(f"/private-{number}") for site in some for number in range(CLOSED))
-
-
-def fetched(*some: Site) -> list[str]:
-    """What sites were asked for, in order of the URLs."""
-    hits = [(site, hit) for site in some for hit in list(site.requests)]
-    return sorted(site.url(hit.target) for site, hit in hits if hit.path != "/robots.txt")
-
-
-def all_of(crawls: list[Crawl], kind: str) -> list[str]:
-    return sorted(url for crawl in crawls for url in crawl.urls(kind))
-
-
-def test_each_robots_txt_is_fetched_once_for_all(
-    sites: Sites, fleet: Fleet, tmp_path: Path
-) -> None:
-    """Whoever gets a page from the queue decides alike; whoever holds one lets it go."""
-    silent = silent_until_open(RULES)
-    quick, slow = sites.add(robots=RULES), sites.add(robots=silent)
-    missing, down = sites.add(robots=404), sites.add(robots=503)
-    every = (quick, slow, missing, down)
-    page = silent_until_open("a page")
-    for site in every:
-        for number in range(PAGES):
-            site.set(f"/page-{number}", page)
-    for number in range(PROCESSES):
-        fleet.add(
-            pages(*every) + closed(*every),
-            go="go",
-            JOBDIR=tmp_path / f"job-{number}",
-            REP_DOWNLOAD_TIMEOUT=30,
-        )
-    fleet.go()
-    # However late one of them begins, there is something left for it.
-    wait_until(lambda: all(crawl.urls("reached") for crawl in fleet.crawls), "all to take part")
-    page.open()
-    held = {*pages(slow, down), *closed(slow, down)}
-    wait_until(lambda: {*all_of(fleet.crawls, "deferred")} >= held, "all to be held")
-    wait_until(lambda: down.robots_fetches >= 3, "three attempts")
-    silent.open()
-    down.set("/robots.txt", RULES)
-    fleet.join()
-
-    assert [site.robots_fetches for site in (quick, slow, missing)] == [1, 1, 1]
-    assert fleet.sum("robotstxt/request_count") == 3 + down.robots_fetches
-    assert fetched(*every) == sorted(pages(*every) + closed(missing))
-    assert all_of(fleet.crawls, "failed") == closed(quick, slow, down)
-    for crawl in fleet.crawls:
-        assert crawl.urls("page"), "it had no part in it"
-
-
-def test_what_is_held_outlives_the_process(sites: Sites, fleet: Fleet, tmp_path: Path) -> None:
-    """It is in the JOBDIR of the one that holds it, and no longer in the queue."""
-    site = sites.add(robots=503)
-    urls = pages(site) + closed(site)
-    jobs = [tmp_path / f"job-{number}" for number in range(PROCESSES)]
-    for job in jobs:
-        fleet.add(urls, go="go", JOBDIR=job)
-    fleet.go()
-    wait_until(lambda: len(all_of(fleet.crawls, "deferred")) == len(urls), "all to be held")
-    number, killed = max(enumerate(fleet.crawls), key=lambda pair: len(pair[1].urls("deferred")))
-    held = sorted(killed.urls("deferred"))
-    killed.kill()
-    assert held
-    fleet.crawls.remove(killed)
-
-    site.set("/robots.txt", RULES)
-    before = site.robots_fetches
-    fleet.join()
-    others = sorted(set(urls) - set(held))
-    assert fetched(site) == [url for url in others if "/private" not in url]
-    again = fleet.add([], JOBDIR=jobs[number])
-    fleet.join()
-    assert fetched(site) == pages(site)
-    assert all_of(fleet.crawls, "failed") == closed(site)
-    assert sorted(again.urls("released")) == held
-    # The answer that the others got is there, unless one alone had taken all.
-    assert site.robots_fetches <= before + 1
-    assert again.stats.get("robotstxt/request_count") is None or not others
-
-
 def test_a_kill_in_the_middle_of_a_release_loses_nothing(
     sites: Sites, fleet: Fleet, tmp_path: Path
 ) -> None:
     """What was released stays in the JOBDIR until it is dealt with."""
     site = sites.add(robots=503)
-    killed = fleet.add(pages(site), JOBDIR=tmp_path / "job", ends="SIGKILL released 8")
+    pages = urls(site, PAGES)
+    killed = fleet.add(pages, JOBDIR=tmp_path / "job", ends="SIGKILL released 4")
     killed.wait_for("deferred", PAGES)
     site.set("/robots.txt", RULES)
     killed.join()
     assert killed.reason is None
     fleet.crawls.remove(killed)
 
-    before = fetched(site)
+    before = len(site.pages_asked)
     again = fleet.add([], JOBDIR=tmp_path / "job")
     fleet.join()
-    assert sorted(set(fetched(site))) == pages(site)
-    assert len(fetched(site)) - len(pages(site)) <= len(before)
+    assert {site.url(path) for path in site.pages_asked} == set(pages)
+    assert len(site.pages_asked) <= PAGES + before
     assert {page.detail for page in again.of("page")} == {PAGE_AS_EVER}

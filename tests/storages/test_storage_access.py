@@ -8,12 +8,10 @@ import pytest
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, MemoryStorage
+from scrapy_rep.storages import MemoryStorage
 from scrapy_rep.storages.client import Claim
 from tests.helpers.held import a_while
-from tests.helpers.storing import LEASE, NOW, A, B, World, always, missing, never, rules
-
-pytestmark = pytest.mark.loop
+from tests.helpers.storing import LEASE, NOW, A, B, Hanging, World, always, missing, never, rules
 
 
 @pytest.fixture
@@ -24,55 +22,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 # What a claim says
 
 
-async def test_the_first_claim_is_granted(world: World) -> None:
-    assert await world.access.claim(A, always) == Claim(None, granted=True)
-    other = world.new()
-    assert await other.claim(A, always) == Claim(None, granted=False)
-    assert await other.claim(B, always) == Claim(None, granted=True)
-    assert await world.access.claim(A, always) == Claim(None, granted=True), "its own lease"
-
-
-async def test_what_is_kept_is_enough(world: World) -> None:
-    world.storage.save(rules())
-    seen: list[Entry] = []
-
-    def enough(entry: Entry) -> bool:
-        seen.append(entry)
-        return True
-
-    assert await world.access.claim(A, enough) == Claim(rules(), granted=False)
-    assert seen == [rules()]
-    assert world.storage.leases == {}
-
-
-async def test_what_is_kept_is_not_enough(world: World) -> None:
-    """It comes along all the same."""
-    world.storage.save(rules())
-    assert await world.access.claim(A, never) == Claim(rules(), granted=True)
-    assert await world.new().claim(A, never) == Claim(rules(), granted=False)
-
-
 async def test_an_answer_that_comes_between_the_two(world: World) -> None:
     """Between the look and the lease: the lease is given back, and nobody asks once more."""
     other_has_answered = [lambda: MemoryStorage.save(world.storage, rules())]
     world.storage.before["lease"] = lambda: other_has_answered.pop()()
     assert await world.access.claim(A, always) == Claim(rules(), granted=False)
     assert world.storage.leases == {}
-
-
-async def test_an_answer_is_saved_before_its_lease_is_released(world: World) -> None:
-    """First the answer, then the end of the lease."""
-    await world.access.claim(A, always)
-    world.access.publish(rules())
-    assert await world.new().claim(A, always) in (
-        Claim(rules(), granted=False),
-        Claim(None, granted=False),  # it is another queue
-    )
-    await world.settle()
-    names = world.storage.names()
-    assert names.index("save") < names.index("release")
-    assert world.storage.leases == {}
-    assert await world.new().claim(A, always) == Claim(rules(), granted=False)
 
 
 async def test_what_was_published_is_claimed_next(world: World) -> None:
@@ -82,29 +37,15 @@ async def test_what_was_published_is_claimed_next(world: World) -> None:
         assert (await world.access.claim(A, always)).entry == missing(A, NOW + number)
 
 
-async def test_a_claim_given_back_is_granted_to_the_next(world: World) -> None:
-    await world.access.claim(A, always)
-    world.access.give_back(A)
-    await world.settle()
-    assert (await world.new().claim(A, always)).granted
-
-
 async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
     """The lease goes on: it must not end under the second fetch."""
     await world.access.claim(A, never)
-    began, go_on = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        began.set()
-        assert go_on.wait(10)
-
-    world.storage.before["purge"] = wait
-    world.access.purge(NOW)
-    while not began.is_set():
-        await a_while(0.001)
+    slow = Hanging(world, "purge")
+    world.access.purge()
+    await slow.begins()
     world.access.give_back(A)
     again = deferred_from_coro(world.access.claim(A, never))
-    go_on.set()
+    slow.go_on()
     assert (await maybe_deferred_to_future(again)).granted
     await world.settle()
     assert world.storage.leases.keys() == {A}
@@ -113,6 +54,7 @@ async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
 # Threads
 
 
+@pytest.mark.loop
 async def test_in_threads_one_call_at_a_time(world: World) -> None:
     claims = [
         deferred_from_coro(world.access.claim(f"http://{number}:80", never)) for number in range(20)
@@ -121,7 +63,7 @@ async def test_in_threads_one_call_at_a_time(world: World) -> None:
         world.access.publish(missing(f"http://{number}:80"))
     for one in claims:
         await maybe_deferred_to_future(one)
-    world.access.purge(NOW)
+    world.access.purge()
     await world.access.close()
     assert threading.get_ident() not in world.storage.threads
     assert world.storage.overlaps == 0
@@ -129,6 +71,7 @@ async def test_in_threads_one_call_at_a_time(world: World) -> None:
     assert world.storage.names()[-1] == "close"
 
 
+@pytest.mark.loop
 async def test_the_event_loop_goes_on(world: World) -> None:
     """Each call waits until the event loop has turned some times meanwhile: it would wait for
     ever if it held the loop."""
@@ -155,7 +98,7 @@ async def test_the_event_loop_goes_on(world: World) -> None:
         assert (await world.access.claim(A, never)).granted
         world.access.publish(rules())
         world.access.give_back(A)
-        world.access.purge(NOW)
+        world.access.purge()
         await world.access.close()
     finally:
         timers[0].cancel()
@@ -166,24 +109,18 @@ async def test_the_event_loop_goes_on(world: World) -> None:
 # Cancelling
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("queued", [False, True], ids=["under way", "queued"])
 async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, queued: bool) -> None:
     """Others would wait for it, for as long as it lasts."""
-    began, go_on = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        began.set()
-        assert go_on.wait(10)
-
-    world.storage.before["lease"] = wait
+    slow = Hanging(world, "lease")
     first = deferred_from_coro(world.access.claim(A, always))
     given_up = deferred_from_coro(world.access.claim(B, always)) if queued else first
     given_up.addErrback(lambda _: None)
-    while not began.is_set():
-        await a_while(0.001)
+    await slow.begins()
     given_up.cancel()
     await a_while(0)
-    go_on.set()
+    slow.go_on()
     if queued:
         assert (await maybe_deferred_to_future(first)).granted
     await world.settle()
@@ -228,15 +165,6 @@ async def test_leases_are_renewed_in_time(world: World) -> None:
     assert len(world.timers) == 1
 
 
-async def test_what_was_not_granted_is_not_renewed(world: World) -> None:
-    await world.new().claim(A, always)
-    world.timers.clear()
-    assert not (await world.access.claim(A, always)).granted
-    world.storage.save(rules(B))
-    assert not (await world.access.claim(B, always)).granted
-    assert world.timers == []
-
-
 async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: World) -> None:
     """Everything that was queued is done, no lease and no timer is left."""
     for origin in (A, B):
@@ -250,24 +178,17 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: Wo
     assert world.storage.names()[-2] == "close"  # and the look of this test
 
 
-@pytest.mark.parametrize("moment", ["while it closes", "afterwards"])
-async def test_what_comes_too_late_asks_nothing_of_the_storage(world: World, moment: str) -> None:
-    """A user's extension may still download when the spider has closed."""
+async def test_what_comes_too_late_asks_nothing_of_the_storage(world: World) -> None:
+    """A user's extension may still download while the storage is closed."""
     await world.access.claim(A, always)
-    closing = threading.Event()
-    world.storage.before["close"] = lambda: closing.wait(5)
+    slow = Hanging(world, "close")
     closed = deferred_from_coro(world.access.close())
-    while "close" not in world.storage.names():
-        await a_while(0.001)
-    if moment == "afterwards":
-        closing.set()
-        await maybe_deferred_to_future(closed)
+    await slow.begins()
     calls = world.storage.names()
     assert await world.access.claim(B, always) == Claim(None, granted=True)
     world.access.publish(rules(B))
-    world.access.purge(NOW)
-    closing.set()
-    if moment != "afterwards":
-        await maybe_deferred_to_future(closed)
+    world.access.purge()
+    slow.go_on()
+    await maybe_deferred_to_future(closed)
     await world.settle()
     assert world.storage.names() == calls

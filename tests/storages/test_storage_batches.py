@@ -3,7 +3,6 @@ it works again."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,12 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, client, sqlite
+from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, client
 from scrapy_rep.storages.client import Claim, StorageClient
 from tests.helpers.crawling import captured_log
-from tests.helpers.held import a_while
 from tests.helpers.log import lines
 from tests.helpers.redisserver import RedisServer, needs_server
-from tests.helpers.storing import NOW, A, B, Watched, World, always, missing, never, rules
-
-pytestmark = pytest.mark.loop
+from tests.helpers.storing import NOW, A, B, Hanging, Watched, World, always, missing, never, rules
 
 FULL = OSError(28, "No space left on device")
 
@@ -79,6 +75,7 @@ async def test_claims_that_gather_go_together(world: World) -> None:
     for origin in ORIGINS:
         world.access.publish(missing(origin))
     await world.settle()
+    assert_saved_before_released(world, ORIGINS)
     found = sizes(world)
     saves = [size for name, size in found if name == "save"]
     assert (sum(saves), max(saves)) == (900, 500)
@@ -94,17 +91,6 @@ def assert_saved_before_released(world: World, origins: list[str]) -> None:
     assert {one for one in calls if one[0] == "release"} >= {("release", one) for one in origins}
     early = [one for one in origins if calls.index(("release", one)) < calls.index(("save", one))]
     assert early == []
-
-
-async def test_each_lease_outlasts_the_save_of_its_answer(world: World) -> None:
-    """In whichever batch it is saved: no other process may fetch what is on its way."""
-    await claimed(world.access, ORIGINS)
-    for origin in ORIGINS:
-        world.access.publish(missing(origin))
-    await world.settle()
-    assert_saved_before_released(world, ORIGINS)
-    assert world.storage.leases == {}
-    assert max(size for name, size in sizes(world) if name == "release") <= 500
 
 
 async def test_leases_outlast_a_backlog_of_older_answers(world: World) -> None:
@@ -139,26 +125,6 @@ async def test_leases_end_though_nothing_can_be_saved(world: World) -> None:
     assert world.storage.names()[-1] == "close"
 
 
-async def test_closing_ends_each_lease_after_its_save(world: World) -> None:
-    await claimed(world.access, ORIGINS)
-    for origin in ORIGINS[:700]:
-        world.access.publish(missing(origin))
-    await world.access.close()
-    assert_saved_before_released(world, ORIGINS[:700])
-    assert world.storage.leases == {}
-
-
-async def test_leases_given_back_go_in_batches_too(world: World) -> None:
-    await claimed(world.access, ORIGINS)
-    sizes(world)
-    for origin in ORIGINS[:300]:
-        world.access.give_back(origin)
-    await world.access.close()
-    releases = [size for name, size in sizes(world) if name == "release"]
-    assert (sum(releases), max(releases)) == (900, 500)
-    assert world.storage.leases == {}
-
-
 async def test_renewals_share_the_limit_of_a_batch(world: World) -> None:
     await claimed(world.access, ORIGINS)
     sizes(world)
@@ -169,17 +135,18 @@ async def test_renewals_share_the_limit_of_a_batch(world: World) -> None:
 
 
 async def test_each_claim_gets_its_own_answer(world: World) -> None:
-    """In one batch: known and enough, known and not enough, leased by another, unknown, broken."""
+    """In one batch: known and enough, known and not enough, leased by another or by itself, unknown, broken."""
     for origin in ("http://enough:80", "http://stale:80"):
         world.storage.save(missing(origin))
     await world.new().claim("http://leased:80", always)
-    unreadable = {"http://broken:80": UnreadableEntry("broken")}
+    await world.access.claim("http://own:80", always)
+    broken = "http://broken:80"
     load_many = world.storage.load_many
     world.storage.load_many = lambda origins: {  # type: ignore[method-assign]
         **load_many(origins),
-        **{origin: error for origin, error in unreadable.items() if origin in origins},
+        **({broken: UnreadableEntry("broken")} if broken in origins else {}),
     }
-    tests = {"stale": never, "enough": always, "leased": always, "new": always, "broken": always}
+    tests = {"stale": never, **dict.fromkeys(("enough", "leased", "own", "new", "broken"), always)}
     claims = {
         name: deferred_from_coro(world.access.claim(f"http://{name}:80", test))
         for name, test in tests.items()
@@ -190,6 +157,7 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
         "stale": Claim(missing("http://stale:80"), granted=True),
         "enough": Claim(missing("http://enough:80"), granted=False),
         "leased": Claim(None, granted=False),
+        "own": Claim(None, granted=True),
         "new": Claim(None, granted=True),
         "broken": Claim(None, granted=True),
     }
@@ -199,72 +167,44 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
 @pytest.mark.parametrize("under_way", ["save", "purge"])
 async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: str) -> None:
     """What is still to be saved or purged is done after it, however long it has waited."""
-    began, go_on = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        began.set()
-        go_on.wait(10)
-
-    world.storage.before[under_way] = hang
+    slow = Hanging(world, under_way)
     if under_way == "purge":
-        world.access.purge(NOW)
+        world.access.purge()
     else:
         world.access.publish(missing(ORIGINS[0]))
-    while not began.is_set():
-        await a_while(0.001)
+    await slow.begins()
     for origin in ORIGINS[1:]:
         world.access.publish(missing(origin))
-    world.access.purge(NOW)
+    world.access.purge()
     claim = deferred_from_coro(world.access.claim(B, always))
-    go_on.set()
+    slow.go_on()
     await maybe_deferred_to_future(claim)
     await world.settle()
     names = world.storage.names()
     assert names[:4] == [under_way, "load", "lease", "load"]
     assert names.count("save") == (900 if under_way == "save" else 899)
-    assert "purge" in names[4:]
-
-
-class Slices(SqliteStorage):
-    """Counts the slices of a purge. The first waits for the test."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.slices = self.leased_after = 0
-        self.began, self.go_on = threading.Event(), threading.Event()
-
-    def purge_some(self, before: float) -> bool:
-        self.slices += 1
-        self.began.set()
-        assert self.go_on.wait(10)
-        return super().purge_some(before)
-
-    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
-        self.leased_after = self.slices
-        return super().lease_many(origins, owner, seconds)
+    assert under_way == "purge" or "purge" in names[4:]
 
 
 async def test_claims_are_answered_between_slices_of_a_purge(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file may have very many old rows."""
-    monkeypatch.setattr(sqlite, "_PURGED_AT_ONCE", 10)
-    storage = Slices(tmp_path / "robots.sqlite")
-    storage.save_many([rules(one, one.encode(), at=5.0) for one in ORIGINS[:100]])
-    world.storage = storage  # type: ignore[assignment]
-    access = world.access = world.new()
-    access.purge(NOW)
-    while not storage.began.is_set():
-        await a_while(0.001)
-    claim = deferred_from_coro(access.claim(A, always))
-    storage.go_on.set()
+    slices = [True, True, False]
+
+    def purge_some(before: float) -> bool:
+        world.storage._call("slice")
+        return slices.pop(0)
+
+    monkeypatch.setattr(world.storage, "purge_some", purge_some)
+    slow = Hanging(world, "slice")
+    world.access.purge()
+    await slow.begins()
+    claim = deferred_from_coro(world.access.claim(A, always))
+    slow.go_on()
     assert (await maybe_deferred_to_future(claim)).granted
     await world.settle()
-    assert storage.leased_after == 1
-    assert storage.slices == 21, "10 of entries, 10 of bodies, and the last finds nothing"
-    assert list(storage.entries()) == []
-    assert storage.body(rules(A, ORIGINS[0].encode()).sha256 or "") is None
-    await access.close()
+    assert world.storage.names() == ["slice", "load", "lease", "load", "slice", "slice"]
 
 
 async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
@@ -276,50 +216,10 @@ async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
     assert world.storage.calls == []
 
 
-def ring(world: World, count: int = 1) -> None:
-    timers = [one for one in world.timers if not one.cancelled]
-    assert len(timers) == count
-    world.timers.clear()
-    for timer in timers:
-        timer.function()
-
-
-async def test_what_could_not_be_saved_is_saved_later(world: World) -> None:
+async def test_what_could_not_be_saved_is_saved_later_but_replaces_nothing_newer(
+    world: World,
+) -> None:
     """By itself, without anything else to do: the crawl may ask for nothing more."""
-    world.storage.fails["save"] = FULL
-    for origin in ORIGINS[:30]:
-        world.access.publish(missing(origin))
-    await world.settle()
-    assert [world.storage.load(origin) for origin in ORIGINS[:30]] == [None] * 30
-    world.now += 10.1
-    ring(world)
-    await world.settle()
-    assert len(world.timers) == 1, "again"
-    world.storage.fails.clear()
-    world.now += 10.1
-    with captured_log() as records:
-        ring(world)
-        await world.settle()
-    assert [world.storage.load(origin) for origin in ORIGINS[:30]] == list(
-        map(missing, ORIGINS[:30])
-    )
-    assert "works again" in lines(records)[0]
-    assert world.timers == []
-
-
-async def test_the_end_tries_once_more(world: World) -> None:
-    world.storage.fails["save"] = FULL
-    world.access.publish(rules())
-    await world.settle()
-    world.storage.fails.clear()
-    world.now += 10.1
-    await world.access.close()
-    assert world.storage.load(A) == rules()
-    assert world.lost == 0
-    assert [one for one in world.timers if not one.cancelled] == []
-
-
-async def test_newer_answers_of_others_stay(world: World) -> None:
     world.storage.fails["save"] = FULL
     for origin in (A, B):
         world.access.publish(missing(origin, NOW))
@@ -328,13 +228,15 @@ async def test_newer_answers_of_others_stay(world: World) -> None:
     world.storage.save(missing(A, NOW + 5))
     world.storage.save(missing(B, NOW - 5))
     world.now += 10.1
-    ring(world)
+    [timer] = world.timers
+    timer.function()
     await world.settle()
     assert world.storage.load(A) == missing(A, NOW + 5)
     assert world.storage.load(B) == missing(B, NOW)
+    assert world.timers == [timer], "no more"
 
 
-@pytest.mark.parametrize("bad", [0, 3, 9])
+@pytest.mark.parametrize("bad", [0, 9])
 async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, bad: int) -> None:
     origins = ORIGINS[:10]
     save = world.storage.save
@@ -345,7 +247,7 @@ async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, ba
         save(entry)
 
     world.storage.save = picky  # type: ignore[method-assign]
-    world.access.purge(NOW)  # the first call is under way
+    world.access.purge()  # the first call is under way
     for origin in origins:
         world.access.publish(missing(origin))
     for _ in range(3):
@@ -380,37 +282,9 @@ async def test_what_waits_to_be_saved_is_limited(
     assert world.lost == 100, "nor at the end"
 
 
-class Simple(Storage):
-    """A user's, with the two methods that are required."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Entry] = {}
-
-    def load(self, origin: str) -> Entry | None:
-        if origin == B:
-            raise UnreadableEntry("broken")
-        return self.kept.get(origin)
-
-    def save(self, entry: Entry) -> None:
-        self.kept[entry.origin] = entry
-
-
-async def test_a_storage_of_two_methods_goes_on_working(world: World) -> None:
-    world.storage = Simple()  # type: ignore[assignment]
-    access = world.new()
-    claims = await claimed(access, [A, B, *ORIGINS[:20]])
-    assert all(claim.granted for claim in claims)
-    for origin in (A, *ORIGINS[:20]):
-        access.publish(missing(origin))
-    claims = await claimed(access, [A, B, *ORIGINS[:20]])
-    assert [claim.entry for claim in claims] == [missing(A), None, *map(missing, ORIGINS[:20])]
-    await access.close()
-
-
-@pytest.mark.parametrize("leased", [None, 7, object()], ids=["None", "a number", "an object"])
-async def test_leases_of_a_users_class_may_be_nonsense(world: World, leased: Any) -> None:
+async def test_leases_of_a_users_class_may_be_nonsense(world: World) -> None:
     """One warning, and everybody may ask: no claim is left without an answer."""
-    world.storage.lease_many = lambda *_: leased  # type: ignore[method-assign]
+    world.storage.lease_many = lambda *_: None  # type: ignore
     with captured_log() as records:
         claims = await claimed(world.access, ORIGINS[:3])
     assert claims == [Claim(None, granted=True)] * 3
@@ -442,48 +316,3 @@ def test_batches_of_each_storage_do_what_single_calls_do(shared: Storage) -> Non
     shared.release_many([A, ORIGINS[0]], "me")
     assert shared.lease_many([A, ORIGINS[0], ORIGINS[1]], "third", 60.0) == {ORIGINS[0]}
     shared.close()
-
-
-@needs_server
-def test_what_the_server_has_evicted_is_unknown(redis_server: RedisServer) -> None:
-    """Bodies, entries, leases: each by itself."""
-    import redis
-
-    from scrapy_rep.storages import RedisStorage
-
-    redis_server.flush()
-    storage = RedisStorage(redis_server.url, "test", 1000.0)
-    storage.save_many([rules(A), missing(B)])
-    assert storage.lease(A, "me", 60.0)
-    with redis.Redis.from_url(redis_server.url) as client:
-        client.delete(f"test:body:{rules(A).sha256}", f"test:entry:{B}", f"test:lease:{A}")
-    assert storage.load_many([A, B]) == {}
-    assert storage.load(A) is None
-    assert storage.lease(A, "other", 60.0)
-
-
-@needs_server
-async def test_a_failover_costs_no_answer(world: World, tmp_path: Path) -> None:
-    """The server is a replica for a while, and refuses writes; then it is the primary again."""
-    import redis
-
-    from scrapy_rep.storages import RedisStorage
-
-    with RedisServer(tmp_path) as server, redis.Redis.from_url(server.url) as client:
-        world.storage = RedisStorage(server.url, "test", 1000.0)  # type: ignore[assignment]
-        access = world.access = world.new()
-        assert (await access.claim(A, always)).granted
-        client.replicaof("127.0.0.1", "1")
-        with captured_log() as records:
-            access.publish(missing(A))
-            assert (await access.claim(B, always)).granted, "the crawl goes on"
-            access.publish(missing(B))
-            await world.settle()
-            client.replicaof("no", "one")
-            world.now += 10.1
-            access._save_again()
-            await world.settle()
-        assert len(lines(records, level="WARNING")) == 1
-        assert world.storage.load_many([A, B]) == {A: missing(A), B: missing(B)}
-        world.now += 10.1
-        await access.close()

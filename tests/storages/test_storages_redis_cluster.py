@@ -37,9 +37,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         yield both
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_any_node_of_a_cluster_leads_to_the_one_with_the_keys(nodes: Nodes, number: int) -> None:
-    storage = users_class("RedisStorage")(nodes[number].url, PREFIX, 3600.0)
+def test_any_node_of_a_cluster_leads_to_the_one_with_the_keys(nodes: Nodes) -> None:
+    storage = users_class("RedisStorage")(nodes[1].url, PREFIX, 3600.0)
     storage.save_many([rules(), missing(B)])
     assert storage.load_many([A, B]) == {A: rules(), B: missing(B)}
     assert storage.lease_many([A, B], "me", 60.0) == {A, B}
@@ -74,7 +73,6 @@ def test_keys_that_move_to_another_node_are_found(nodes: Nodes) -> None:
     storage.close()
 
 
-@pytest.mark.loop
 async def test_a_cluster_that_is_gone_does_not_end_the_crawl(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,11 +6,8 @@ import errno
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +16,7 @@ from scrapy_rep.storages.journal import set_aside
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import BROKEN, aside, ask, change
 from tests.helpers.log import warnings
-from tests.helpers.process import environment
+from tests.helpers.rows import every_row
 from tests.helpers.storing import NOW, A, B, missing, rules
 
 HOUR = 3600.0
@@ -37,40 +34,36 @@ def storage(path: Path) -> Iterator[SqliteStorage]:
     made.close()
 
 
-@pytest.mark.parametrize("method", ["load", "save", "lease", "entries", "purge"])
-@pytest.mark.parametrize("how", BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_set_aside_and_a_new_one_begun(path: Path, how: Any, method: str) -> None:
-    """Whatever meets it first. Nothing is deleted."""
-    how(path)
-    content = path.read_bytes()
-    storage = SqliteStorage(path)
-    with captured_log() as records:
-        {
-            "load": lambda: storage.load("http://7:80"),
-            "save": lambda: storage.save(missing()),
-            "lease": lambda: storage.lease(A, "me", HOUR),
-            "entries": lambda: list(storage.entries()),
-            "purge": lambda: storage.purge(NOW),
-        }[method]()
-        storage.save(rules())
-        assert storage.load(A) == rules()
-        assert storage.lease(A, "me", HOUR)
-    [kept] = aside(path)
-    assert kept.read_bytes() == content
-    [warning] = warnings(records)
-    assert str(path) in warning
-    assert kept.name in warning
-    storage.close()
-    assert ask(path, "PRAGMA integrity_check") == "ok"
+FIRST: tuple[Callable[[SqliteStorage], object], ...] = (
+    lambda storage: storage.load("http://7:80"),
+    lambda storage: storage.save(missing()),
+    lambda storage: storage.lease(A, "me", HOUR),
+    lambda storage: list(storage.entries()),
+    lambda storage: storage.purge(NOW),
+)
 
 
-def test_an_empty_file_is_as_none(storage: SqliteStorage, path: Path) -> None:
-    """As `touch` makes it."""
-    path.touch()
-    with captured_log() as records:
-        storage.save(rules())
-    assert storage.load(A) == rules()
-    assert aside(path) == warnings(records) == []
+def test_broken_files_are_set_aside_and_new_ones_begun(path: Path) -> None:
+    """Whatever meets it first. Nothing is deleted, of those of one second neither."""
+    contents = []
+    with every_row() as row:
+        for number, (name, broken) in enumerate(BROKEN.items()):
+            with row(name):
+                path.unlink(missing_ok=True)
+                broken(path)
+                contents.append(path.read_bytes())
+                storage = SqliteStorage(path)
+                with captured_log() as records:
+                    FIRST[number % len(FIRST)](storage)
+                    storage.save(rules())
+                    assert storage.load(A) == rules()
+                    assert storage.lease(A, "me", HOUR)
+                assert sorted(one.read_bytes() for one in aside(path)) == sorted(contents)
+                [warning] = warnings(records)
+                assert str(path) in warning
+                assert "was set aside as robots.sqlite.unreadable-" in warning
+                storage.close()
+                assert ask(path, "PRAGMA integrity_check") == "ok"
 
 
 @pytest.fixture
@@ -114,41 +107,14 @@ def test_a_file_stays_with_its_log_until_both_can_be_renamed(
     path.write_bytes(b"file")
     log.write_bytes(b"log")
     with pytest.raises(PermissionError):
-        set_aside(path)
+        set_aside(path, OSError())
     assert (path.read_bytes(), log.read_bytes()) == (b"file", b"log")
     open_elsewhere.clear()
-    kept = set_aside(path)
+    set_aside(path, OSError())
+    [kept] = aside(path)
     kept_log = kept.with_name(kept.name + "-wal")
     assert (kept.read_bytes(), kept_log.read_bytes()) == (b"file", b"log")
     assert not (path.exists() or log.exists())
-
-
-def test_set_aside_again_and_again(path: Path) -> None:
-    """Within one second, too."""
-    for number in range(3):
-        path.write_bytes(b"broken %d" % number * 100)
-        storage = SqliteStorage(path)
-        storage.save(rules())
-        storage.close()
-    assert [one.read_bytes()[:8] for one in aside(path)] == [b"broken %d" % n for n in range(3)]
-
-
-def test_removed_while_it_is_open(path: Path) -> None:
-    """By somebody who wanted to empty the cache. The next crawl has a new one."""
-    storage = SqliteStorage(path)
-    storage.save(rules())
-    for one in path.parent.iterdir():
-        one.unlink()
-    with captured_log() as records:
-        storage.save(missing(B))
-        storage.load(B)
-        storage.close()
-    assert warnings(records) == []
-    again = SqliteStorage(path)
-    again.save(rules())
-    assert again.load(A) == rules()
-    again.close()
-    assert aside(path) == []
 
 
 def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> None:
@@ -176,6 +142,8 @@ def test_garbage_of_a_killed_process(
     if existing:
         storage.save(rules())
         storage.close()
+    else:
+        path.touch()
     path.with_name(path.name + suffix).write_bytes(b"\xaa" * 40_000)
     with captured_log() as records:
         assert storage.load(A) == (rules() if existing else None)
@@ -184,43 +152,23 @@ def test_garbage_of_a_killed_process(
     assert warnings(records) == aside(path) == []
 
 
-@pytest.mark.process
-def test_what_a_killed_process_wrote_is_there(path: Path, tmp_path: Path) -> None:
-    """Its write-ahead log and all."""
-    code = """if True:
-        import os, sys
-        from pathlib import Path
-        from scrapy_rep.storages import SqliteStorage
-        from tests.helpers.storing import rules
-        storage = SqliteStorage(Path(sys.argv[1]))
-        for number in range(50):
-            storage.save(rules(f"http://{number}:80"))
-        storage.lease("http://1:80", "dead", 1e9)
-        os.kill(os.getpid(), 9)
-    """
-    subprocess.run([sys.executable, "-c", code, str(path)], env=environment(), check=False)
-    assert path.with_name(path.name + "-wal").stat().st_size > 0
-    storage = SqliteStorage(path)
-    assert len(list(storage.entries())) == 50
-    storage.close()
-
-
-def test_a_log_that_has_everything_mends_the_file(path: Path) -> None:
-    """What a killed process left is worth more than a file that somebody wrote over."""
+@pytest.mark.parametrize("file", ["as it was", "written over"])
+def test_what_a_killed_process_left_is_used(path: Path, tmp_path: Path, file: str) -> None:
+    """Its log has everything, which is worth more than a file that somebody wrote over."""
     storage = SqliteStorage(path)
     storage.save(rules())
-    copy = path.parent / "copy"
+    copy = tmp_path / "copy"
     copy.mkdir()
-    for one in path.parent.glob(f"{path.name}-*"):
+    for one in path.parent.glob(f"{path.name}*"):
         shutil.copy(one, copy)
     storage.close()
-    path.write_bytes(b"broken" * 1000)
-    for one in copy.iterdir():
-        one.rename(path.with_name(one.name))
+    left = SqliteStorage(copy / path.name)
+    if file == "written over":
+        (copy / path.name).write_bytes(b"broken" * 1000)
     with captured_log() as records:
-        assert storage.load(A) == rules()
-    assert aside(path) == warnings(records) == []
-    storage.close()
+        assert left.load(A) == rules()
+    assert aside(copy / path.name) == warnings(records) == []
+    left.close()
 
 
 def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
@@ -243,24 +191,6 @@ def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
 
 
 # Where nothing can be written
-
-
-def test_below_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="file"):
-        SqliteStorage(tmp_path / "file" / "robots.sqlite").load(A)
-
-
-def test_a_folder_in_its_place(path: Path) -> None:
-    path.mkdir()
-    storage = SqliteStorage(path)
-    with pytest.raises(sqlite3.OperationalError):
-        storage.save(rules())
-    assert aside(path) == []
-    path.rmdir()
-    storage.save(rules())
-    assert storage.load(A) == rules()
-    storage.close()
 
 
 def test_a_lock_file_of_somebody_else(path: Path) -> None:

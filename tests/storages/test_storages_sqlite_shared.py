@@ -1,9 +1,9 @@
-"""Several use one file of SqliteStorage, and find it new, or broken, at once."""
+"""Several use one file of SqliteStorage, each with a connection of its own, and find it new, or broken,
+at once."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from scrapy_rep.storages import Entry, SqliteStorage, sqlite
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import aside
 from tests.helpers.log import warnings
-from tests.helpers.process import environment
 from tests.helpers.storing import A, B, missing, rules
 
 HOUR = 3600.0
@@ -54,17 +53,6 @@ def opened(path: Path) -> SqliteStorage:
 def use_all_of_it(storage: SqliteStorage) -> None:
     for number in range(300):
         storage.load(f"http://{number}:80")
-
-
-def test_pages_overwritten_while_it_is_open(path: Path) -> None:
-    storage = opened(path)
-    overwrite(path)
-    with captured_log() as records:
-        use_all_of_it(storage)
-        storage.save(rules())
-    assert storage.load(A) == rules()
-    assert len(aside(path)) == len(warnings(records)) == 1
-    storage.close()
 
 
 def test_another_has_set_it_aside(path: Path) -> None:
@@ -129,69 +117,31 @@ def kept(path: Path) -> list[str]:
         storage.close()
 
 
-def test_many_begin_at_once(tmp_path: Path) -> None:
-    """A fleet is started. One makes the file; the others use it."""
-    for turn in range(8):
+@pytest.mark.parametrize("broken", [b"", b"broken" * 1000], ids=["new", "broken"])
+def test_many_find_a_new_or_broken_one_at_once(tmp_path: Path, broken: bytes) -> None:
+    """A fleet is started. One makes the file; the others use it, and no answer is lost."""
+    for turn in range(3):
         path = tmp_path / str(turn) / "robots.sqlite"
+        if broken:
+            path.parent.mkdir()
+            path.write_bytes(broken)
         with captured_log() as records:
             results = at_once(path, 8)
         assert sorted(map(str, results)) == ["False"] * 7 + ["True"], results
-        assert warnings(records) == aside(path) == []
+        assert [one.read_bytes() for one in aside(path)] == [broken] * bool(broken)
+        assert len(warnings(records)) == bool(broken)
         assert kept(path) == [f"http://{number}:80" for number in range(8)]
 
 
-def test_many_find_a_broken_one_at_once(tmp_path: Path) -> None:
-    """One sets it aside; nobody's answers are lost, nobody is told of trouble."""
-    for turn in range(8):
-        path = tmp_path / str(turn) / "robots.sqlite"
-        path.parent.mkdir()
-        path.write_bytes(b"broken" * 1000)
-        with captured_log() as records:
-            results = at_once(path, 8)
-        assert sorted(map(str, results)) == ["False"] * 7 + ["True"], results
-        assert [one.read_bytes()[:6] for one in aside(path)] == [b"broken"]
-        assert len(warnings(records)) == 1
-        assert kept(path) == [f"http://{number}:80" for number in range(8)]
-
-
-@pytest.mark.process
-def test_processes_find_a_broken_one_at_once(path: Path) -> None:
-    """The same with processes: locks are theirs, not threads'. One sets it aside."""
-    path.write_bytes(b"broken" * 1000)
-    code = """if True:
-        import sys, time
-        from pathlib import Path
-        from scrapy_rep.storages import SqliteStorage, sqlite
-        from tests.helpers.storing import rules
-        sqlite._LOCK_SECONDS = 60.0
-        storage = SqliteStorage(Path(sys.argv[1]))
-        print(flush=True)
-        sys.stdin.readline()
-        for number in range(20):
-            storage.save(rules(f"http://{sys.argv[2]}-{number:02}:80"))
-        print(storage.lease("http://a:80", sys.argv[2], 1e9))
-    """
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(path), str(number)],
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number in range(4)
-    ]
-    for one in processes:
-        assert one.stdout is not None
-        one.stdout.readline()
-    for one in processes:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    said = [one.communicate(timeout=60)[0].splitlines() for one in processes]
-    assert sorted(lines.pop() for lines in said) == ["False"] * 3 + ["True"]
-    [warning] = [line for lines in said for line in lines if line]
-    assert "set aside" in warning
-    assert kept(path) == [f"http://{n}-{m:02}:80" for n in range(4) for m in range(20)]
-    assert [one.read_bytes()[:6] for one in aside(path)] == [b"broken"]
+def test_one_at_a_time_opens_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one could set aside what another has just begun."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    other = sqlite3.connect(f"{path}.lock", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    storage = SqliteStorage(path)
+    with pytest.raises(sqlite3.OperationalError, match="lock"):
+        storage.load(A)
+    assert not path.exists()
+    other.close()
+    assert storage.load(A) is None
+    storage.close()
