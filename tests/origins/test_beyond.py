@@ -4,6 +4,7 @@ of pages, and what the log, the record, the stats and the summary say."""
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -277,60 +278,60 @@ def test_twelve_hours_are_attempts_spread_over_that_time() -> None:
         assert seconds == attempts * 3 * HOUR
 
 
-class Runs:
-    """Runs of two pages of a site, each of which knows of the others by the storage alone."""
-
-    def __init__(self, site: Site, clock: Clock, settings: dict[str, Any]) -> None:
-        self.site, self.clock = site, clock
-        self.settings = {**SLOW, "REP_UNREACHABLE_RULES": "google-2026", **settings}
-        self.log = ""
-
-    async def next(self, hours: float, path: str = "/private") -> str:
-        self.clock.now += hours * HOUR
-        result = await crawl(
-            StepSpider, self.settings, steps=[self.site.url(path)], clock=self.clock
-        )
-        result.assert_clean()
-        self.log = result.log
-        [found] = result.spider.outcomes  # type: ignore[attr-defined]
-        return str(found)
+def at(hours: float, url: str) -> list[float | str]:
+    """Steps: so much later, that page."""
+    return [hours * HOUR, url]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("copy", [True, False])
-async def test_the_ladder_across_restarts(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: bool
-) -> None:
-    clock = Clock().install(monkeypatch)
-    site = sites.add(robots=in_turn(RULES, 503) if copy else 503)
-    runs = Runs(site, clock, in_a_file(tmp_path))
-    if copy:
-        assert await runs.next(0, "/x") == OK
-    assert await runs.next(25) == DOWN, "no crawling, even by a copy"
-    for _ in range(3):
-        assert await runs.next(3) == DOWN
-        assert "older copy" not in runs.log
-    assert await runs.next(3) == (NO if copy else OK), "12 hours: the copy, or no restrictions"
-    assert "older copy" in runs.log or not copy
-    assert await runs.next(1, "/x") == OK
-    for _ in range(4):
-        assert await runs.next(7.2 * 24) == (NO if copy else OK)
-        assert await runs.next(1, "/x") == OK, "a page that answers"
-    assert await runs.next(24) == OK, "30 days, and pages answer: no restrictions"
-    assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in runs.log
-    assert await runs.next(20 * 24) == DOWN, "no page has answered for long"
-    site.set("/robots.txt", RULES)
-    assert await runs.next(24) == NO, "an answer ends it"
-
-
-@pytest.mark.slow
-async def test_the_older_rules_stay_the_default(
+async def test_no_crawling_then_the_copy_then_no_restrictions(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ladder in two runs, the second of which knows of the first by the storage alone."""
+    clock = Clock().install(monkeypatch)
+    copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
+    settings = {**SLOW, **in_a_file(tmp_path), "REP_UNREACHABLE_RULES": "google-2026"}
+    seen: list[list[str]] = []
+
+    async def run(*steps: Any) -> str:
+        result = await crawl(StepSpider, settings, steps=list(chain(*steps)), clock=clock)
+        result.assert_clean()
+        seen.append(result.spider.outcomes)  # type: ignore[attr-defined]
+        return result.log
+
+    for site in (copied, never):
+        private, page = site.url("/private"), site.url("/x")
+        first = [at(0, page)] if site is copied else []
+        log = await run(*first, at(25, private), *[at(3, private)] * 3)
+        assert "older copy" not in log
+        log = await run(
+            at(3, private),  # 12 hours
+            at(1, page),
+            *[step for _ in range(4) for step in (at(7.2 * 24, private), at(1, page))],
+            at(24, private),  # 30 days, and pages answer
+            at(20 * 24, private),  # no page has answered for long
+        )
+        assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in log
+        site.set("/robots.txt", RULES)
+        await run(at(24, private))  # an answer ends it
+    assert seen == [
+        [OK, DOWN, DOWN, DOWN, DOWN],
+        [NO, OK, *[NO, OK] * 4, OK, DOWN],
+        [NO],
+        [DOWN, DOWN, DOWN, DOWN],
+        [OK, OK, *[OK, OK] * 4, OK, DOWN],
+        [NO],
+    ]
+
+
+async def test_the_older_rules_stay_the_default(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock().install(monkeypatch)
     site = sites.add(robots=in_turn(RULES, 503))
-    runs = Runs(site, clock, {**in_a_file(tmp_path), "REP_UNREACHABLE_RULES": "google"})
-    assert await runs.next(0, "/x") == OK
-    for hours in (25, 3, 3, 3, 3, 3, 24 * 40):
-        assert await runs.next(hours) == NO
-    assert "eyond the protocol" not in runs.log
+    page, private = site.url("/x"), site.url("/private")
+    hours = (25, 3, 3, 3, 3, 3, 24 * 40)
+    steps = list(chain(at(0, page), *[at(after, private) for after in hours]))
+    settings = {**SLOW, "REP_UNREACHABLE_RULES": "google"}
+    result = await crawl(StepSpider, settings, steps=steps, clock=clock)
+    assert result.spider.outcomes == [OK] + [NO] * len(hours)  # type: ignore[attr-defined]
+    assert "eyond the protocol" not in result.log
