@@ -108,7 +108,7 @@ class HttpCache:
             if response.status not in REDIRECTS:
                 soft_404 = self._context.settings.soft_404
                 # Scrapy's middleware stores bodies compressed, as they came.
-                answer = answer_of(response, Transfer.of(response), url, hops, soft_404=soft_404)
+                answer = answer_of(response, Transfer(), url, hops, soft_404=soft_404)
                 return None if answer.outcome is Outcome.UNREACHABLE else answer
             target = redirect_target(url, response)
             if target is None or hops == MAX_HOPS:

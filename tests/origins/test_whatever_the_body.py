@@ -155,7 +155,7 @@ def test_a_transfer_of_a_cached_response_leaves_it_as_it_is() -> None:
     from scrapy.http import Response
 
     response = Response("http://a.test/", headers={"Content-Encoding": "gzip"}, body=GZIP)
-    assert Transfer.of(response).read(response).data == RULES_BYTES
+    assert Transfer().read(response).data == RULES_BYTES
     assert response.headers["Content-Encoding"] == b"gzip"
 
 
