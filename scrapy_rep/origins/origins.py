@@ -68,7 +68,7 @@ class Origins:
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         try:
-            state, answer = await self.cache.ask(flight.origin, flight.request, flight)
+            state, answer = await self.cache.ask(flight)
         except (Exception, asyncio.CancelledError) as error:
             told = error if isinstance(error, Exception) else CancelledError()
             for listener in self.listeners:
