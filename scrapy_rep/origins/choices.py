@@ -8,36 +8,32 @@ apart here, whenever an entry is looked at.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy import signals
+from scrapy import Request, signals
+from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.requests import origin_of
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
+from scrapy_rep.storages.entry import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy import Request
-    from scrapy.http import Response
-
     from scrapy_rep.origins.cache import RobotsCache
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.storages.entry import Entry
 
 logger = get_logger(__name__)
 

@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
+from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import CannotResolveHostError, NotConfigured
+from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
 from scrapy_rep.origins.requests import origin_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-
-    from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol import Origin
 
 # IANA's special-purpose addresses (RFC 6890), and one more.
 _SPECIAL_4 = tuple(
