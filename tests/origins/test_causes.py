@@ -23,8 +23,6 @@ from tests.helpers.held import DEFER
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
-
 
 class Refusing:
     """A project's filter: one site, and one page that another's robots.txt redirects to."""
@@ -82,7 +80,8 @@ class DirectSpider(ListSpider):
 DIRECT = {**DEFER, "REP_RETRY_DELAY": 60.0, "REP_RETRY_MAX_DELAY": 60.0}
 
 
-@pytest.mark.loop
+@pytest.mark.download
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize(
     "settings",
     [
