@@ -181,21 +181,6 @@ async def test_one_entry_serves_all_agents(
         assert await run.next() == (expected, 1)
 
 
-async def test_what_memory_has_no_room_for(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
-) -> None:
-    """Comes from the storage; it is not fetched again."""
-    many = [sites.add(robots=RULES) for _ in range(3)]
-    urls = [site.url("/private") for site in many] * 3
-    settings = {**stored, "REP_CACHE_MAX_ORIGINS": 1}
-    result = await crawl(StepSpider, settings, steps=urls, clock=clock)
-    assert_clean(result)
-    assert isinstance(result.spider, StepSpider)
-    assert result.spider.outcomes == [NO] * 9
-    assert [site.count("/robots.txt") for site in many] == [1, 1, 1]
-    assert result.stat("rep/cache/recalled") == 6
-
-
 async def test_what_nobody_asked_for_in_90_days(sites: Sites, clock: Clock, tmp_path: Path) -> None:
     stored = in_a_file(tmp_path)
     old, new = sites.add(robots=RULES), sites.add(robots=404)

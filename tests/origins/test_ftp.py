@@ -13,14 +13,8 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.ftp import FtpSite
-from tests.helpers.servers import Sites
 
-pytestmark = [
-    pytest.mark.download,
-    pytest.mark.scrapy_api,
-    pytest.mark.loop,
-    pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
-]
+pytestmark = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor")
 
 Ftp = Callable[..., FtpSite]
 
@@ -41,6 +35,8 @@ def ftp(tmp_path: Path, ftp_site: FtpSite) -> Ftp:
     return serve
 
 
+@pytest.mark.scrapy_api
+@pytest.mark.loop
 async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp) -> None:
     site = ftp(RULES)
     result = await crawl([site.url("/private"), site.url("/public")])
@@ -67,13 +63,6 @@ async def test_refused_login_is_unreachable(ftp: Ftp) -> None:
     assert isinstance(result.failure(site.url("/public")), RobotsUnreachable)
     assert ("RETR", "/public") not in site.commands
     assert result.stat("rep/outcome/unreachable") == 1
-    result.assert_clean()
-
-
-async def test_no_server_is_unreachable(sites: Sites) -> None:
-    url = sites.refused().replace("http:", "ftp:") + "/public"
-    result = await crawl(url)
-    assert isinstance(result.failure(url), RobotsUnreachable)
     result.assert_clean()
 
 
