@@ -172,15 +172,6 @@ async def test_what_is_recalled_works_like_a_fetch(
     assert site.count("/robots.txt") == 1
 
 
-async def test_one_entry_serves_all_agents(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
-) -> None:
-    site = sites.add(robots="User-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /private\n")
-    for agent, expected in (("a", [OK, NO]), ("b", [NO, OK]), ("c", [OK, OK])):
-        run = Crawls(site, clock, {**stored, "REP_USER_AGENT": agent})
-        assert await run.next() == (expected, 1)
-
-
 async def test_what_nobody_asked_for_in_90_days(sites: Sites, clock: Clock, tmp_path: Path) -> None:
     stored = in_a_file(tmp_path)
     old, new = sites.add(robots=RULES), sites.add(robots=404)

@@ -76,16 +76,6 @@ async def test_the_user_of_the_page_is_not_used(ftp: Ftp) -> None:
     assert ("PASS", "secret") not in site.commands
 
 
-async def test_long_file_is_cut(ftp: Ftp) -> None:
-    filler = b"#" + b"." * 98 + b"\n"
-    robots = RULES.encode() + filler * 6000 + b"Disallow: /public\n"
-    site = ftp(robots)
-    result = await crawl([site.url("/private"), site.url("/public")])
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert result.responses == {site.url("/public"): 200}
-    result.assert_clean()
-
-
 async def test_active_mode_is_left_to_scrapys_handler(ftp: Ftp) -> None:
     site = ftp(RULES)
     result = await crawl(site.url("/private"), {"FTP_PASSIVE_MODE": False})

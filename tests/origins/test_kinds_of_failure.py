@@ -18,7 +18,7 @@ from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
-from tests.helpers.behaviours import RULES, answer, hang_up, head, in_turn, raw, reset
+from tests.helpers.behaviours import RULES, answer, hang_up, in_turn, raw, reset
 from tests.helpers.crawling import ONE_ATTEMPT, crawl
 from tests.helpers.held import DEFER, Record, assert_clean
 from tests.helpers.names import server_context
@@ -59,14 +59,6 @@ async def test_a_connection_that_is_lost_once_is_tried_again_at_once(
         assert len(result.failures) == len(some)
         assert {one["attempts"] for one in record.resolved} == {1}
     assert_clean(result)
-
-
-async def test_other_failures_are_not_tried_again_at_once(sites: Sites) -> None:
-    answers = [503, raw(b"no HTTP\r\n\r\n"), raw(head(200, [("Content-Length", "99")]) + b"x")]
-    some = [sites.add(robots=in_turn(one, RULES)) for one in answers]
-    result = await crawl([site.url("/x") for site in some], ONE_ATTEMPT)
-    assert len(result.failures) == len(some)
-    assert [site.robots_fetches for site in some] == [1, 1, 1]
 
 
 async def test_tls_that_goes_on_failing_is_a_dead_host(sites: Sites) -> None:

@@ -208,31 +208,3 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     result = await crawl(pages, {"DOWNLOAD_TIMEOUT": 0.3})
     assert isinstance(result.failure(slow.url("/private")), RobotsDisallowed)
     assert result.status(slow.url("/public")) == 200
-
-
-@pytest.mark.parametrize("choice", ["drop", "allow"])
-async def test_without_a_connection_there_is_no_page_either(sites: Sites, choice: str) -> None:
-    """The page itself cannot be fetched; the question is whether it is asked for."""
-    roots = {
-        "refused": sites.refused(),
-        "unresolvable": "http://nonexistent.invalid",
-        "TLS error": sites.add().url("").replace("http:", "https:"),
-    }
-    resolved = Resolved()
-    result = await crawl(
-        [f"{root}/public" for root in roots.values()],
-        {"REP_UNREACHABLE": choice, "RETRY_ENABLED": False},
-        signal_handlers=resolved.handlers,
-    )
-    with every_row() as checking:
-        for case, root in roots.items():
-            with checking(case):
-                error = result.failure(f"{root}/public")
-                assert error is not None
-                assert isinstance(error, RobotsUnreachable) == (choice == "drop")
-                [one] = resolved.of(root)
-                assert one["outcome"] is Outcome.UNREACHABLE
-                assert one["status"] is None
-                assert one["error"]
-    assert len(resolved.all) == len(roots)
-    result.assert_clean()

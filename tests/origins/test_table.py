@@ -159,29 +159,6 @@ def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
     assert one.robots is None
 
 
-def test_the_same_robots_until_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in use is parsed once; what has left that is parsed again."""
-    monkeypatch.setattr(module, "_PARSED", 2)
-    world = World(10)
-    for number in range(3):
-        world.table.put(origin(number), of(number))
-    first = world.use(2)
-    assert first is not None
-    robots = first.robots
-    for _ in range(3):
-        again = world.use(2)
-        assert again is first
-        assert again.robots is robots
-    for number in (0, 1):
-        assert world.use(number) is not None
-    parsed_again = world.use(2)
-    assert parsed_again is not None
-    assert parsed_again is not first
-    assert parsed_again.entry == first.entry
-    # Who still has the old one is sent to ask for the new one.
-    assert first.usable_until == 0.0
-
-
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
     """A few for each origin, and as long as it is in use."""
     world = World(2)
@@ -285,26 +262,6 @@ def test_no_more_bytes_than_the_limit(
             rest = max_bytes - min(world.table._parsed_bytes, max_bytes // 2)
             assert packed <= rest or len(world.in_memory()) == len(in_use) + len(pinned) + 1
             assert pinned <= world.in_memory()
-
-
-def test_large_ones_leave_before_ordinary_ones() -> None:
-    """Though they were used later; and to be compressed is enough for what is large by its rules."""
-    world = World(100, 1_000_000)
-    for number in range(50):
-        world.table.put(origin(number), of(number))
-    for number in range(50, 60):
-        known = world.table.put(origin(number), of(number))
-        assert known.robots is not None
-        known.robots.preload(b"".join(b"Sitemap: /%x\n" % n for n in range(4000)), "bot")
-        world.table.weigh(known)
-    assert world.in_memory() == set(range(60))
-    assert set(world.table._parsed) >= {str(origin(number)) for number in range(50)}
-    assert 50 < len(world.table._parsed) < 60
-    for number in range(100, 130):
-        world.table.put(origin(number), rules(str(origin(number)), noise(100_000)))
-    assert world.in_memory() >= {*range(50), 129}
-    assert len(world.in_memory()) < 80
-    check_bytes(world.table)
 
 
 def test_the_memory_storage_evicts_by_use_and_large_ones_first() -> None:

@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, answer, in_turn, reset
+from tests.helpers.behaviours import RULES, answer, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import DEFER, Record
 from tests.helpers.log import lines
@@ -191,20 +191,6 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites) -> No
     result.assert_clean()
 
 
-async def test_proxies_share_the_robots_txt_of_an_origin(sites: Sites) -> None:
-    site, one, other = sites.add(), sites.add(robots=RULES), sites.add(robots=RULES)
-    result = await crawl(
-        [
-            *through(one.url(""), site.url("/a"), site.url("/b")),
-            *through(other.url(""), site.url("/c"), site.url("/private")),
-        ],
-        PROXIED,
-    )
-    assert one.robots_fetches + other.robots_fetches == 1
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    result.assert_clean()
-
-
 PROXIES_OWN = [
     (answer("", 407, [("Proxy-Authenticate", "Basic")]), "the proxy requires a login"),
     (
@@ -251,11 +237,4 @@ async def test_a_dead_proxy_is_no_dead_host(sites: Sites) -> None:
     assert "ProxyError: the proxy can't be reached" in reason
     assert "held for 0.4 s" in reason and "the host is down" not in reason
     assert site.requests == []
-    result.assert_clean()
-
-
-async def test_a_site_behind_a_proxy_that_hangs_up_is_unreachable(sites: Sites) -> None:
-    site, proxy = sites.add(), sites.add(robots=in_turn(reset(), reset(), RULES))
-    result = await crawl(through(proxy.url(""), site.url("/private")), PROXIED)
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     result.assert_clean()
