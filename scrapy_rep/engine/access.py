@@ -159,7 +159,7 @@ class EngineAccess:
     def wake(self) -> None:
         """Have the engine look for requests to download. Its ``crawl()`` does that with
         ``_slot.nextcall``."""
-        slot: Any = self._crawler.engine._slot
+        slot = self._engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
@@ -278,7 +278,7 @@ class DownloadSlots:
         :param leaving: others for that slot that the engine took, of which those are removed that have
             got there
         """
-        downloader: Any = self._crawler.engine.downloader
+        downloader = self._downloader
         slots = getattr(downloader, "slots", None)  # somebody's own downloader may have none
         if slots is None:
             return False

@@ -8,7 +8,6 @@ apart here, whenever an entry is looked at.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -88,20 +87,20 @@ class Choices:
 
     def judged(self, answer: Answer) -> Answer:
         """Return *answer* as the project takes it: perhaps for none."""
-        by = self._refusal(answer.outcome, answer.status, lambda: answer.body)
+        by = self._refusal(answer)
         return replace(answer, outcome=Outcome.UNREACHABLE, by=by) if by else answer
 
     def refuses(self, entry: Entry) -> bool:
         """Whether *entry*, which another project may have stored, is no answer to this one."""
-        return bool(self._refusal(entry.outcome, entry.status, lambda: entry.body))
+        return bool(self._refusal(entry))
 
-    def _refusal(self, outcome: Outcome, status: int | None, body: Callable[[], bytes]) -> str:
+    def _refusal(self, one: Answer | Entry) -> str:
         """Return why such an answer counts as none; empty if it does count."""
-        settings = self._settings
-        if outcome is Outcome.MISSING and status in FORBIDDEN and settings.forbidden == "defer":
+        missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
+        if missing and self._settings.forbidden == "defer":
             return "REP_FORBIDDEN is 'defer'"
-        rules = outcome is Outcome.RULES and settings.challenge == "defer"
-        if rules and is_challenge(status, body()):
+        rules = one.outcome is Outcome.RULES and self._settings.challenge == "defer"
+        if rules and is_challenge(one.status, one.body):  # unpacks an entry's body
             return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
         return ""
 
