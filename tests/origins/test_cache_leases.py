@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 from scrapy import signals as scrapy_signals
+from scrapy.exceptions import NotSupported
 
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.protocol import Origin
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages.client import Claim
 from tests.helpers.behaviours import RULES, after
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, later, origin_of
@@ -117,3 +124,25 @@ async def test_a_process_that_stops_leaves_no_lease(sites: Sites, stored: dict[s
     assert result.reason == "enough"
     assert other.lease(origin_of(site), "me", NEVER)
     other.close()
+
+
+async def test_a_fetch_that_the_project_prevents_gives_its_lease_back() -> None:
+    given_back: list[str] = []
+
+    class Nothing:
+        """A storage without entries, and a fetcher whose project has no handler."""
+
+        async def claim(self, origin: str, is_enough: Any) -> Claim:
+            return Claim(None, granted=True)
+
+        async def fetch(self, origin: Any, like: Any) -> None:
+            raise NotSupported("no handler")
+
+        def give_back(self, origin: str) -> None:
+            given_back.append(origin)
+
+    nothing: Any = Nothing()
+    cache = RobotsCache(RepSettings(), OriginTable(9, 9), nothing, time.time, nothing)
+    with pytest.raises(NotSupported):
+        await cache.ask(Flight(Origin("http", "a.example", 80), None))
+    assert given_back == ["http://a.example"]

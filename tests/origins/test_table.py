@@ -187,13 +187,17 @@ def test_what_leaves_those_in_use_is_freed(monkeypatch: pytest.MonkeyPatch, size
     monkeypatch.setattr(module, "_PARSED", 5)
     gc.collect()
     before = counted()
-    world = World(50, 200_000)
+    world, old = World(50, 200_000), None
     for number in range(200):
         world.table.put(origin(number), rules(str(origin(number)), noise(size)))
         world.use(number)
         if number % 7 == 0:
             world.table.pin(origin(number))
             world.table.unpin(origin(number))
+        old = world.use(0) if number == 0 else old
+    assert old is not None
+    assert old.usable_until == 0.0, "who still has it has to ask again"
+    del old
     parsed = len(world.table._parsed)
     assert parsed == (5 if size == 10 else 1)
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
