@@ -86,8 +86,8 @@ DIRECT = {**DEFER, "REP_RETRY_DELAY": 60.0, "REP_RETRY_MAX_DELAY": 60.0}
     "settings",
     [
         {"REP_UNREACHABLE": "drop"},
-        {**DEFER, "REP_DEFER_MAX_WAIT": 1.0, "REP_DEFER_GRACE": 0.05},
-        {**DEFER, "REP_DEFER_MAX_WAIT": 1.0, "REP_CACHE_MAX_ORIGINS": 1},
+        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_DEFER_GRACE": 0.05},
+        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_CACHE_MAX_ORIGINS": 1},
         DIRECT,
     ],
     ids=["dropped", "given up", "forgotten", "direct"],

@@ -229,12 +229,12 @@ async def test_a_dead_proxy_is_no_dead_host(sites: Sites) -> None:
     record = Record()
     result = await crawl(
         through(proxy, *urls(site)),
-        {**PROXIED, "REP_DEFER_MAX_WAIT": 0.4, "REP_DEFER_DEAD_HOST_TRIES": 1},
+        {**PROXIED, "REP_DEFER_MAX_WAIT": 1.0, "REP_DEFER_DEAD_HOST_TRIES": 1},
         signal_handlers=record.handlers,
     )
     assert len(record.resolved) > 1
     [reason] = reasons(result)
     assert "ProxyError: the proxy can't be reached" in reason
-    assert "held for 0.4 s" in reason and "the host is down" not in reason
+    assert "held for 1 s" in reason and "the host is down" not in reason
     assert site.requests == []
     result.assert_clean()
