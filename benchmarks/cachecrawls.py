@@ -22,6 +22,7 @@ from scrapy.crawler import CrawlerProcess
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.flights import Flight
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 
@@ -145,7 +146,7 @@ async def _fill(files: list[bytes], count: int, pipe: Connection, middleware: An
 
     async def ask() -> None:
         for origin in origins:
-            await cache.ask(origin)
+            await cache.ask(Flight(origin, None))
 
     began = time.perf_counter()
     with busy():

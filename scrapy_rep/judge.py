@@ -7,9 +7,8 @@ forgotten after the gate) wait for their robots.txt beside the download slots.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
 
 from scrapy import Request
 from twisted.internet.defer import CancelledError
@@ -18,21 +17,17 @@ from scrapy_rep.engine.lifecycle import in_shell
 from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.holding.gate import Gate
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
 from scrapy_rep.origins.requests import FOREIGN, origin_of
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy_rep.holding.gate import Gate
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.protocol import Decision
-    from scrapy_rep.reporting.recorder import Recorder
+from scrapy_rep.reporting.recorder import Recorder
 
 Decided: TypeAlias = "Coroutine[Any, Any, None] | None"
 """What ``process_request`` returns."""
@@ -57,8 +52,7 @@ class Judge:
     ) -> None:
         """:param overrules: whether a request passes although a decision forbids it"""
         self._gate = gate
-        self._crawler = context.crawler
-        self._clock = context.clock
+        self._context = context
         self._stats = context.stats
         self.hits = StatCounter(context.crawler, context.engine, "rep/cache/hit")
         self._in_shell = in_shell(context.crawler)
@@ -67,7 +61,6 @@ class Judge:
         self._chain_of = origins.agents.chain_of
         self._recorder = recorder
         self._overrules = overrules
-        self._waiting = Waiting(context, origins)
 
     def ask(self, request: Request) -> Decided:
         """Return what ``process_request`` should return.
@@ -102,11 +95,12 @@ class Judge:
             return
         asked_before = known is not None
         self._stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        answer: OriginState | Drop | None
+        flight = self._origins.flights.to(origin, request)
         if self._recorder.dry_run or replays:
-            answer = await self._waiting.briefly(request, origin, self._policy.grace)
+            answer = await self._answer(flight.wait(flight.left_of(self._policy.grace)))
         else:
-            answer = await self._waiting.first(request, origin)
+            with self._context.engine.extra_slot():  # it may wait long
+                answer = await self._answer(flight.wait())
         if isinstance(answer, OriginState):
             await settled(self._act(request, answer, path))
         elif self._replays(request, origin):
@@ -120,7 +114,7 @@ class Judge:
         """Act as the policy advises for *state*."""
         if path == ROBOTS_PATH:
             return None
-        advice = self._policy.in_the_middleware(state, self._clock())
+        advice = self._policy.in_the_middleware(state, self._context.clock())
         if isinstance(advice, Decide):
             if self._origins.cache.takes_long(state, self._chain_of(request)):
                 return self._read_then_decide(request, state, path)
@@ -166,11 +160,35 @@ class Judge:
         self, request: Request, state: OriginState, path: str, seconds: float
     ) -> None:
         """Wait for the next answer, which is near: this request can't be held."""
-        answer = await self._waiting.again(request, state, seconds)
-        if isinstance(answer, OriginState):
-            await settled(self._act(request, answer, path))
+        with self._context.engine.extra_slot():
+            news = await self._answer(self._next(request, state.origin, seconds))
+        state = news if isinstance(news, OriginState) else state
+        if isinstance(news, Drop) or state.unreachable:
+            drop = news if isinstance(news, Drop) else Drop.of(state)
+            self._drop(request, state.origin, drop, state)
         else:
-            self._drop(request, state.origin, answer, state)
+            await settled(self._act(request, state, path))
+
+    async def _next(self, request: Request, origin: Origin, seconds: float) -> OriginState:
+        """Return the answer to the next attempt, which may start in so many *seconds*."""
+        await self._origins.flights.rest(origin, seconds)
+        left = self._context.settings.download_timeout - seconds
+        news = self._origins.cache.get(origin)
+        return news or await self._origins.flights.to(origin, request, again=True).wait(left)
+
+    async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
+        """Return what is waited for, or why there will be none; None if it takes too long."""
+        try:
+            return await waiting
+        except StillWaiting:
+            return None
+        except CrawlEnding:
+            return Drop("the crawl is ending")
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
+            return Drop(text_of(error), cause=error)
 
     def _replays(self, request: Request, origin: Origin) -> bool:
         """Whether *request* passes because Scrapy's HTTP cache answers it."""
@@ -208,7 +226,7 @@ class Judge:
         if self._recorder.dry_run:
             return
         # Without a spider, the middleware is used alone, in somebody's test.
-        if self._in_shell and self._crawler.spider and isinstance(error, RobotsUnreachable):
+        if self._in_shell and self._context.spider and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from error.__cause__
         raise error from error.__cause__  # not from what is being handled here
 
@@ -223,80 +241,11 @@ class Judge:
             return False
         if path == ROBOTS_PATH:
             return True
-        state = (
-            found if isinstance(found, OriginState) else await self._waiting.alone(request, found)
-        )
-        if state is None or state.unreachable:
+        if isinstance(found, Origin):
+            state = await self._answer(self._origins.flights.to(found, request).wait())
+        else:
+            state = found
+        if not isinstance(state, OriginState) or state.unreachable:
             return self._policy.unreachable == "allow"
         decision = self._origins.decide(state, self._chain_of(request), path, always=True)
         return decision is None or decision.allowed or self._overrules(request, decision)
-
-
-class Waiting:
-    """Waits for answers."""
-
-    def __init__(self, context: CrawlContext, origins: Origins) -> None:
-        self._context = context
-        self._cache = origins.cache
-        self._flights = origins.flights
-
-    async def first(self, request: Request, origin: Origin) -> OriginState | Drop:
-        """Wait for the unknown robots.txt of *origin*."""
-        with self._context.engine.extra_slot():  # it may wait long
-            answer = await self.briefly(request, origin, math.inf)
-        assert answer is not None
-        return answer
-
-    async def briefly(
-        self, request: Request, origin: Origin, seconds: float
-    ) -> OriginState | Drop | None:
-        """Wait for it in a download slot, until the fetch has taken *seconds*. None: it takes longer."""
-        flight = self._flights.to(origin, request)
-        try:
-            return await flight.wait(None if seconds == math.inf else flight.left_of(seconds))
-        except StillWaiting:
-            return None
-        except CrawlEnding:
-            return Drop("the crawl is ending")
-        except CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001
-            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
-            return Drop(text_of(error), cause=error)
-
-    async def alone(self, request: Request, origin: Origin) -> OriginState | None:
-        """Have the robots.txt of *origin* fetched, for a caller outside the downloader, however long
-        it takes. None: there will be no answer."""
-        try:
-            return await self._flights.to(origin, request).wait()
-        except CancelledError:
-            raise
-        except Exception:  # noqa: BLE001 (as above)
-            return None
-
-    async def again(
-        self, request: Request, state: OriginState, seconds: float
-    ) -> OriginState | Drop:
-        """Wait for the next attempt to fetch an unreachable robots.txt, at most
-        ``REP_DOWNLOAD_TIMEOUT``.
-
-        :param seconds: until that attempt may start
-        """
-        origin = state.origin
-        try:
-            with self._context.engine.extra_slot():
-                await self._flights.rest(origin, seconds)
-                news = self._cache.get(origin)
-                if news is None:
-                    left = self._context.settings.download_timeout - seconds
-                    news = await self._flights.to(origin, request, again=True).wait(left)
-                state = news
-        except StillWaiting:
-            pass
-        except CrawlEnding:
-            return Drop("the crawl is ending")
-        except CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 (as above)
-            return Drop(text_of(error), cause=error)
-        return Drop.of(state) if state.unreachable else state

@@ -8,9 +8,11 @@ hands the others to the judge (:mod:`scrapy_rep.judge`), who applies the rules.
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from scrapy import Request
+from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.engine.access import EngineAccess
@@ -23,6 +25,7 @@ from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.requests import SCHEME
+from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.announcements import Announcer, log_switched_off
 from scrapy_rep.reporting.recorder import Recorder
@@ -30,12 +33,6 @@ from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, 
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-
-    from scrapy_rep.protocol import Decision
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
 # Meta keys that need a closer look. Crawl delays add theirs.

@@ -344,7 +344,7 @@ class Lookup:
         )
 
     async def _ask(self, flight: Flight) -> OriginState:
-        state, answer = await self._cache.ask(flight.origin)
+        state, answer = await self._cache.ask(flight)
         if answer is not None:
             # The entry keeps only answers that count.
             self._answers[flight.origin] = answer

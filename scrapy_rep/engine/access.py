@@ -4,10 +4,11 @@ engine, where documented ones don't do. `tests/engine/test_scrapy_private.py` fa
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydispatch.dispatcher import (  # type: ignore[import-untyped]
     getAllReceivers,
@@ -16,19 +17,14 @@ from pydispatch.dispatcher import (  # type: ignore[import-untyped]
 from scrapy import Request, signals
 from scrapy.core import downloader as scrapys
 from scrapy.core.scheduler import Scheduler
+from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
+from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
-from twisted.internet.defer import succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from scrapy_rep.engine.lifecycle import Closing, Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from twisted.internet.defer import Deferred
 
 META_KEY = "download_slot"
 
@@ -163,7 +159,7 @@ class EngineAccess:
     def wake(self) -> None:
         """Have the engine look for requests to download. Its ``crawl()`` does that with
         ``_slot.nextcall``."""
-        slot: Any = self._crawler.engine._slot
+        slot = self._engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
@@ -282,7 +278,7 @@ class DownloadSlots:
         :param leaving: others for that slot that the engine took, of which those are removed that have
             got there
         """
-        downloader: Any = self._crawler.engine.downloader
+        downloader = self._downloader
         slots = getattr(downloader, "slots", None)  # somebody's own downloader may have none
         if slots is None:
             return False

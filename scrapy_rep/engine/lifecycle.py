@@ -9,10 +9,13 @@ It ends in steps. Scrapy sends no signal before it closes the scheduler, so this
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scrapy import signals
+from scrapy import Request, signals
+from scrapy.core.engine import ExecutionEngine
+from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -20,13 +23,6 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.log import Isolation, get_logger
 from scrapy_rep.engine.pause import pause
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from scrapy import Request
-    from scrapy.core.engine import ExecutionEngine
-    from scrapy.crawler import Crawler
 
 logger = get_logger(__name__)
 

@@ -4,9 +4,10 @@ itself. Only the first says anything about the site (REP.md section 3)."""
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy import exceptions
 from scrapy.exceptions import (
@@ -22,6 +23,7 @@ from scrapy.exceptions import (
     StopDownload,
     UnsupportedURLSchemeError,
 )
+from scrapy.http import Headers
 from twisted.internet.error import ConnectionClosed
 from twisted.python.failure import Failure
 
@@ -30,17 +32,12 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import Entry, pack_body
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import FrameType
-
-    from scrapy.http import Headers
-
 # Characters. The reasons for refused redirects fit beside the target.
 _MAX_REASON = 250
 _MAX_TARGET = 120
 
-_MAX_CAUSES = 10
+# Of the errors that led to an error: far more than there ever are.
+_MAX_CAUSES = 20
 
 PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
 """How the project's middlewares and missing download handlers refuse a request."""
@@ -80,16 +77,9 @@ class Answer:
         """Return an answer that counts as an entry, with its *times*."""
         has_rules = self.outcome is Outcome.RULES
         packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
-        return Entry(
-            origin,
-            outcome=self.outcome,
-            status=self.status,
-            url=self.url,
-            hops=self.hops,
-            packed=packed,
-            sha256=sha256,
-            **times,
-        )
+        names = ("outcome", "status", "url", "hops")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return Entry(origin, packed=packed, sha256=sha256, **found, **times)
 
 
 DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
@@ -109,15 +99,10 @@ def failure_in(reason: str | None) -> Exception | None:
 def without_frames(error: Exception) -> Exception:
     """Return *error*, whose tracebacks are removed with those of its causes: their frames would keep
     requests and responses in memory for as long as *error* is kept."""
-    one: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        if one is None:
-            break
+    for one in _causes(error):
         one.__traceback__ = None
-        for failure in getattr(one, "reasons", None) or ():  # Twisted's, of a broken connection
-            if isinstance(failure, Failure):
-                failure.cleanFailure()  # type: ignore[no-untyped-call]
-        one = one.__cause__ or one.__context__
+        for failure in _reasons(one):
+            failure.cleanFailure()  # type: ignore[no-untyped-call]
     return error
 
 
@@ -166,9 +151,6 @@ _TLS_NAMES = frozenset({"VerificationError"})
 _LOST_NAMES = frozenset({"ServerDisconnectedError", "RemoteProtocolError", "ReadError"})
 _TUNNEL_NAMES = frozenset({"TunnelError", "ClientHttpProxyError"})
 
-# Of the errors that led to an error: far more than there ever are.
-_MAX_CAUSES = 20
-
 # No ValueError: it may be about what a server sent.
 _BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 
@@ -185,13 +167,15 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         if (one := queue.pop()) is not None:
             seen += 1
             yield one
-            # Twisted's errors have a list of failures.
-            reasons = getattr(one, "reasons", None)
-            queue += [
-                getattr(reason, "value", None)
-                for reason in (reasons if isinstance(reasons, list) else ())
-            ]
+            queue += [reason.value for reason in _reasons(one)]
             queue.append(one.__cause__ or one.__context__)
+
+
+def _reasons(error: BaseException) -> list[Failure]:
+    """Return what broke a connection, as Twisted tells it."""
+    reasons = getattr(error, "reasons", None)
+    found = reasons if isinstance(reasons, list) else ()
+    return [one for one in found if isinstance(one, Failure)]
 
 
 def _any(error: Exception | None, kinds: tuple[type, ...], names: frozenset[str]) -> bool:
@@ -228,17 +212,17 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
 def refused_by_project(error: Exception) -> ProjectError | None:
     """Return what to tell the user if the project's own code caused *error*; None if the site or the
     network did."""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if isinstance(error, IgnoreRequest):
-        who = _component(frames, _MIDDLEWARE, own=False) or "a component of the project"
+        who = _component(error, _MIDDLEWARE, own=False) or "a component of the project"
         text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"
     elif isinstance(error, StopDownload):
         text = stopped()
-    elif name := _component(frames, _MIDDLEWARE, own=True):
-        if isinstance(error, _NETWORK_ERRORS) or _is_of_network(error):
+    elif name := _component(error, _MIDDLEWARE, own=True):
+        modules = {one.__module__.partition(".")[0] for one in type(error).__mro__}
+        if isinstance(error, _NETWORK_ERRORS) or modules & _NETWORK_MODULES:
             return None
         text = f"{name} failed on the request for robots.txt ({text_of(error)})"
-    elif isinstance(error, _BUGS) and (name := _component(frames, _HANDLER, own=True)):
+    elif isinstance(error, _BUGS) and (name := _component(error, _HANDLER, own=True)):
         text = f"the download handler {name} failed ({text_of(error)})"
     else:
         return None
@@ -255,18 +239,14 @@ def stopped() -> str:
     )
 
 
-def _is_of_network(error: Exception) -> bool:
-    return any(one.__module__.partition(".")[0] in _NETWORK_MODULES for one in type(error).__mro__)
-
-
-def _component(frames: Iterable[FrameType], names: frozenset[str], *, own: bool) -> str | None:
+def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | None:
     """Return the last class (else function) in the traceback with a method in *names*.
 
     :param own: whether to skip Scrapy's classes
     """
     found = None
     ignored = {"scrapy_rep", "scrapy"} if own else {"scrapy_rep"}
-    for frame in frames:
+    for frame, _ in walk_tb(error.__traceback__):
         name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
         # Scrapy's middleware manager calls all the others.
         manager = module == "scrapy.core.downloader.middleware"

@@ -6,25 +6,19 @@ protocol wants its beginning.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from scrapy import signals
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
 from scrapy.exceptions import ResponseDataLossError, StopDownload
+from scrapy.http import Headers, Response
 
-from scrapy_rep.engine.access import Listener
+from scrapy_rep.engine.access import EngineAccess, Listener
 from scrapy_rep.protocol.syntax import MAX_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Headers, Response
-
-    from scrapy_rep.engine.access import EngineAccess
 
 META_KEY = "_rep_transfer"
 
@@ -44,11 +38,8 @@ _LIBRARIES = {
 # As in RFC 9659, 8 MiB: a frame may ask for gigabytes.
 _ZSTD_WINDOW = 23
 
-_UNDECODABLE = "its body can't be decoded"
-
 _MAX_MEMBERS = 100
 """Of a gzip file. An empty one costs as much as a kilobyte of rules."""
-
 
 MAX_HEADER = 16 * 1024
 """Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
@@ -71,7 +62,7 @@ class Body(NamedTuple):
 class Transfer:
     """One response while it arrives. Kept in the request's meta."""
 
-    __slots__ = ("cut", "encodings", "problem", "received", "slots")
+    __slots__ = ("cut", "encodings", "received", "slots")
 
     def __init__(self, slots: int = 0) -> None:
         """:param slots: download slots that were added for it"""
@@ -79,50 +70,24 @@ class Transfer:
         self.received = 0
         self.cut = False
         """Whether the transfer was stopped, since enough had arrived."""
-        self.encodings: list[str] = []
-        self.problem: str | None = None
-        """Why the body can't be decoded."""
-
-    @classmethod
-    def of(cls, response: Response) -> Transfer:
-        """Return the transfer of a whole *response*."""
-        transfer = cls()
-        transfer.look_at(response)
-        return transfer
-
-    def look_at(self, response: Response) -> None:
-        """Note how the body of *response* is encoded."""
-        if "Content-Encoding" not in response.headers:
-            return
-        try:
-            self.encodings = content_encodings(response.headers)
-        except NotCredible as error:
-            self.problem = str(error)
-
-    def body_of(self, response: Response) -> bytes:
-        """Return at most :data:`READ_BYTES` of the decoded body.
-
-        :raises ResponseDataLossError: if it is truncated or not what ``Content-Encoding`` says
-        """
-        body = self.read(response)
-        if body.problem is not None:
-            raise ResponseDataLossError(body.problem)
-        return body.data
+        self.encodings: list[bytes] = []
+        """The headers that say how the body is encoded, once they are removed from the response."""
 
     def read(self, response: Response) -> Body:
         """Return what can be read of the body: of an error page, which counts by its status, any part
         will do."""
-        if self.problem is not None:
-            return Body(b"", self.problem, _UNDECODABLE)
         lost = "dataloss" in response.flags and not self.cut
-        try:
-            data, complete = undo(response.body, self.encodings, cut=lost or self.cut)
-        except ResponseDataLossError as error:
-            return Body(b"", str(error), _UNDECODABLE)
+        data, complete, encodings = response.body, True, []
+        if sent := self.encodings or response.headers.getlist("Content-Encoding"):
+            try:
+                encodings = content_encodings(Headers({"Content-Encoding": sent}))
+                data, complete = undo(data, encodings, cut=lost or self.cut)
+            except (NotCredible, ResponseDataLossError) as error:
+                return Body(b"", str(error), "its body can't be decoded")
         if lost or not complete:
-            by = "transfer" if lost else f"{', '.join(self.encodings)} body"
-            return Body(data, f"the {by} ends too early", "its body ends too early")
-        return Body(data)
+            by = "transfer" if lost else f"{', '.join(encodings)} body"
+            return Body(data[:READ_BYTES], f"the {by} ends too early", "its body ends too early")
+        return Body(data[:READ_BYTES])
 
 
 class TransferWatch:
@@ -153,8 +118,9 @@ class TransferWatch:
 
     def free_slot(self, transfer: Transfer) -> None:
         """Remove the slot of *transfer*, before a page takes it."""
-        slots, transfer.slots = transfer.slots, 0
-        self._engine.remove_slot(slots)
+        if transfer.slots:
+            self._engine.remove_slot(transfer.slots)
+            transfer.slots = 0
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
@@ -171,7 +137,7 @@ class TransferWatch:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
             self.free_slot(transfer)
-            transfer.look_at(response)
+            transfer.encodings = response.headers.getlist("Content-Encoding")
             response.headers.pop("Content-Encoding", None)
 
 
@@ -283,33 +249,24 @@ class NotCredible(ValueError):
     """A header is unreasonably long."""
 
 
-def _joined(headers: Headers | None, name: str) -> bytes:
-    """Return the values of all headers with that name, joined by commas; empty without one.
-
-    :raises NotCredible: if that is longer than :data:`MAX_HEADER`
-    """
+def header_text(headers: Headers | None, name: str) -> str | None:
+    """Return the values of all headers with that name, joined by commas; None without one, or if that
+    is longer than :data:`MAX_HEADER`."""
     values = headers.getlist(name) if headers is not None else []
     if sum(map(len, values)) + len(values) > MAX_HEADER:
-        raise NotCredible(f"the {name} header is longer than {MAX_HEADER} bytes")
-    return b",".join(values)
-
-
-def header_text(headers: Headers | None, name: str) -> str | None:
-    """Return the same as text; None without one, or if it is too long."""
-    try:
-        return _joined(headers, name).decode("latin-1") or None
-    except NotCredible:
         return None
+    return b",".join(values).decode("latin-1") or None
 
 
 def content_encodings(headers: Headers) -> list[str]:
     """Return the content encodings, lower case, in the order applied, without ``identity``.
 
-    :raises NotCredible: also if there are more than :data:`MAX_ENCODINGS`
+    :raises NotCredible: if the header is too long, or there are more than :data:`MAX_ENCODINGS`
     """
-    names = map(
-        str.strip, _joined(headers, "Content-Encoding").decode("latin-1").lower().split(",")
-    )
+    text = header_text(headers, "Content-Encoding")
+    if text is None and any(headers.getlist("Content-Encoding")):
+        raise NotCredible(f"the Content-Encoding header is longer than {MAX_HEADER} bytes")
+    names = map(str.strip, (text or "").lower().split(","))
     found = [name for name in names if name not in ("", "identity")]
     if len(found) > MAX_ENCODINGS:
         raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")

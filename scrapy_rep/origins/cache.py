@@ -7,9 +7,9 @@ import asyncio
 import math
 import random
 import time
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from scrapy.exceptions import DownloadTimeoutError
 from scrapy.utils.asyncio import run_in_thread
@@ -29,10 +29,12 @@ from scrapy_rep.origins.answer import (
     without_frames,
 )
 from scrapy_rep.origins.body import header_text
+from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.fetcher import Fetcher
+from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.http_cache import HttpCache
-from scrapy_rep.origins.state import OriginTable
-from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
     BLACKOUT,
@@ -43,20 +45,10 @@ from scrapy_rep.protocol.freshness import (
     standing,
     unreachable_seconds,
 )
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
+from scrapy_rep.storages.client import StorageClient
 from scrapy_rep.storages.entry import MAX_TIME
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy import Request
-
-    from scrapy_rep.origins.choices import Choices
-    from scrapy_rep.origins.flights import Flight
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Origin
-    from scrapy_rep.settings import RepSettings
-    from scrapy_rep.storages.client import StorageClient
 
 # How often to look for another process's answer: at first, and at last.
 _POLL_SECONDS = 0.05
@@ -95,13 +87,11 @@ class RobotsCache:
         self._fetcher = fetcher
         self._clock = clock
         self._storage = storage
-        self._longest_fresh = max(settings.cache_ttl, settings.cache_max_ttl)
         self._table = table
         self.choices: Choices | None = None
         """What the project chooses beyond the protocol; None for nothing."""
         # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
-        self._with_delay = settings.crawl_delay > 0
         self._read_seconds = 0.0
         """Spent on parsing in the event loop since the last pause for it."""
         self._broken: dict[Origin, tuple[float, Exception]] = {}
@@ -128,12 +118,10 @@ class RobotsCache:
         return None if state.standing is Standing.ASK else state
 
     def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
-        """Whether :meth:`read` has to prepare the rules for *agent*."""
-        return self._is_unread(state, agent) and len(state.entry.body) > LARGE
-
-    def _is_unread(self, state: OriginState, agent: tuple[str, ...]) -> bool:
+        """Whether :meth:`read` has to prepare the rules for *agent*, in a thread."""
         robots = state.robots
-        return robots is not None and not robots.is_read(agent, self._settings.obey_global_group)
+        unread = robots and not robots.is_read(agent, self._settings.obey_global_group)
+        return bool(unread) and len(state.entry.body) > LARGE
 
     async def read(
         self, state: OriginState, agent: tuple[str, ...], body: bytes | None = None
@@ -142,67 +130,57 @@ class RobotsCache:
 
         :param body: of the robots.txt, if the caller has it
         """
-        if not self._is_unread(state, agent):
+        entry, robots, settings = state.entry, state.robots, self._settings
+        if robots is None or robots.is_read(agent, settings.obey_global_group):
             return
-        body = state.entry.body if body is None else body
-        late = self._reading.locked or self._read_seconds > SLICE_SECONDS
-        if late or len(body) > LARGE:
-            await self._read_in_turn(state, agent, body)
-        else:
-            self._read(state, agent, body)
-
-    def _read(self, state: OriginState, agent: tuple[str, ...], body: bytes) -> None:
-        began = time.perf_counter()
-        assert state.robots is not None
-        state.robots.preload(body, agent, self._settings.obey_global_group, self._with_delay)
-        self._table.weigh(state)
-        self._read_seconds += time.perf_counter() - began
-
-    async def _read_in_turn(self, state: OriginState, agent: tuple[str, ...], body: bytes) -> None:
-        """Read after others, and not in the same turn of the event loop: a storage may have answered
-        for hundreds of origins at once."""
-        await maybe_deferred_to_future(self._reading.acquire())
+        body = entry.body if body is None else body
+        how = body, agent, settings.obey_global_group, settings.crawl_delay > 0
+        in_turn = len(body) > LARGE or self._reading.locked or self._read_seconds > SLICE_SECONDS
+        if in_turn:
+            await self._turn_to_read()
         try:
-            if self._read_seconds > SLICE_SECONDS:
-                self._read_seconds = 0.0
-                await pause()
-            if not self._is_unread(state, agent):
-                return  # done for another request meanwhile
-            if len(body) <= LARGE:
-                self._read(state, agent, body)
-                return
-            entry = state.entry
-            robots = RobotsTxt(entry)  # not shared with other requests until it is ready
-            how = agent, self._settings.obey_global_group, self._with_delay
-            await run_in_thread(robots.preload, body, *how)
+            if in_turn and (state.robots or robots).is_read(agent, settings.obey_global_group):
+                return  # for another request, meanwhile
+            if len(body) > LARGE:
+                robots = RobotsTxt(entry)  # not shared with other requests until it is ready
+                await run_in_thread(robots.preload, *how)
+            else:
+                began = time.perf_counter()
+                robots.preload(*how)
+                self._read_seconds += time.perf_counter() - began
             if state.entry is entry:
                 state.robots = robots
                 self._table.weigh(state)
         finally:
-            self._reading.release()
+            if in_turn:
+                self._reading.release()
+
+    async def _turn_to_read(self) -> None:
+        """Wait for others, and not in the same turn of the event loop: a storage may have answered
+        for hundreds of origins at once."""
+        await maybe_deferred_to_future(self._reading.acquire())
+        if self._read_seconds > SLICE_SECONDS:
+            self._read_seconds = 0.0
+            await pause()
 
     def ask_early(self, origin: Origin) -> None:
         """Have the next :meth:`ask` fetch, though the next attempt isn't due."""
         if state := self._table.get(origin):
             self._early[str(origin)] = state.entry.updated_at
 
-    async def ask(
-        self, origin: Origin, like: Request | None = None, flight: Flight | None = None
-    ) -> tuple[OriginState, Answer | None]:
-        """Have *origin*'s robots.txt fetched, here or by another process, and update what is known.
+    async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
+        """Have the robots.txt of the flight's origin fetched, here or by another process, and update
+        what is known.
 
-        :param like: a request to *origin*, see :meth:`Fetcher.fetch`
-        :param flight: told while it can expire
         :returns: what is known now, and the answer; None if it came from the storage
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
-        choices = self.choices
+        origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
             return self._learn(origin, answer), answer
         broken_until, why = self._broken.get(origin, (-math.inf, None))
         if self._clock() < broken_until:
             raise ProjectError(str(why))
-        storage = self._storage
         try:
             state = await self._recall(origin, storage) if storage else None
         finally:
@@ -210,7 +188,7 @@ class RobotsCache:
         if state is not None:
             return state, None
         try:
-            answer = await self._fetch(origin, like, flight)
+            answer = await self._fetch(flight)
             if choices is not None:
                 answer = choices.judged(answer)
             state = self._learn(origin, answer)
@@ -231,7 +209,7 @@ class RobotsCache:
         if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
             return
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
-            state.entry = replace(state.entry, page_answered_at=_in_range(now))
+            state.entry = replace(state.entry, page_answered_at=min(max(now, 0.0), MAX_TIME))
             if self._storage:
                 self._storage.publish(state.entry)
 
@@ -252,33 +230,28 @@ class RobotsCache:
         until = self._clock() + self._settings.retry_max_delay if own else -math.inf
         self._broken[origin] = until, kept
 
-    async def _fetch(self, origin: Origin, like: Request | None, flight: Flight | None) -> Answer:
-        """Fetch *origin*'s robots.txt: twice if the connection is lost that has worked so far."""
-        known = self._table.get(origin)
-        if flight is not None:
-            flight.fetching, flight.fetches = True, 1
-            flight.asked_at, flight.before = self._clock(), known.entry if known else None
+    async def _fetch(self, flight: Flight) -> Answer:
+        """Fetch robots.txt: twice if the connection is lost that has worked so far."""
+        origin, known = flight.origin, self._table.get(flight.origin)
+        flight.fetching, flight.fetches = True, 1
+        flight.asked_at, flight.before = self._clock(), known.entry if known else None
         try:
-            answer = await self._fetcher.fetch(origin, like)
-            if answer.error is not None and self._is_first_loss(origin, answer.error):
+            answer = await self._fetcher.fetch(origin, flight.request)
+            error, entry = answer.error, flight.before
+            if error is None or (entry is not None and entry.attempts > entry.proxy_attempts):
+                return answer
+            if is_lost_connection(error) or is_tls_failure(error):
                 await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
-                if flight is not None:
-                    flight.fetches += 1
-                answer = await self._fetcher.fetch(origin, like)
+                flight.fetches += 1
+                answer = await self._fetcher.fetch(origin, flight.request)
+            return answer
         except (CancelledError, asyncio.CancelledError):
-            if flight is None or not flight.expired:
+            if not flight.expired:
                 raise
             late = DownloadTimeoutError("no answer before the requests for it were given up")
-            answer = Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=late)
+            return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=late)
         finally:
-            if flight is not None:
-                flight.fetching = False
-        return answer
-
-    def _is_first_loss(self, origin: Origin, error: Exception) -> bool:
-        known = self._table.get(origin)
-        has_failed = known is not None and known.entry.attempts > known.entry.proxy_attempts
-        return not has_failed and (is_lost_connection(error) or is_tls_failure(error))
+            flight.fetching = False
 
     async def _recall(
         self, origin: Origin, storage: StorageClient | HttpCache
@@ -306,7 +279,7 @@ class RobotsCache:
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
-        now = _in_range(self._clock())
+        settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
             previous = self._table.get(origin)
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
@@ -315,7 +288,6 @@ class RobotsCache:
                 state.raised = without_frames(answer.error)
                 self._table.weigh(state)
             return state
-        settings = self._settings
         lifetime = fresh_seconds(
             header_text(answer.headers, "Cache-Control"),
             header_text(answer.headers, "Age"),
@@ -323,7 +295,7 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        until = _in_range(now + lifetime)
+        until = min(now + lifetime, MAX_TIME)
         entry = answer.entry(str(origin), updated_at=now, fetched_at=now, fresh_until=until)
         return self._take(origin, entry)
 
@@ -363,12 +335,12 @@ class RobotsCache:
             entry,
             updated_at=now,
             unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
-            unreachable_for=_in_range(unreachable_for),
+            unreachable_for=min(unreachable_for, MAX_TIME),
             attempts=attempts,
             proxy_attempts=proxy_attempts,
             dead_attempts=entry.dead_attempts + dead if dead or is_proxys else 0,
-            next_attempt_at=_in_range(now + delay),
-            not_before=_in_range(now + min(delay, wait)) if wait else 0.0,
+            next_attempt_at=min(now + delay, MAX_TIME),
+            not_before=min(now + delay, now + wait, MAX_TIME) if wait else 0.0,
             error=answer.reason,
         )
 
@@ -389,15 +361,18 @@ class RobotsCache:
         return self._standing(entry, self._clock())[0] is not Standing.ASK
 
     def _standing(self, entry: Entry, now: float) -> tuple[Standing, float]:
-        settings = self._settings
+        # Another user of the storage may have a clock that is years ahead: no time is farther off than
+        # it can be.
+        settings, fresh, again = self._settings, entry.fresh_until, entry.next_attempt_at
         return standing(
             now,
-            # Another user of the storage may have a clock that is years ahead.
-            fresh_until=_credible(entry.fresh_until, now, self._longest_fresh),
+            fresh_until=fresh
+            if fresh - now <= max(settings.cache_ttl, settings.cache_max_ttl)
+            else 0.0,
             has_copy=entry.has_copy,
             unreachable_since=entry.unreachable_since,
             unreachable_for=entry.unreachable_for,
-            next_attempt_at=_credible(entry.next_attempt_at, now, settings.retry_max_delay),
+            next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
             limit=settings.unreachable_limit,
         )
 
@@ -405,13 +380,3 @@ class RobotsCache:
 def _proxy_step(failures: int) -> int:
     """Return which of the growing pauses comes after so many failures of proxies."""
     return max(min(failures, _PROXY_STEPS), failures - _PROXIES + _PROXY_STEPS)
-
-
-def _in_range(time: float) -> float:
-    """Return *time* within an entry's limits. Settings and clocks have none."""
-    return min(max(time, 0.0), MAX_TIME)
-
-
-def _credible(time: float, now: float, longest: float) -> float:
-    """Return *time*, or 0 if it is impossibly far off."""
-    return time if time - now <= longest else 0.0

@@ -12,32 +12,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy import signals
+from scrapy import Request, signals
+from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.requests import origin_of
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
+from scrapy_rep.storages.entry import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy import Request
-    from scrapy.http import Response
-
     from scrapy_rep.origins.cache import RobotsCache
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.storages.entry import Entry
 
 logger = get_logger(__name__)
 
@@ -92,20 +87,20 @@ class Choices:
 
     def judged(self, answer: Answer) -> Answer:
         """Return *answer* as the project takes it: perhaps for none."""
-        by = self._refusal(answer.outcome, answer.status, lambda: answer.body)
+        by = self._refusal(answer)
         return replace(answer, outcome=Outcome.UNREACHABLE, by=by) if by else answer
 
     def refuses(self, entry: Entry) -> bool:
         """Whether *entry*, which another project may have stored, is no answer to this one."""
-        return bool(self._refusal(entry.outcome, entry.status, lambda: entry.body))
+        return bool(self._refusal(entry))
 
-    def _refusal(self, outcome: Outcome, status: int | None, body: Callable[[], bytes]) -> str:
+    def _refusal(self, one: Answer | Entry) -> str:
         """Return why such an answer counts as none; empty if it does count."""
-        settings = self._settings
-        if outcome is Outcome.MISSING and status in FORBIDDEN and settings.forbidden == "defer":
+        missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
+        if missing and self._settings.forbidden == "defer":
             return "REP_FORBIDDEN is 'defer'"
-        rules = outcome is Outcome.RULES and settings.challenge == "defer"
-        if rules and is_challenge(status, body()):
+        rules = one.outcome is Outcome.RULES and self._settings.challenge == "defer"
+        if rules and is_challenge(one.status, one.body):  # unpacks an entry's body
             return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
         return ""
 

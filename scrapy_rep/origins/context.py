@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scrapy import Spider
+from scrapy.crawler import Crawler
+from scrapy.statscollectors import StatsCollector
+
+from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.log import Channel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
-    from scrapy.statscollectors import StatsCollector
-
-    from scrapy_rep.engine.access import EngineAccess
-    from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import RepSettings
 
 
 @dataclass(frozen=True, slots=True)

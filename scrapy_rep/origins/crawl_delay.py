@@ -3,22 +3,16 @@ slows down the site's download slot (REP.md section 12)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from scrapy import Request, signals
 
 from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.origins.flights import ResolutionListener
-from scrapy_rep.origins.requests import SCHEME, origin_of
-
-if TYPE_CHECKING:
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.requests import Agents
-    from scrapy_rep.origins.state import OriginState, OriginTable
-    from scrapy_rep.protocol import RobotsTxt
-    from scrapy_rep.protocol.robotstxt import Pace
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.requests import SCHEME, Agents, origin_of
+from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.robotstxt import Pace
 
 logger = get_logger(__name__)
 

@@ -9,7 +9,7 @@ everything has a limit, and both connections end with the fetch.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request
@@ -42,13 +42,11 @@ from scrapy_rep.origins.body import (
     accept_encoding,
     last_header,
 )
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
 from scrapy_rep.protocol.origin import MAX_URL
-
-if TYPE_CHECKING:
-    from scrapy_rep.origins.context import CrawlContext
 
 _MAX_REPLIES = 65_536
 """Bytes of all replies together: some servers greet with pages of text."""
@@ -106,8 +104,6 @@ class _Connection(Protocol):
 
 
 class _Control(_Connection):
-    """The connection for commands."""
-
     def __init__(self) -> None:
         self._left = _MAX_REPLIES
         self._line = b""
@@ -148,7 +144,7 @@ class _Control(_Connection):
 
 
 class _Data(_Connection):
-    """The connection for the file: as much of it as counts."""
+    """The file: as much of it as counts."""
 
     def __init__(self) -> None:
         self.body = bytearray()
@@ -165,6 +161,22 @@ class _Data(_Connection):
 
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
+
+# Nothing that is for pages applies. The status of a cut answer counts all the same.
+_META: dict[str, Any] = {
+    "dont_obey_robotstxt": True,
+    "dont_redirect": True,
+    "dont_retry": True,
+    "dont_cache": True,
+    "dont_merge_cookies": True,
+    "allow_offsite": True,
+    "download_maxsize": 0,
+    "download_warnsize": 0,
+    "download_fail_on_dataloss": False,
+    # What curl and browsers log in with.
+    "ftp_user": "anonymous",
+    "ftp_password": "guest",
+}
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
@@ -199,10 +211,18 @@ class Fetcher:
                 return found
             given = url, hops, found.status, found.headers
             target = redirect_target(url, found)
-            if target is None or target in seen or hops == MAX_HOPS:
-                return Answer(Outcome.MISSING, *given, note=_dead_end(target, target in seen))
+            if target is None:
+                return Answer(Outcome.MISSING, *given, note="a redirect without a usable Location")
+            if target in seen or hops == MAX_HOPS:
+                note = (
+                    "redirects in a loop" if target in seen else f"more than {MAX_HOPS} redirects"
+                )
+                return Answer(Outcome.MISSING, *given, note=note)
             seen.add(target)
-            if refusal := await self._refusal(url, target):
+            why = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
+            if why is not None:  # SECURITY.md
+                self._context.stats.inc_value("rep/redirects/refused")
+                refusal = RedirectRefused(target, f"{why.value}; see REP_PRIVATE_HOSTS")
                 return Answer(Outcome.UNREACHABLE, *given, error=refusal)
             url, hops = target, hops + 1
 
@@ -241,43 +261,24 @@ class Fetcher:
             raise project_error from raised
         return raised
 
-    async def _refusal(self, url: str, target: str) -> RedirectRefused | None:
-        """Return why we don't follow a redirect (SECURITY.md); None if we do."""
-        refusal = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
-        if refusal is None:
-            return None
-        self._context.stats.inc_value("rep/redirects/refused")
-        return RedirectRefused(target, f"{refusal.value}; see REP_PRIVATE_HOSTS")
-
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
         timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._scrapy_has_ftp():
             self._watch.free_slot(transfer)  # this bypasses the downloader
             return await _within(timeout, retrieve(url))
+        headers, way = _taken_over(like) if like is not None else ({}, {})
         request = Request(
             url,
             callback=NO_CALLBACK,
             priority=PRIORITY,
             dont_filter=True,
-            headers={**self._accepts, **_headers(like)},
+            headers={**self._accepts, **headers},
             meta={
-                **_way(like),
+                **_META,
+                **way,
                 **self._context.engine.slots.beside(url, "robots.txt", if_slowed=True),
                 META_KEY: transfer,
-                "dont_obey_robotstxt": True,
-                "dont_redirect": True,
-                "dont_retry": True,
-                "dont_cache": True,
-                "dont_merge_cookies": True,
-                "allow_offsite": True,
                 "download_timeout": timeout,
-                "download_maxsize": 0,
-                "download_warnsize": 0,
-                # The status counts all the same.
-                "download_fail_on_dataloss": False,
-                # What curl and browsers log in with.
-                "ftp_user": "anonymous",
-                "ftp_password": "guest",
             },
         )
         engine = self._context.crawler.engine
@@ -325,20 +326,16 @@ def answer_of(
     return Answer(outcome, url, hops, status, response.headers, body.data, note=note)
 
 
-def _way(like: Request | None) -> dict[str, Any]:
-    """Return the part of *like*'s meta that routes it. Other keys (a slot, a browser) are for pages."""
-    if like is None:
-        return {}
-    return {key: like.meta[key] for key in ("proxy", "bindaddress") if key in like.meta}
-
-
-def _headers(like: Request | None) -> dict[str, Any]:
-    """Return the headers to take over from *like*: its own name, and the one into which
-    HttpProxyMiddleware may have moved its proxy login."""
-    if like is None or not like.headers:
-        return {}
-    names = ["User-Agent", *(["Proxy-Authorization"] if like.meta.get("proxy") else [])]
-    return {name: value for name in names if (value := like.headers.get(name))}
+def _taken_over(like: Request) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the headers and the meta to take over from *like*: its own name, and what routes it. Its
+    other keys (a slot, a browser) are for pages."""
+    way: dict[str, Any] = {
+        key: like.meta[key] for key in ("proxy", "bindaddress") if key in like.meta
+    }
+    names = ["User-Agent"]
+    if way.get("proxy"):
+        names.append("Proxy-Authorization")  # HttpProxyMiddleware may have moved its login there
+    return {name: like.headers[name] for name in names if like.headers.get(name)}, way
 
 
 # Proxies mark their own answers so: RFC 9209, and the most common one.
@@ -353,13 +350,6 @@ def _check_proxy(response: Response, proxied: bool) -> None:
         raise ProxyError("the proxy requires a login (HTTP 407)")
     if response.status != 407 and marked:
         raise ProxyError(f"the proxy answered HTTP {response.status}")
-
-
-def _dead_end(target: str | None, loop: bool) -> str:
-    """Return why a redirect is not followed."""
-    if target is None:
-        return "a redirect without a usable Location"
-    return "redirects in a loop" if loop else f"more than {MAX_HOPS} redirects"
 
 
 def redirect_target(url: str, response: Response) -> str | None:
@@ -386,20 +376,15 @@ async def _within(seconds: float, download: object) -> Response:
     :raises DownloadTimeoutError: after that
     """
     done: Deferred[Response] = Deferred()
+    running: Deferred[Response] = deferred_from_coro(download)  # type: ignore[arg-type]
 
     def finish(result: Response | Failure) -> None:
         if not done.called:
             done.callback(result)  # a Failure goes to the errbacks
 
-    running: Deferred[Response] = deferred_from_coro(download)  # type: ignore[arg-type]
     running.addBoth(finish)
-
-    def give_up() -> None:
-        error = DownloadTimeoutError(f"took longer than {seconds} seconds")
-        finish(Failure(error))  # type: ignore[no-untyped-call]
-        running.cancel()
-
-    timer = call_later(seconds, give_up)
+    late = Failure(DownloadTimeoutError(f"took longer than {seconds} seconds"))  # type: ignore[no-untyped-call]
+    timer = call_later(seconds, finish, late)
     try:
         return await maybe_deferred_to_future(done)
     finally:

@@ -5,28 +5,23 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from scrapy.utils.asyncio import call_later
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
-
-    from scrapy_rep.origins.answer import Answer
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Origin, RobotsTxt
-    from scrapy_rep.protocol.availability import Outcome
-    from scrapy_rep.storages.base import Entry
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
@@ -85,50 +80,36 @@ class CrawlEnding(Exception):
     """There will be no answer: the spider is closing."""
 
 
+@dataclass(slots=True, eq=False)
 class Flight:
     """One fetch, in progress or queued."""
 
-    __slots__ = (
-        "_began_at",
-        "asked_at",
-        "before",
-        "expired",
-        "fetches",
-        "fetching",
-        "landing",
-        "origin",
-        "request",
-        "result",
-        "running",
-        "took_off_at",
-        "waiters",
-    )
-
-    def __init__(self, origin: Origin, request: Request | None) -> None:
-        self.origin = origin
-        self.request = request
-        """The first request that needs the answer, if a request does."""
-        self._began_at = time.monotonic()
-        self.waiters: list[Deferred[OriginState]] = []
-        self.fetching = False
-        """Whether this process waits for the site."""
-        self.fetches = 0
-        """How often this process has asked the site, and when it began to, in seconds since the epoch."""
-        self.asked_at: float | None = None
-        self.before: Entry | None = None
-        """What was known when it did."""
-        self.expired = False
-        """Whether the fetch has to end, as failed."""
-        self.landing = False
-        """Whether there is an answer, and listeners are being told."""
-        self.result: OriginState | Exception | None = None
-        """Set on landing, which without asyncio may be at once."""
-        self.running: Deferred[Any] | None = None
-        self.took_off_at = 0.0
+    origin: Origin
+    request: Request | None
+    """The first request that needs the answer, if a request does."""
+    began_at: float = field(default_factory=time.monotonic)
+    took_off_at: float = 0.0
+    waiters: list[Deferred[OriginState]] = field(default_factory=list)
+    running: Deferred[Any] | None = None
+    """None while it is queued."""
+    fetching: bool = False
+    """Whether this process waits for the site."""
+    fetches: int = 0
+    """How often this process has asked the site."""
+    asked_at: float | None = None
+    """When it began to, in seconds since the epoch."""
+    before: Entry | None = None
+    """What was known when it did."""
+    expired: bool = False
+    """Whether the fetch has to end, as failed."""
+    landing: bool = False
+    """Whether there is an answer, and listeners are being told."""
+    result: OriginState | Exception | None = None
+    """Set on landing, which without asyncio may be at once."""
 
     def left_of(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
-        return self._began_at + seconds - time.monotonic()
+        return self.began_at + seconds - time.monotonic()
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer, at most *seconds*.
@@ -145,19 +126,28 @@ class Flight:
             raise StillWaiting
         waiter: Deferred[OriginState] = Deferred()
         self.waiters.append(waiter)
-        if seconds is None:
-            return await maybe_deferred_to_future(waiter)
 
         def give_up() -> None:
             if waiter in self.waiters:  # else it landed in this turn of the event loop
                 self.waiters.remove(waiter)
                 waiter.errback(StillWaiting())
 
-        timer = call_later(seconds, give_up)
+        timer = None if seconds is None else call_later(seconds, give_up)
         try:
             return await maybe_deferred_to_future(waiter)
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
+
+    def land(self, result: OriginState | Exception) -> None:
+        """Tell all who wait."""
+        self.result = result
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if isinstance(result, Exception):
+                waiter.errback(result)
+            else:
+                waiter.callback(result)
 
 
 class Flights:
@@ -258,16 +248,7 @@ class Flights:
         finally:
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
-        self._tell_waiters(flight, result)
-
-    def _tell_waiters(self, flight: Flight, result: OriginState | Exception) -> None:
-        flight.result = result
-        waiters, flight.waiters = flight.waiters, []
-        for waiter in waiters:
-            if isinstance(result, Exception):
-                waiter.errback(result)
-            else:
-                waiter.callback(result)
+        flight.land(result)
 
     @property
     def landing(self) -> bool:
@@ -324,7 +305,7 @@ class Flights:
         if self._timer is not None:
             self._timer.cancel()
         for rest in list(self._resting):
-            self._tell_waiters(rest, CrawlEnding())
+            rest.land(CrawlEnding())
         for flight in list(self._flights.values()):
-            self._tell_waiters(flight, CrawlEnding())
+            flight.land(CrawlEnding())
             self._cancel(flight)

@@ -6,7 +6,8 @@ With ``HTTPCACHE_IGNORE_MISSING`` nothing is fetched, so the cache is all there 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from scrapy import Request
 from scrapy.http import TextResponse
@@ -15,18 +16,13 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.body import Transfer, header_text
-from scrapy_rep.origins.fetcher import answer_of, redirect_target
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.fetcher import Fetcher, answer_of, redirect_target
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.fetcher import Fetcher
-    from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
 
@@ -108,7 +104,7 @@ class HttpCache:
             if response.status not in REDIRECTS:
                 soft_404 = self._context.settings.soft_404
                 # Scrapy's middleware stores bodies compressed, as they came.
-                answer = answer_of(response, Transfer.of(response), url, hops, soft_404=soft_404)
+                answer = answer_of(response, Transfer(), url, hops, soft_404=soft_404)
                 return None if answer.outcome is Outcome.UNREACHABLE else answer
             target = redirect_target(url, response)
             if target is None or hops == MAX_HOPS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from scrapy import Request
 from twisted.internet.defer import CancelledError
@@ -11,6 +10,7 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
@@ -18,16 +18,11 @@ from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.requests import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.protocol import Decision
+from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
-from scrapy_rep.storages.client import open_storage
-
-if TYPE_CHECKING:
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol import Origin
-    from scrapy_rep.storages.client import StorageClient
+from scrapy_rep.storages.client import StorageClient, open_storage
 
 
 class Origins:
@@ -44,14 +39,12 @@ class Origins:
         )
         fetcher = Fetcher(context)
         self.targets = fetcher.targets
-        self.http_cache = HttpCache(context, fetcher)
-        source: Fetcher | HttpCache = fetcher
+        self.http_cache = http_cache = HttpCache(context, fetcher)
         storage: StorageClient | HttpCache | None = None
-        if self.http_cache.offline:
-            source = self.http_cache  # no storage: others would take old answers for new ones
-        else:
+        if not http_cache.offline:  # else others would take old answers for new ones
             storage = open_storage(context.crawler, settings, context.clock)
-            storage = storage or (self.http_cache if self.http_cache.enabled else None)
+            storage = storage or (http_cache if http_cache.enabled else None)
+        source = http_cache if http_cache.offline else fetcher
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
         self.cache.choices = Choices.of(settings)
         self.policy = Policy.of(settings)
@@ -68,7 +61,7 @@ class Origins:
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """
         try:
-            state, answer = await self.cache.ask(flight.origin, flight.request, flight)
+            state, answer = await self.cache.ask(flight)
         except (Exception, asyncio.CancelledError) as error:
             told = error if isinstance(error, Exception) else CancelledError()
             for listener in self.listeners:

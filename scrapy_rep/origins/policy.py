@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.settings import RepSettings
-    from scrapy_rep.storages.entry import Entry
-
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages.entry import Entry
 
 # Multiple of REP_DEFER_GRACE.
 _SLOW = 5

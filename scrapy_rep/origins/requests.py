@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
+from scrapy import Request
+from scrapy.crawler import Crawler
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.python import to_unicode
 
@@ -15,15 +18,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.protocol.syntax import GLOBAL, leading_token, product_token
-from scrapy_rep.settings import AGENT_HINT, chain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-
-    from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
 
 logger = get_logger(__name__)
 
@@ -42,12 +37,6 @@ FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """A scheme that the protocol doesn't cover: data:, file:, s3: and the like."""
 
 
-def _as_handlers_see_it(request: Request) -> str:
-    # With the meta key `verbatim_url` (Scrapy 2.18), URLs are as the spider wrote them: with a blank
-    # in front, say, which download handlers accept.
-    return urlparse_cached(request).geturl()
-
-
 def as_it_stands(url: str) -> tuple[str, str] | None:
     """Return scheme, host and port of *url*, and its path, if a request wouldn't change it; None if
     only a request can tell, which takes longer."""
@@ -55,17 +44,21 @@ def as_it_stands(url: str) -> tuple[str, str] | None:
     return (usual[1], usual[2]) if usual else None
 
 
+# As download handlers see it: with the meta key `verbatim_url` (Scrapy 2.18), URLs are as the spider wrote
+# them, with a blank in front, say, which urlparse_cached() takes away.
+
+
 def origin_of(request: Request) -> Origin:
     """Return the origin of the request's URL.
 
     :raises ValueError: if it has none
     """
-    return Origin.from_url(_as_handlers_see_it(request))
+    return Origin.from_url(urlparse_cached(request).geturl())
 
 
 def path_in(request: Request) -> str:
     """Return the part of the request's URL that rules match, see :func:`path_of`."""
-    return path_of(_as_handlers_see_it(request))
+    return path_of(urlparse_cached(request).geturl())
 
 
 META_KEY = "rep_user_agent"
@@ -82,11 +75,13 @@ class Agents:
         self.crawler = crawler
         self._known: dict[str, tuple[str, ...]] = {}
         self._warned = False
-        self._fixed = settings.user_agent
+        self.usual = settings.user_agent
+        """The chain of requests that don't name an agent; None until the first of them."""
         configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
-        if self._fixed is None and configured:
-            self._fixed = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
-        self._default: tuple[str, ...] | None = None
+        if self.usual is None and configured:
+            self.usual = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
+        self._fixed = self.usual is not None
+        """Whether User-Agent headers don't count."""
         _EACH.add(self)
 
     def check_spider(self) -> None:
@@ -98,52 +93,43 @@ class Agents:
         spider = crawler.spidercls if crawler.spider is None else crawler.spider
         value = getattr(spider, SPIDER_ATTRIBUTE, None)
         try:
-            self._fixed = self._fixed if value is None else chain(value)
+            if value is not None:
+                self.usual, self._fixed = chain(value), True
         except ValueError:
             raise SettingsError(
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
-        self._warn_of_digits(self._fixed or ())
-
-    @property
-    def usual(self) -> tuple[str, ...] | None:
-        """The chain of requests that don't name an agent; None until the first of them."""
-        return self._default if self._fixed is None else self._fixed
+        self._warn_of_digits(self.usual or ())
 
     @property
     def default(self) -> tuple[str, ...]:
         """The chain of requests that don't name an agent; empty if there is no token."""
-        return self._own() if self._fixed is None else self._fixed
+        if self.usual is None:
+            self.usual = self._lenient(*self._default_header())
+        return self.usual
 
     def is_usual(self, request: Request) -> bool:
         """Whether *request* goes by :attr:`usual`. False if telling takes a closer look."""
         if META_KEY in request.meta:
             return False
-        return self._fixed is not None or "User-Agent" not in (request.headers or ())
+        return self._fixed or "User-Agent" not in (request.headers or ())
 
     def chain_of(self, request: Request) -> tuple[str, ...]:
         """Return the chain for *request*; empty if it has no token (then ``*`` applies)."""
         value = request.meta.get(META_KEY)
         if value is not None:
             return self._lenient(value, f"a request's meta[{META_KEY!r}]")
-        if self._fixed is not None:
-            return self._fixed
         # Nearly all are empty, and the look-up costs more than the rest.
-        if request.headers and (header := request.headers.get("User-Agent")):
+        if not self._fixed and request.headers and (header := request.headers.get("User-Agent")):
             return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
-        return self._own()
+        return self.default if self.usual is None else self.usual
 
     def chain_sent(self, request: Request) -> tuple[str, ...]:
         """Return the chain of a request that was sent: its User-Agent header may be Scrapy's, or a
         browser's."""
-        if request.meta.get(META_KEY) is not None or self._fixed is not None:
+        if request.meta.get(META_KEY) is not None or self._fixed:
             return self.chain_of(request)
-        return chain_in_header(request) or self._own()
-
-    def _own(self) -> tuple[str, ...]:
-        if self._default is None:
-            self._default = self._lenient(*self._default_header())
-        return self._default
+        return chain_in_header(request) or self.default
 
     def _default_header(self) -> tuple[str, str]:
         """Return the User-Agent header that Scrapy adds, and the setting it comes from."""
@@ -174,9 +160,7 @@ class Agents:
             )
         if isinstance(value, str):
             # Of a header, only what is before the digit was taken for the token.
-            name = (
-                re.search(rf"(?<![\w-]){tokens[0]}[0-9][\w-]*", value, re.ASCII) if tokens else None
-            )
+            name = tokens and re.search(rf"(?<![\w-]){tokens[0]}[0-9][\w-]*", value, re.ASCII)
             self._warn_of_digits([name[0]] if name else tokens)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()

@@ -4,21 +4,17 @@ compressed, rules on demand")."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.protocol.matching import Rules
+from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy_rep.protocol.matching import Rules
-    from scrapy_rep.storages.base import Entry
 
 # Origins kept parsed, some 6 KB each. Parsing again is cheap compared to a page.
 _PARSED = 2000
@@ -141,7 +137,8 @@ class OriginTable:
         self._max_parsed = min(_PARSED, max_origins)
         self._parsed: dict[str, OriginState] = {}
         self._parsed_bytes = 0
-        self._packed = MemoryStorage(max_origins, max_bytes)
+        self._packed: MemoryStorage | None = None
+        """Those that have left the parsed ones; None while there are none."""
         self._pinned: dict[str, OriginState] = {}
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed ones, by what their URLs begin with, up to the path's slash."""
@@ -152,7 +149,7 @@ class OriginTable:
         """Return what is known of *origin*, usable or not."""
         name = str(origin)
         state = self._parsed.get(name) or self._pinned.get(name)
-        if state is None:
+        if state is None and self._packed is not None:
             try:
                 entry = self._packed.take(name)
             except UnreadableEntry:  # a clock out of range, say
@@ -208,11 +205,9 @@ class OriginTable:
             self._add(state)
 
     def _add(self, state: OriginState) -> None:
-        state.used_at = self._clock()
-        state.size = state.bytes
+        state.used_at, state.size = self._clock(), 0
         self._parsed[state.name] = state
-        self._parsed_bytes += state.size
-        self._make_room(state)
+        self.weigh(state)
 
     def _make_room(self, latest: OriginState) -> None:
         """Have some leave, but not the *latest*, if there are too many or they are too large."""
@@ -227,9 +222,9 @@ class OriginTable:
                     break
                 if (many or oldest.size > share) and oldest is not latest:
                     self._leave(oldest)
-        self._packed.shrink(
-            self._max_origins - len(self._parsed), self._max_bytes - min(self._parsed_bytes, half)
-        )
+        if self._packed is not None:
+            left = self._max_bytes - min(self._parsed_bytes, half)
+            self._packed.shrink(self._max_origins - len(self._parsed), left)
 
     def _leave(self, state: OriginState) -> None:
         del self._parsed[state.name]
@@ -240,4 +235,6 @@ class OriginTable:
         for prefix in state.prefixes:
             del self.by_prefix[prefix]
         state.prefixes = ()
+        if self._packed is None:
+            self._packed = MemoryStorage(self._max_origins, self._max_bytes)
         self._packed.save(state.entry)

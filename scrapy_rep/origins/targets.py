@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
+from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import CannotResolveHostError, NotConfigured
+from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
 from scrapy_rep.origins.requests import origin_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-
-    from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol import Origin
 
 # IANA's special-purpose addresses (RFC 6890), and one more.
 _SPECIAL_4 = tuple(
@@ -95,28 +90,19 @@ def is_private_address(text: str) -> bool | None:
             address = IPv4Address(socket.inet_aton(text))
         except (OSError, ValueError):
             return None
-    if isinstance(address, IPv4Address):
-        return _is_special(address)
-    inner = _embedded(address)
-    if inner:
-        return any(map(_is_special, inner))
-    return address not in _GLOBAL_6 or any(address in network for network in _SPECIAL_6)
-
-
-def _is_special(address: IPv4Address) -> bool:
-    return any(address in network for network in _SPECIAL_4)
+    if isinstance(address, IPv6Address) and not (inner := _embedded(address)):
+        return address not in _GLOBAL_6 or any(address in network for network in _SPECIAL_6)
+    inner = [address] if isinstance(address, IPv4Address) else inner
+    return any(one in network for one in inner for network in _SPECIAL_4)
 
 
 def _embedded(address: IPv6Address) -> list[IPv4Address]:
     """Return the IPv4 addresses that packets to *address* are sent to."""
     number = int(address)
+    found = [number >> bits for network, bits in _EMBEDDED if address in network]
     if address in _TEREDO:
-        return [_low(number >> 64), _low(~number)]
-    return [_low(number >> bits) for network, bits in _EMBEDDED if address in network]
-
-
-def _low(number: int) -> IPv4Address:
-    return IPv4Address(number & 0xFFFFFFFF)
+        found = [number >> 64, ~number]
+    return [IPv4Address(one & 0xFFFFFFFF) for one in found]
 
 
 def is_private_host(host: str) -> bool | None:
@@ -214,9 +200,18 @@ class Targets:
         if known or self._is_proxied(target):
             return None
         why, until = self._refused.get(host, (None, 0.0))
-        if time.monotonic() >= until:
-            why = self._judged(host, await self._look_up(host))
-            self._remember(host, why)
+        if time.monotonic() < until:
+            return why
+        addresses = await self._look_up(host)
+        if any(map(is_private_address, addresses)) or (not addresses and host in self._private):
+            why = Refusal.PRIVATE
+        elif addresses or self._others_proxies:  # some networks leave all look-ups to their proxies
+            return None
+        else:
+            why = Refusal.UNRESOLVED
+        if len(self._refused) >= _REMEMBERED:
+            self._refused.clear()
+        self._refused[host] = why, time.monotonic() + _REFUSED_SECONDS
         return why
 
     async def _look_up(self, host: str) -> Sequence[str]:
@@ -224,18 +219,6 @@ class Targets:
         for one in addresses:
             self.may_connect(host, one)  # if nothing asks: see watch()
         return addresses
-
-    def _judged(self, host: str, addresses: Sequence[str]) -> Refusal | None:
-        if any(map(is_private_address, addresses)) or (not addresses and host in self._private):
-            return Refusal.PRIVATE
-        # Some networks leave all look-ups to their proxies.
-        return None if addresses or self._others_proxies else Refusal.UNRESOLVED
-
-    def _remember(self, host: str, why: Refusal | None) -> None:
-        if len(self._refused) >= _REMEMBERED:
-            self._refused.clear()
-        if why is not None:
-            self._refused[host] = why, time.monotonic() + _REFUSED_SECONDS
 
     def _is_proxied(self, origin: Origin) -> bool:
         """Whether the environment has a proxy for *origin*. It looks names up itself, and may get other

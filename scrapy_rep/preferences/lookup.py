@@ -311,7 +311,7 @@ class TdmFiles:
         self._waiting -= 1
 
     async def _ask(self, flight: Flight) -> OriginState:
-        state, _ = await self._cache.ask(flight.origin, flight.request)
+        state, _ = await self._cache.ask(flight)
         return state
 
     async def end(self) -> None:

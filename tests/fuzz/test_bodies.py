@@ -80,7 +80,10 @@ def fetched(data: bytes, encodings: list[str], cut_off: bool = False) -> bytes:
     except Exception as error:
         # Whatever libraries raise: the fetcher expects anything of other components.
         raise IgnoreRequest from error
-    return transfer.body_of(response)
+    body = transfer.read(response)
+    if body.problem is not None:
+        raise ResponseDataLossError(body.problem)
+    return body.data
 
 
 @given(FILES, st.lists(st.sampled_from(LAYERS), max_size=5), st.booleans())

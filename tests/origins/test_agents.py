@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from scrapy_rep.origins.requests import Agents
+from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.settings import RepSettings
+from tests.helpers.crawling import CrawlResult, ListSpider, captured_log, crawl
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
-pytestmark = [
-    pytest.mark.scrapy_api,
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:The 'user_agent' spider attribute"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:The 'user_agent' spider attribute")
 
 # Each agent is kept from a path of its own, so that what is dropped tells who one went by.
 # fmt: off
@@ -114,6 +114,7 @@ PRECEDENCE: list[tuple[dict[str, Any], type[ListSpider], list[Sent]]] = [
 ]
 
 
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize(("settings", "spider", "rows"), PRECEDENCE)
 async def test_the_first_that_is_there_takes_precedence(
     sites: Sites, settings: dict[str, Any], spider: type[ListSpider], rows: list[Sent]
@@ -143,11 +144,22 @@ VALUES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "name"), [row[1:] for row in VALUES], ids=[r[0] for r in VALUES]
-)
-async def test_values_that_settings_take(sites: Sites, settings: dict[str, Any], name: str) -> None:
-    await assert_went_by(sites, settings, Sent(name))
+def test_values_that_settings_take() -> None:
+    """By no more than the group that a request goes by: what crawls make of it is above."""
+    robots = RobotsTxt.parse(RULES.encode())
+    with every_row() as row:
+        for what, values, name in VALUES:
+            with row(what):
+                chain = agents_of(values).chain_of(Request("http://a.example/"))
+                allowed = [path for path in PATHS if not robots.allowed(path, chain)]
+                assert allowed == [f"/{name}"]
+
+
+def agents_of(values: dict[str, Any], spider: type[Spider] = Spider) -> Agents:
+    crawler = get_crawler(spider, values)
+    agents = Agents(crawler, RepSettings.from_settings(crawler.settings))
+    agents.check_spider()
+    return agents
 
 
 META_VALUES: list[tuple[Any, str]] = [
@@ -167,17 +179,14 @@ async def test_values_that_meta_takes(sites: Sites) -> None:
     assert token_warnings(result) == []
 
 
-@pytest.mark.parametrize(
-    ("attribute", "name"),
-    [(["Unknown", "MetaBot"], "MetaBot"), ("Unknown,MetaBot", "MetaBot"), (None, "SettingBot")],
-)
-async def test_values_that_the_spiders_attribute_takes(
-    sites: Sites, attribute: Any, name: str
-) -> None:
-    class SomeSpider(ListSpider):
-        robotstxt_user_agent = attribute
-
-    await assert_went_by(sites, EVERYTHING, Sent(name), spider=SomeSpider)
+def test_values_that_the_spiders_attribute_takes() -> None:
+    for value, chain in [
+        (["Unknown", "MetaBot"], ("Unknown", "MetaBot")),
+        ("Unknown,MetaBot", ("Unknown", "MetaBot")),
+        (None, ("SettingBot",)),
+    ]:
+        spider = type("SomeSpider", (Spider,), {"name": "some", "robotstxt_user_agent": value})
+        assert agents_of(EVERYTHING, spider).default == chain
 
 
 async def test_attribute_set_in_the_constructor(sites: Sites) -> None:
@@ -223,13 +232,18 @@ NO_TOKEN = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "headers", "meta"), NO_TOKEN, ids=str)
-async def test_no_token_can_be_told(sites: Sites, settings: Any, headers: Any, meta: Any) -> None:
+def test_no_token_can_be_told() -> None:
     """`*` applies, with one warning (DESIGN.md), however many requests are sent so."""
-    result = await assert_went_by(sites, settings, Sent("all", headers, meta))
-    [message] = token_warnings(result)
-    assert message.startswith("There is no product token in ")
-    assert message.endswith("Set REP_USER_AGENT to yours.")
+    with every_row() as row:
+        for settings, headers, meta in NO_TOKEN:
+            with row((settings, headers, meta)), captured_log() as records:
+                agents = agents_of({"USER_AGENT": "SomeBot", **settings})
+                for _ in range(3):
+                    request = Request("http://a.example/", headers=headers, meta=meta)
+                    assert agents.chain_of(request) in ((), ("*",))
+                [message] = [one.getMessage() for one in records if one.levelname == "WARNING"]
+                assert message.startswith("There is no product token in ")
+                assert message.endswith("Set REP_USER_AGENT to yours.")
 
 
 async def test_warning_after_very_many_headers(sites: Sites) -> None:
@@ -250,13 +264,7 @@ async def test_warning_after_very_many_headers(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "name"),
-    [
-        ("SettingBot", "SettingBot"),
-        ("Unknown", None),
-        (["Unknown", "MetaBot"], "MetaBot"),
-        (None, "ProjectBot"),
-    ],
+    ("agent", "name"), [("Unknown", None), (["Unknown", "MetaBot"], "MetaBot")]
 )
 async def test_crawler_that_ignores_the_global_group(sites: Sites, agent: Any, name: Any) -> None:
     settings = {**USER_AGENT_ONLY, "REP_USER_AGENT": agent, "REP_OBEY_GLOBAL_GROUP": False}

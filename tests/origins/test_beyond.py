@@ -3,16 +3,17 @@ of pages, and what the log, the record, the stats and the summary say."""
 
 from __future__ import annotations
 
-import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
+from scrapy_rep.origins.choices import Choices
 from scrapy_rep.protocol.availability import is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung, unreachable_seconds
-from scrapy_rep.reporting.record import OTHERS
+from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
 from tests.helpers.crawling import (
     DAY,
@@ -26,11 +27,10 @@ from tests.helpers.crawling import (
     StepSpider,
     crawl,
 )
+from tests.helpers.recorded import decisions
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file
-
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 WALL = b"<!DOCTYPE html>\n<html><title>Just a moment</title>\n<p>Allow scripts to go on\n</html>"
 HOUR = 3600.0
@@ -43,20 +43,16 @@ def outcome(result: CrawlResult, url: str) -> str:
 
 async def recorded(
     sites: list[Site], folder: Path, **settings: Any
-) -> tuple[CrawlResult, dict[str, list[dict[str, Any]]]]:
-    """Crawl / of each site: the result, and the lines of the record by origin."""
+) -> tuple[CrawlResult, dict[str, dict[str, Any]]]:
+    """Crawl / of each site: the result, and the lines of the record by URL."""
     path = folder / "decisions.jsonl"
     result = await crawl(
         [site.url("/") for site in sites],
         {**ONE_ATTEMPT, "REP_DECISIONS": path, **settings},
     )
     result.assert_clean()
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for text in path.read_text().splitlines() if path.exists() else ():
-        line = json.loads(text)
-        if line["verdict"] not in OTHERS:
-            lines.setdefault(line["origin"] + "/", []).append(line)
-    return result, lines
+    found = decisions(path) if path.exists() else []
+    return result, {f"{one['origin']}/": one for one in found}
 
 
 @pytest.mark.parametrize("value", ["allow", "disallow", "defer"])
@@ -75,14 +71,14 @@ async def test_401_and_403_mean_what_the_project_says(
             error = result.failure(site.url("/"))
             assert isinstance(error, RobotsDisallowed)
             assert str(error) == f"Forbidden by robots.txt (HTTP {status}, and {told})"
-            [line] = lines[site.url("/")]
+            line = lines[site.url("/")]
             assert (line["verdict"], line["status"]) == ("disallowed", status)
             assert told in line["reason"]
         elif value == "defer":
             error = result.failure(site.url("/"))
             assert isinstance(error, RobotsUnreachable)
             assert error.reason == f"HTTP {status}, {told}"
-            assert lines[site.url("/")][0]["reason"] == error.reason
+            assert lines[site.url("/")]["reason"] == error.reason
     assert outcome(result, gone.url("/")) == outcome(result, ruled.url("/")) == "200"
     off = value == "allow"
     assert result.stat("rep/beyond/forbidden") == (0 if off else 2)
@@ -134,8 +130,7 @@ async def test_a_page_of_html_without_a_rule_may_be_a_bot_walls(
     for site in walls:
         assert outcome(result, site.url("/")) == ("200" if value == "allow" else DOWN)
         if value == "defer":
-            [line] = lines[site.url("/")]
-            assert line["reason"].endswith(told)
+            assert lines[site.url("/")]["reason"].endswith(told)
     assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 4
     assert result.stat("rep/beyond/challenge") == (2 if value == "defer" else 0)
     assert ("Beyond the protocol: REP_CHALLENGE for 2 origins" in result.log) is (value == "defer")
@@ -172,19 +167,11 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     assert [outcome(result, url) for url in every] == ["200", NO, "200", "200", NO, "200"]
     assert [site.count("/robots.txt") for site in (named, ignored, other)] == [0, 0, 1]
     assert f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead" in result.log
-    lines = [json.loads(text) for text in path.read_text().splitlines()]
-    assert sorted(
-        (line["url"], line["verdict"], "REP_OVERRIDES" in line["reason"])
-        for line in lines
-        if line["verdict"] not in OTHERS and line["origin"] + "/" != other.url("/")
-    ) == sorted(
-        [
-            (named.url("/private"), "allowed", True),
-            (named.url("/mine"), "disallowed", True),
-            (ignored.url("/private"), "allowed", True),
-            (ignored.url("/mine"), "allowed", True),
-        ]
-    )
+    by_origin = {site.url("/")[:-1]: site for site in (named, ignored)}
+    lines = [one for one in decisions(path) if one["origin"] in by_origin]
+    assert [one["verdict"] for one in lines].count("disallowed") == 1
+    assert len(lines) == 4
+    assert all("REP_OVERRIDES" in one["reason"] for one in lines)
     assert f"REP_OVERRIDES, the file for {named.host}, line 3" in result.log
     assert "REP_OVERRIDES for 2 origins" in result.log
     assert (
@@ -194,12 +181,7 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     assert result.stat("robotstxt/request_count") == result.stat("rep/beyond/overrides") - 1 == 1
 
 
-async def test_an_override_goes_by_the_closest_domain_and_survives_no_storage(
-    sites: Sites, tmp_path: Path
-) -> None:
-    from scrapy_rep.origins.choices import Choices
-    from scrapy_rep.settings import RepSettings
-
+def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
     files = {}
     for name in ("example.com", "*.example.com", "*.www.example.com", "b\u00fccher.example"):
         files[name] = tmp_path / f"{len(files)}.txt"
@@ -207,37 +189,28 @@ async def test_an_override_goes_by_the_closest_domain_and_survives_no_storage(
     settings = RepSettings.from_settings({"REP_OVERRIDES": files})  # type: ignore[arg-type]
     choices = Choices.of(settings)
     assert choices is not None
-    found = {}
-    for host in (
-        "example.com",
-        "www.example.com",
-        "a.b.example.com",
-        "x.www.example.com",
-        "notexample.com",
-        "com",
-        "xn--bcher-kva.example",
-    ):
+    found = {
+        "example.com": "0",
+        "www.example.com": "1",
+        "a.b.example.com": "1",
+        "x.www.example.com": "2",
+        "notexample.com": None,
+        "com": None,
+        "xn--bcher-kva.example": "3",
+    }
+    for host, name in found.items():
         override = choices.override(host)
-        found[host] = override and override.by.split("/")[-1].split(".txt")[0]
-    assert list(found.values()) == ["0", "1", "1", "2", None, None, "3"]
+        assert (override and override.by.split("/")[-1].split(".txt")[0]) == name
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ({"example.com": "no/such/file.txt"}, "can't read 'no/such/file.txt', for example.com"),
-        ({"http://example.com/": "x"}, "but must be a dict from hosts"),
-        ({"example.com:8080": "x"}, "but must be a dict from hosts"),
-        (["example.com"], "but must be a dict from hosts"),
-    ],
-)
-async def test_a_wrong_override_ends_the_crawl_at_its_start(
-    sites: Sites, value: Any, words: str
-) -> None:
+async def test_a_wrong_override_ends_the_crawl_at_its_start(sites: Sites) -> None:
     site = sites.add(robots=RULES)
-    result = await crawl(site.url("/"), {"REP_OVERRIDES": value})
-    assert words in result.log
+    result = await crawl(site.url("/"), {"REP_OVERRIDES": {"example.com": "no/such/file.txt"}})
+    assert "can't read 'no/such/file.txt', for example.com" in result.log
     assert site.requests == []
+    for value in ({"http://example.com/": "x"}, {"example.com:8080": "x"}, ["example.com"]):
+        with pytest.raises(SettingsError, match="but must be a dict from hosts"):
+            RepSettings.from_settings({"REP_OVERRIDES": value})  # type: ignore[arg-type]
 
 
 # Google's ladder of April 2026: the table in docs/deferral.md.
@@ -277,60 +250,60 @@ def test_twelve_hours_are_attempts_spread_over_that_time() -> None:
         assert seconds == attempts * 3 * HOUR
 
 
-class Runs:
-    """Runs of two pages of a site, each of which knows of the others by the storage alone."""
-
-    def __init__(self, site: Site, clock: Clock, settings: dict[str, Any]) -> None:
-        self.site, self.clock = site, clock
-        self.settings = {**SLOW, "REP_UNREACHABLE_RULES": "google-2026", **settings}
-        self.log = ""
-
-    async def next(self, hours: float, path: str = "/private") -> str:
-        self.clock.now += hours * HOUR
-        result = await crawl(
-            StepSpider, self.settings, steps=[self.site.url(path)], clock=self.clock
-        )
-        result.assert_clean()
-        self.log = result.log
-        [found] = result.spider.outcomes  # type: ignore[attr-defined]
-        return str(found)
+def at(hours: float, url: str) -> list[float | str]:
+    """Steps: so much later, that page."""
+    return [hours * HOUR, url]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("copy", [True, False])
-async def test_the_ladder_across_restarts(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: bool
-) -> None:
-    clock = Clock().install(monkeypatch)
-    site = sites.add(robots=in_turn(RULES, 503) if copy else 503)
-    runs = Runs(site, clock, in_a_file(tmp_path))
-    if copy:
-        assert await runs.next(0, "/x") == OK
-    assert await runs.next(25) == DOWN, "no crawling, even by a copy"
-    for _ in range(3):
-        assert await runs.next(3) == DOWN
-        assert "older copy" not in runs.log
-    assert await runs.next(3) == (NO if copy else OK), "12 hours: the copy, or no restrictions"
-    assert "older copy" in runs.log or not copy
-    assert await runs.next(1, "/x") == OK
-    for _ in range(4):
-        assert await runs.next(7.2 * 24) == (NO if copy else OK)
-        assert await runs.next(1, "/x") == OK, "a page that answers"
-    assert await runs.next(24) == OK, "30 days, and pages answer: no restrictions"
-    assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in runs.log
-    assert await runs.next(20 * 24) == DOWN, "no page has answered for long"
-    site.set("/robots.txt", RULES)
-    assert await runs.next(24) == NO, "an answer ends it"
-
-
-@pytest.mark.slow
-async def test_the_older_rules_stay_the_default(
+async def test_no_crawling_then_the_copy_then_no_restrictions(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ladder in two runs, the second of which knows of the first by the storage alone."""
+    clock = Clock().install(monkeypatch)
+    copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
+    settings = {**SLOW, **in_a_file(tmp_path), "REP_UNREACHABLE_RULES": "google-2026"}
+    seen: list[list[str]] = []
+
+    async def run(*steps: Any) -> str:
+        result = await crawl(StepSpider, settings, steps=list(chain(*steps)), clock=clock)
+        result.assert_clean()
+        seen.append(result.spider.outcomes)  # type: ignore[attr-defined]
+        return result.log
+
+    for site in (copied, never):
+        private, page = site.url("/private"), site.url("/x")
+        first = [at(0, page)] if site is copied else []
+        log = await run(*first, at(25, private), *[at(3, private)] * 3)
+        assert "older copy" not in log
+        log = await run(
+            at(3, private),  # 12 hours
+            at(1, page),
+            *[step for _ in range(4) for step in (at(7.2 * 24, private), at(1, page))],
+            at(24, private),  # 30 days, and pages answer
+            at(20 * 24, private),  # no page has answered for long
+        )
+        assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in log
+        site.set("/robots.txt", RULES)
+        await run(at(24, private))  # an answer ends it
+    assert seen == [
+        [OK, DOWN, DOWN, DOWN, DOWN],
+        [NO, OK, *[NO, OK] * 4, OK, DOWN],
+        [NO],
+        [DOWN, DOWN, DOWN, DOWN],
+        [OK, OK, *[OK, OK] * 4, OK, DOWN],
+        [NO],
+    ]
+
+
+async def test_the_older_rules_stay_the_default(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock().install(monkeypatch)
     site = sites.add(robots=in_turn(RULES, 503))
-    runs = Runs(site, clock, {**in_a_file(tmp_path), "REP_UNREACHABLE_RULES": "google"})
-    assert await runs.next(0, "/x") == OK
-    for hours in (25, 3, 3, 3, 3, 3, 24 * 40):
-        assert await runs.next(hours) == NO
-    assert "eyond the protocol" not in runs.log
+    page, private = site.url("/x"), site.url("/private")
+    hours = (25, 3, 3, 3, 3, 3, 24 * 40)
+    steps = list(chain(at(0, page), *[at(after, private) for after in hours]))
+    settings = {**SLOW, "REP_UNREACHABLE_RULES": "google"}
+    result = await crawl(StepSpider, settings, steps=steps, clock=clock)
+    assert result.spider.outcomes == [OK] + [NO] * len(hours)  # type: ignore[attr-defined]
+    assert "eyond the protocol" not in result.log

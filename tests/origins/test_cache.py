@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.protocol.availability import Outcome
-from tests.helpers.behaviours import RULES, after, answer, in_turn
+from tests.helpers.behaviours import RULES, answer, in_turn
 from tests.helpers.crawling import (
     DAY,
     DOWN,
@@ -92,25 +92,6 @@ FRESH: list[tuple[str, dict[str, str], int]] = [
 ]
 
 
-async def test_an_answer_is_fresh_as_long_as_its_headers_say(sites: Sites, clock: Clock) -> None:
-    """An answer that there is no file is one too."""
-    table, plans = [], []
-    for status, (name, headers, seconds) in itertools.product((200, 404), FRESH):
-        site = sites.add(robots=answer(RULES, status, headers.items()))
-        asked, page = Asked(site), site.url("/private")
-        table.append((status, name, page, asked))
-        times = (0, seconds - 1, seconds + 1, 2 * seconds)
-        plans.append([(moment, step) for moment in times for step in (page, asked)])
-    outcomes, result = await run_plans(clock, plans)
-    with every_row() as row:
-        for status, name, page, asked in table:
-            with row(f"{status}, {name}"):
-                assert asked.counts == [1, 1, 2, 2]
-                assert outcomes[page] == [NO if status == 200 else OK] * 4
-    counts = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
-    assert counts == [count * len(table) for count in (1, 4, 1, 0)]
-
-
 @pytest.mark.parametrize(
     ("settings", "control", "seconds"),
     [
@@ -128,11 +109,23 @@ async def test_settings_say_how_long_an_answer_is_fresh(
     assert asked.counts == [1, 2]
 
 
-async def test_what_is_new_applies_before_the_next_decision(sites: Sites, clock: Clock) -> None:
-    site = sites.add(robots=in_turn(RULES, "User-agent: *\nDisallow: /x", 404))
-    both = [site.url("/private"), site.url("/x")]
-    outcomes, _ = await run(clock, *both, DAY, *both, DAY, *both)
-    assert outcomes == [NO, OK, OK, NO, OK, OK]
+async def test_an_answer_is_fresh_as_long_as_its_headers_say(sites: Sites, clock: Clock) -> None:
+    """An answer that there is no file is one too."""
+    table, plans = [], []
+    for status, (name, headers, seconds) in itertools.product((200, 404), FRESH):
+        site = sites.add(robots=answer(RULES, status, headers.items()))
+        asked, page = Asked(site), site.url("/private")
+        table.append((status, name, page, asked))
+        times = (0, seconds - 1, seconds + 1, 2 * seconds)
+        plans.append([(moment, step) for moment in times for step in (page, asked)])
+    outcomes, result = await run_plans(clock, plans)
+    with every_row() as row:
+        for status, name, page, asked in table:
+            with row(f"{status}, {name}"):
+                assert asked.counts == [1, 1, 2, 2]
+                assert outcomes[page] == [NO if status == 200 else OK] * 4
+    counts = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
+    assert counts == [count * len(table) for count in (1, 4, 1, 0)]
 
 
 async def test_a_stale_copy_is_applied_while_the_origin_is_unreachable(
@@ -165,11 +158,20 @@ async def test_a_stale_copy_is_applied_while_the_origin_is_unreachable(
 
 
 async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
-    """Who had no robots.txt yesterday and answers 503 today has trouble: wait."""
-    site = sites.add(robots=in_turn(404, 503, 404))
-    page = site.url("/x")
-    outcomes, _ = await run(clock, page, DAY + 1, page, 74, page, 27, page, settings=SLOW)
-    assert outcomes == [OK, DOWN, DOWN, OK]
+    """Who had no robots.txt yesterday and answers 503 today has trouble: wait. An answer ends the row
+    of failures: the next one has a short back-off."""
+    site = sites.add(robots=in_turn(503, 503, 404, 503, 503))
+    asked, page = Asked(site), site.url("/x")
+    outcomes, result = await run(
+        clock,
+        *[page, 101, page, 201, page, asked],
+        *[DAY + 1, page, asked, 74, page, asked, 27, page, asked],
+        settings=SLOW,
+    )
+    assert outcomes == [DOWN, DOWN, OK, DOWN, DOWN, DOWN]
+    assert asked.counts == [3, 4, 4, 5]
+    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
+    assert attempts == [1, 2, 1, 1, 2]
 
 
 async def test_an_unreachable_origin_is_asked_ever_less_often(sites: Sites, clock: Clock) -> None:
@@ -216,23 +218,6 @@ async def test_retry_after_holds_within_the_ceiling(sites: Sites, clock: Clock) 
                 assert asked.counts == [1, 1, 2]
 
 
-async def test_recovery_ends_the_row(sites: Sites, clock: Clock) -> None:
-    """The next failure is the first of a new one: short back-off, 30 days from there."""
-    site = sites.add(robots=in_turn(503, 503, 404, 503, 503))
-    asked, page = Asked(site), site.url("/x")
-    limit = {**SLOW, "REP_UNREACHABLE_LIMIT": 1.5 * DAY}
-    outcomes, result = await run(
-        clock,
-        *[page, 101, page, 201, page, asked],
-        *[DAY + 1, page, asked, 74, page, asked, 27, page, asked],
-        settings=limit,
-    )
-    assert outcomes == [DOWN, DOWN, OK, DOWN, DOWN, DOWN]
-    assert asked.counts == [3, 4, 4, 5]
-    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
-    assert attempts == [1, 2, 1, 1, 2]
-
-
 async def test_after_30_days_unreachable_only_a_copy_still_forbids(
     sites: Sites, clock: Clock
 ) -> None:
@@ -262,23 +247,3 @@ async def test_the_limit_needs_attempts(sites: Sites, clock: Clock) -> None:
     outcomes, _ = await run(clock, *[page, 365 * DAY] * 4, page, 1, page, settings=SLOW)
     assert outcomes == [DOWN] * 4 + [OK, OK]
     assert site.count("/robots.txt") == 5
-
-
-async def test_least_recently_used_leave(sites: Sites, clock: Clock) -> None:
-    a, b, c = (sites.add(robots=RULES) for _ in range(3))
-    order = [a, b, a, a, c, a, c, b, c]  # c takes the place of b, then b that of a
-    settings = {"REP_CACHE_MAX_ORIGINS": 2}
-    steps = [step for one in order for step in (one.url("/private"), 0.001)]
-    outcomes, result = await run(clock, *steps, a.url("/"), settings=settings)
-    assert outcomes == [NO] * len(order) + [OK]
-    assert [one.count("/robots.txt") for one in (a, b, c)] == [2, 2, 1]
-    assert result.stat("rep/cache/miss") == 5
-
-
-async def test_requests_at_the_same_time_share_one_fetch(sites: Sites) -> None:
-    site = sites.add(robots=after(0.2, RULES))
-    paths = [f"/{number}" for number in range(10)] + [f"/private/{number}" for number in range(10)]
-    result = await crawl([site.url(path) for path in paths], {"CONCURRENT_REQUESTS": 20})
-    assert result.responses == {site.url(path): 200 for path in paths[:10]}
-    assert site.count("/robots.txt") == result.stat("robotstxt/request_count") == 1
-    result.assert_clean()

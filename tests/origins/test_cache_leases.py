@@ -8,32 +8,31 @@ from typing import Any
 
 import pytest
 from scrapy import signals as scrapy_signals
+from scrapy.exceptions import NotSupported
 
-from scrapy_rep import RepMiddleware
-from tests.helpers.behaviours import RULES, after, in_turn
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.protocol import Origin
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages.client import Claim
+from tests.helpers.behaviours import RULES, after
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, NEVER, Record, assert_clean, later, origin_of
-from tests.helpers.redisserver import needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.storing import in_a_file, on_a_server, open_, rules
-
-pytestmark = pytest.mark.loop
+from tests.helpers.storing import in_a_file, open_, rules
 
 # Seconds. Longer than these crawls take, and a lease that may well be.
 LEASE = 60.0
 
 
-@pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server)])
-def stored(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Any]:
-    """Settings: each of the storages that several processes share."""
-    monkeypatch.chdir(tmp_path)
-    if request.param == "redis":
-        return on_a_server(request.getfixturevalue("redis_server").url, tmp_path.name)
+@pytest.fixture
+def stored(tmp_path: Path) -> dict[str, Any]:
+    """Settings. That the storages lease alike is for tests/storages."""
     return in_a_file(tmp_path)
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("grace", [0.05, 30.0], ids=["held", "in place"])
 async def test_another_process_asks(sites: Sites, stored: dict[str, Any], grace: float) -> None:
     """Its answer is used as soon as it is there."""
@@ -50,7 +49,7 @@ async def test_another_process_asks(sites: Sites, stored: dict[str, Any], grace:
     if grace < 1:
         record.on_deferred = lambda _, count: later(0.1, answers) if count == 2 else None
     else:
-        handlers[scrapy_signals.spider_opened] = lambda: later(0.4, answers)
+        handlers[scrapy_signals.spider_opened] = lambda: later(0.2, answers)
     result = await crawl(
         urls,
         {**stored, **DEFER, "REP_DEFER_GRACE": grace},
@@ -69,7 +68,7 @@ async def test_the_other_process_is_dead(sites: Sites, stored: dict[str, Any]) -
     """Nobody waits for longer than its lease lasts, though it had renewed it: else this crawl would
     never end."""
     site, other = sites.add(robots=RULES), open_(stored)
-    assert other.lease(origin_of(site), "dead", 0.4)
+    assert other.lease(origin_of(site), "dead", 0.2)
     settings = {**stored, **DEFER, "REP_DOWNLOAD_TIMEOUT": NEVER}
     result = await crawl([site.url("/private"), site.url("/x")], settings)
     assert_clean(result)
@@ -97,13 +96,13 @@ async def test_another_process_has_the_next_tick(
         if leased:
             return
         until = time.monotonic() + LEASE
-        while not other.lease(origin, "other", 0.5 if dies else LEASE):
+        while not other.lease(origin, "other", 0.3 if dies else LEASE):
             assert time.monotonic() < until
             time.sleep(0.001)  # what was heard is being written down, in a thread
         leased.append(True)
         site.set("/robots.txt", RULES)
         if not dies:
-            later(0.6, answers)
+            later(0.3, answers)
 
     record.on_resolved = take_the_lease
     urls = [site.url("/private"), site.url("/x")]
@@ -117,27 +116,6 @@ async def test_another_process_has_the_next_tick(
     assert result.stat("rep/cache/recalled") == (0 if dies else 1)
 
 
-async def test_a_clock_that_is_set_back(
-    sites: Sites, stored: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the crawl thinks that it is time to ask again, it isn't by what the storage has: that
-    is no reason never to ask again."""
-    site, record = sites.add(robots=in_turn(503, RULES)), Record()
-    behind = 0.0
-    monkeypatch.setattr(RepMiddleware, "clock", staticmethod(lambda: time.time() - behind))
-
-    def set_back() -> None:
-        nonlocal behind
-        behind = 0.5
-
-    record.on_resolved = lambda: later(0.05, set_back)
-    settings = {**stored, **DEFER, "REP_RETRY_DELAY": 0.4, "REP_DEFER_MAX_WAIT": 10.0}
-    result = await crawl(site.url("/x"), settings, signal_handlers=record.handlers)
-    assert_clean(result)
-    assert result.responses == {site.url("/x"): 200}
-    assert site.count("/robots.txt") == 2
-
-
 async def test_a_process_that_stops_leaves_no_lease(sites: Sites, stored: dict[str, Any]) -> None:
     """Ctrl-C in the middle of a fetch: the next process asks at once."""
     site, other, record = sites.add(robots=after(NEVER, RULES)), open_(stored), Record()
@@ -146,3 +124,25 @@ async def test_a_process_that_stops_leaves_no_lease(sites: Sites, stored: dict[s
     assert result.reason == "enough"
     assert other.lease(origin_of(site), "me", NEVER)
     other.close()
+
+
+async def test_a_fetch_that_the_project_prevents_gives_its_lease_back() -> None:
+    given_back: list[str] = []
+
+    class Nothing:
+        """A storage without entries, and a fetcher whose project has no handler."""
+
+        async def claim(self, origin: str, is_enough: Any) -> Claim:
+            return Claim(None, granted=True)
+
+        async def fetch(self, origin: Any, like: Any) -> None:
+            raise NotSupported("no handler")
+
+        def give_back(self, origin: str) -> None:
+            given_back.append(origin)
+
+    nothing: Any = Nothing()
+    cache = RobotsCache(RepSettings(), OriginTable(9, 9), nothing, time.time, nothing)
+    with pytest.raises(NotSupported):
+        await cache.ask(Flight(Origin("http", "a.example", 80), None))
+    assert given_back == ["http://a.example"]

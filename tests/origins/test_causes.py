@@ -23,8 +23,6 @@ from tests.helpers.held import DEFER
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
-
 
 class Refusing:
     """A project's filter: one site, and one page that another's robots.txt redirects to."""
@@ -82,13 +80,14 @@ class DirectSpider(ListSpider):
 DIRECT = {**DEFER, "REP_RETRY_DELAY": 60.0, "REP_RETRY_MAX_DELAY": 60.0}
 
 
-@pytest.mark.loop
+@pytest.mark.download
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize(
     "settings",
     [
         {"REP_UNREACHABLE": "drop"},
-        {**DEFER, "REP_DEFER_MAX_WAIT": 1.0, "REP_DEFER_GRACE": 0.05},
-        {**DEFER, "REP_DEFER_MAX_WAIT": 1.0, "REP_CACHE_MAX_ORIGINS": 1},
+        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_DEFER_GRACE": 0.05},
+        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_CACHE_MAX_ORIGINS": 1},
         DIRECT,
     ],
     ids=["dropped", "given up", "forgotten", "direct"],

@@ -14,13 +14,12 @@ from tests.helpers.behaviours import RULES, answer, redirect
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
-
 
 def disallowed(result: CrawlResult, url: str) -> bool:
     return isinstance(result.failure(url), RobotsDisallowed)
 
 
+@pytest.mark.download
 async def test_cookies_of_pages_and_of_robots_txt_do_not_mix(sites: Sites) -> None:
     setting = [("Set-Cookie", "robots=1; Path=/")]
     other = sites.add(pages={"/rules": answer(RULES, headers=setting)})
@@ -56,6 +55,7 @@ async def test_authorization_of_pages_stays_with_pages(sites: Sites) -> None:
     result.assert_clean()
 
 
+@pytest.mark.scrapy_api
 async def test_http_auth_of_the_project_stays_in_its_domain(sites: Sites) -> None:
     """HTTPAUTH_DOMAIN is where the user wants it sent, robots.txt included; hops leave it."""
     other = sites.add(name="other.test", pages={"/rules": RULES})

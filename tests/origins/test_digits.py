@@ -13,8 +13,6 @@ from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
-pytestmark = pytest.mark.scrapy_api
-
 FILE = (
     "User-agent: MJ12bot\nDisallow: /mj\n\nUser-agent: img2dataset\nDisallow: /img\n\n"
     "User-agent: 008\nDisallow: /008\n\nUser-agent: *\nDisallow: /all\n"
@@ -57,8 +55,6 @@ def test_no_restriction_of_a_page_is_lost() -> None:
 
 WAYS: list[dict[str, Any]] = [
     {"REP_USER_AGENT": "MJ12bot"},
-    {"ROBOTSTXT_USER_AGENT": "MJ12bot"},
-    {"USER_AGENT": "MJ12bot/1.4 (+https://example.com)"},
     {"USER_AGENT": "Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://example.com/)"},
 ]
 

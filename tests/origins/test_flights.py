@@ -17,8 +17,6 @@ from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import NEVER, a_while
 
-pytestmark = pytest.mark.loop
-
 
 @pytest.fixture(autouse=True)
 def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,28 +46,26 @@ class World:
         finally:
             self.in_the_air -= 1
 
+    def begin(self, *hosts: str, again: bool = False) -> list[Flight]:
+        return [self.flights.to(origin(host), again=again) for host in hosts]
+
     async def end(self) -> None:
         """Leave nothing in the air for the next test."""
         self.flights.end()
         await a_while(0)
         assert self.in_the_air == 0
 
-    def answer(self, host: str, what: Any = "known") -> None:
+    async def answer(self, host: str, what: Any = "known") -> None:
         self.answers[host].callback(what)
+        await a_while(0.01)
 
 
 def origin(host: str) -> Origin:
     return Origin("http", host, 80)
 
 
-async def until_asked(world: World, count: int) -> None:
-    """And no more are, though those that fly are slow by then."""
-    for _ in range(200):
-        if len(world.asked) < count:
-            await a_while(0.05)
-    await a_while(0.2)
-    assert len(world.asked) == count
-    assert world.in_the_air == 16
+def hosts(count: int) -> list[str]:
+    return [f"a{number}" for number in range(count)]
 
 
 async def outcome(coroutine: Any) -> Any:
@@ -79,22 +75,24 @@ async def outcome(coroutine: Any) -> Any:
         return error
 
 
+def waits(flight: Flight, seconds: float | None = None) -> Deferred[Any]:
+    return deferred_from_coro(outcome(flight.wait(seconds)))
+
+
+@pytest.mark.loop
 async def test_all_waiters_share_one_flight() -> None:
     world = World()
-    request = Request("http://a/first")
-    first = world.flights.to(origin("a"), request)
+    first = world.flights.to(origin("a"), Request("http://a/first"))
     assert world.flights.to(origin("a"), Request("http://a/second")) is first
-    assert first.request is request
-    assert origin("a") in world.flights
+    assert first.request is not None
+    assert first.request.url == "http://a/first"
+    waiting = [waits(first) for _ in range(5)]
+    await a_while(0.01)
     assert world.flights.get(origin("a")) is first
-    waiting = [deferred_from_coro(outcome(first.wait())) for _ in range(5)]
-    await a_while(0.05)
-    world.answer("a")
+    await world.answer("a")
     assert [await maybe_deferred_to_future(one) for one in waiting] == ["known"] * 5
     assert world.asked == ["a"]
     assert origin("a") not in world.flights
-    assert world.flights.get(origin("a")) is None
-    assert world.in_the_air == 0
     # Who comes later begins another, but may still ask this one.
     assert await first.wait(0) == "known"
     assert world.flights.to(origin("a")) is not first
@@ -102,56 +100,41 @@ async def test_all_waiters_share_one_flight() -> None:
 
 
 async def test_time_counts_from_the_beginning_of_the_flight() -> None:
-    """Not from when somebody begins to wait."""
+    """Not from when somebody begins to wait. Who is late does not end it."""
     world = World()
-    flight = world.flights.to(origin("a"))
+    [flight] = world.begin("a")
     assert 0.9 < flight.left_of(1.0) <= 1.0
-    await a_while(0.2)
-    assert flight.left_of(0.2) <= 0
-    assert isinstance(await outcome(flight.wait(flight.left_of(0.2))), StillWaiting)
-    assert isinstance(await outcome(flight.wait(0)), StillWaiting)
-    assert isinstance(await outcome(flight.wait(-1)), StillWaiting)
-    assert flight.waiters == []
-    await world.end()
-
-
-async def test_a_waiter_that_times_out_does_not_end_the_flight() -> None:
-    world = World()
-    flight = world.flights.to(origin("a"))
-    patient = deferred_from_coro(outcome(flight.wait()))
-    assert isinstance(await outcome(flight.wait(0.05)), StillWaiting)
-    assert len(flight.waiters) == 1
+    patient = waits(flight)
     await a_while(0.05)
-    world.answer("a")
+    assert flight.left_of(0.05) <= 0
+    for seconds in (flight.left_of(0.05), 0, -1, 0.05):
+        assert isinstance(await outcome(flight.wait(seconds)), StillWaiting)
+    assert len(flight.waiters) == 1
+    await world.answer("a")
     assert await maybe_deferred_to_future(patient) == "known"
 
 
 async def test_new_origins_fly_before_those_asked_again() -> None:
     """Four for each of CONCURRENT_REQUESTS; those asked in vain before come last."""
     world = World(concurrency=1)
+    world.begin("a0", "a1", "a2", again=True)
     for number in range(3):
-        world.flights.to(origin(f"a{number}"), again=True)
-    for number in range(3):
-        world.flights.to(origin(f"b{number}"), again=True)
-        world.flights.to(origin(f"c{number}"))
-    await a_while(0.05)
+        world.begin(f"b{number}", again=True)
+        world.begin(f"c{number}")
+    await a_while(0.01)
     assert world.asked == ["a0", "a1", "a2", "b0"]
-    assert world.in_the_air == 4
     for host in ("a1", "a0", "b0", "a2", "c0", "c1", "c2", "b1", "b2"):
-        world.answer(host)
-        await a_while(0.01)
+        await world.answer(host)
     assert world.asked == ["a0", "a1", "a2", "b0", "c0", "c1", "c2", "b1", "b2"]
-    assert world.in_the_air == 0
-    assert world.most == 4
+    assert (world.in_the_air, world.most) == (0, 4)
 
 
-@pytest.mark.parametrize(("concurrency", "cap"), [(1, 4), (16, 64), (0, 64)])
+@pytest.mark.parametrize(("concurrency", "cap"), [(1, 4), (0, 64)])
 async def test_no_more_flights_than_the_cap_are_in_the_air(concurrency: int, cap: int) -> None:
     """With no limit to the pages there is one here all the same."""
     world = World(concurrency)
-    for number in range(100):
-        world.flights.to(origin(f"a{number}"))
-    await a_while(0.05)
+    world.begin(*hosts(100))
+    await a_while(0.01)
     assert len(world.asked) == world.in_the_air == cap
     await world.end()
     assert len(world.asked) == cap
@@ -159,113 +142,93 @@ async def test_no_more_flights_than_the_cap_are_in_the_air(concurrency: int, cap
 
 async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times as many fly then, and no more: sites may be silent without end."""
-    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", 0.1)
+    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", 0.03)
     world = World(concurrency=1)
-    for number in range(20):
-        world.flights.to(origin(f"a{number}"))
+    world.begin(*hosts(20))
     assert world.in_the_air <= 4
-    await until_asked(world, 16)
     # Each answer lets one start: of a slow one, too.
-    for number, count in ((0, 17), (15, 18)):
-        world.answer(f"a{number}")
-        await until_asked(world, count)
+    for count, answered in ((16, "a0"), (17, "a15"), (18, "")):
+        for _ in range(200):
+            if len(world.asked) < count:
+                await a_while(0.02)
+        await a_while(0.05)  # and no more are, though those that fly are slow by then
+        assert (len(world.asked), world.in_the_air) == (count, 16)
+        if answered:
+            await world.answer(answered)
     await world.end()
-    assert len(world.asked) == 18
 
 
-@pytest.mark.parametrize("error", [one("why") for one in CONFIGURATION_ERRORS])
-async def test_an_error_reaches_the_waiters(error: Exception) -> None:
-    """Those that are the user's to mend, without a word in the log: that is for others to say."""
-    world = World()
-    flight = world.flights.to(origin("a"))
-    waiting = deferred_from_coro(outcome(flight.wait()))
-    await a_while(0.05)
-    with captured_log() as records:
-        world.answers["a"].errback(error)
-        assert await maybe_deferred_to_future(waiting) is error
-    assert await outcome(flight.wait()) is error
-    assert records == []
-    assert world.in_the_air == 0
-    assert origin("a") not in world.flights
+BUG = ZeroDivisionError("a bug")
 
 
-async def test_bugs_are_logged_and_leave_nobody_waiting() -> None:
-    world = World()
-    flight = world.flights.to(origin("a"))
-    waiting = deferred_from_coro(outcome(flight.wait()))
-    await a_while(0.05)
-    with captured_log() as records:
-        world.answers["a"].errback(ZeroDivisionError("a bug"))
-        assert isinstance(await maybe_deferred_to_future(waiting), ZeroDivisionError)
-    assert [one.levelname for one in records] == ["ERROR"]
-    assert world.in_the_air == 0
+async def test_an_error_reaches_the_waiters() -> None:
+    """Those that are the user's to mend without a word in the log: that is for others to say."""
+    for error in [*(one("why") for one in CONFIGURATION_ERRORS), BUG]:
+        world = World()
+        [flight] = world.begin("a")
+        waiting = waits(flight)
+        await a_while(0)
+        with captured_log() as records:
+            world.answers["a"].errback(error)
+            assert await maybe_deferred_to_future(waiting) is error
+        assert await outcome(flight.wait()) is error
+        assert [one.levelname for one in records] == (["ERROR"] if error is BUG else [])
+        assert origin("a") not in world.flights
 
 
 async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
     """Only what nobody waits for is broken off; the next in the queue takes its place."""
     world = World()
-    flights = [world.flights.to(origin(f"a{number}")) for number in range(6)]
-    waiting = deferred_from_coro(outcome(flights[0].wait()))
-    await a_while(0.05)
-    assert world.asked == ["a0", "a1", "a2", "a3"]
+    flights = world.begin(*hosts(6))
+    waiting = waits(flights[0])
+    await a_while(0.01)
     for host in ("a0", "a1", "a5", "unknown"):
         world.flights.abandon(origin(host))
-    await a_while(0.05)
+    await a_while(0.01)
     assert world.asked == ["a0", "a1", "a2", "a3", "a4"]
-    assert [origin(f"a{number}") in world.flights for number in range(6)] == [
-        True, False, True, True, True, False,
-    ]  # fmt: skip
-    world.answer("a0")
+    assert [host for host in hosts(6) if origin(host) in world.flights] == ["a0", "a2", "a3", "a4"]
+    await world.answer("a0")
     assert await maybe_deferred_to_future(waiting) == "known"
-    assert world.in_the_air == 3
     await world.end()
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("seconds", [None, 1000.0])
 async def test_the_end_tells_everyone_who_waits_and_starts_nothing(seconds: float | None) -> None:
     """Nothing stays in the air either."""
     world = World()
-    flights = [world.flights.to(origin(f"a{number}"), again=number > 4) for number in range(8)]
-    waiting = [deferred_from_coro(outcome(one.wait(seconds))) for one in flights]
-    await a_while(0.05)
+    flights = [*world.begin(*hosts(5)), *world.begin("b", "c", again=True)]
+    waiting = [waits(one, seconds) for one in flights]
+    await a_while(0.01)
     with captured_log() as records:
         world.flights.end()
         for one in waiting:
             assert isinstance(await maybe_deferred_to_future(one), CrawlEnding)
-        await a_while(0.05)
+        await a_while(0.01)
     assert world.in_the_air == 0
-    assert world.asked == ["a0", "a1", "a2", "a3"]
     assert records == []
     # Who comes too late is told at once.
-    late = world.flights.to(origin("late"))
+    [late] = world.begin("late")
     assert isinstance(await outcome(late.wait(0.2)), CrawlEnding)
     assert world.asked == ["a0", "a1", "a2", "a3"]
 
 
-async def test_nothing_is_kept_of_those_that_left_the_queue() -> None:
-    """New origins go first, perhaps for the whole crawl: who is to be asked again may never fly."""
+@pytest.mark.loop
+async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
+    """With asyncio, some end before they begin; others leave the queue, and they leave room."""
     world = World()
-    for number in range(10):
-        world.flights.to(origin(f"a{number}"))
-    for number in range(100):
-        world.flights.to(origin(f"b{number}"), again=True)
-        world.flights.abandon(origin(f"b{number}"))
-    world.flights.abandon(origin("a9"))
-    assert len(world.flights._first) == 5
-    assert not world.flights._again
+    for host in hosts(20):
+        world.begin(host)
+        world.flights.abandon(origin(host))
+    world.begin(*(f"b{number}" for number in range(10)))
+    for host in hosts(20):
+        world.begin(host, again=True)
+        world.flights.abandon(origin(host))
+    world.flights.abandon(origin("b9"))
+    await a_while(0.01)
+    assert world.asked[-4:] == ["b0", "b1", "b2", "b3"]
+    assert world.in_the_air == 4
+    assert (len(world.flights._first), len(world.flights._again)) == (5, 0)
     await world.end()
     assert not world.flights._first
-
-
-async def test_flights_abandoned_at_once_leave_room_for_others() -> None:
-    """With asyncio, they end before they begin."""
-    world = World(concurrency=1)
-    for number in range(20):
-        world.flights.to(origin(f"a{number}"))
-        world.flights.abandon(origin(f"a{number}"))
-    world.flights.to(origin("b"))
-    await a_while(0.05)
-    assert "b" in world.asked
-    assert world.in_the_air == 1
-    await world.end()
     assert not world.flights._quick

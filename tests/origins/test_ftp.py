@@ -13,14 +13,8 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.ftp import FtpSite
-from tests.helpers.servers import Sites
 
-pytestmark = [
-    pytest.mark.download,
-    pytest.mark.scrapy_api,
-    pytest.mark.loop,
-    pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
-]
+pytestmark = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor")
 
 Ftp = Callable[..., FtpSite]
 
@@ -41,6 +35,8 @@ def ftp(tmp_path: Path, ftp_site: FtpSite) -> Ftp:
     return serve
 
 
+@pytest.mark.scrapy_api
+@pytest.mark.loop
 async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp) -> None:
     site = ftp(RULES)
     result = await crawl([site.url("/private"), site.url("/public")])
@@ -70,13 +66,6 @@ async def test_refused_login_is_unreachable(ftp: Ftp) -> None:
     result.assert_clean()
 
 
-async def test_no_server_is_unreachable(sites: Sites) -> None:
-    url = sites.refused().replace("http:", "ftp:") + "/public"
-    result = await crawl(url)
-    assert isinstance(result.failure(url), RobotsUnreachable)
-    result.assert_clean()
-
-
 async def test_the_user_of_the_page_is_not_used(ftp: Ftp) -> None:
     """robots.txt is asked for as `anonymous`, whoever fetches the page."""
     site = ftp(RULES)
@@ -85,16 +74,6 @@ async def test_the_user_of_the_page_is_not_used(ftp: Ftp) -> None:
     await crawl(Request(site.url("/private"), meta=meta), settings)
     assert [argument for command, argument in site.commands if command == "USER"] == ["anonymous"]
     assert ("PASS", "secret") not in site.commands
-
-
-async def test_long_file_is_cut(ftp: Ftp) -> None:
-    filler = b"#" + b"." * 98 + b"\n"
-    robots = RULES.encode() + filler * 6000 + b"Disallow: /public\n"
-    site = ftp(robots)
-    result = await crawl([site.url("/private"), site.url("/public")])
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert result.responses == {site.url("/public"): 200}
-    result.assert_clean()
 
 
 async def test_active_mode_is_left_to_scrapys_handler(ftp: Ftp) -> None:

@@ -17,8 +17,6 @@ from tests.helpers.held import DEFER, NEVER
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api, pytest.mark.slow]
-
 # What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 # An unreachable site is neither asked twice nor given up while a test runs, and a slow one is waited for.
@@ -40,39 +38,36 @@ def disallowed(result: CrawlResult, url: str) -> bool:
     return isinstance(result.failure(url), RobotsDisallowed)
 
 
-ROBOTS: dict[str, Behaviour] = {
-    "plain": answer(RULES),
-    "gzip": gzipped(RULES.encode()),
-    "redirected": redirect("/rules"),
-}
+ROBOTS: list[Behaviour] = [answer(RULES), gzipped(RULES.encode()), redirect("/rules")]
 
 
+@pytest.mark.download
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("recorded_by", [STOCK, {}], ids=["stock", "ours"])
-@pytest.mark.parametrize("robots", ROBOTS.values(), ids=ROBOTS)
 async def test_a_replay_without_the_site_knows_its_rules(
-    sites: Sites, cache: dict[str, Any], recorded_by: dict[str, Any], robots: Behaviour
+    sites: Sites, cache: dict[str, Any], recorded_by: dict[str, Any]
 ) -> None:
-    site = sites.add(robots=robots, pages={"/rules": RULES})
-    urls = [site.url(path) for path in ("/a", "/b", "/private")]
-    await crawl(urls, {**cache, **recorded_by})
+    some = [sites.add(robots=robots, pages={"/rules": RULES}) for robots in ROBOTS]
+    public = [site.url(path) for site in some for path in ("/a", "/b")]
+    private = [site.url("/private") for site in some]
+    await crawl([*public, *private], {**cache, **recorded_by})
     sites.close()
-    again = await crawl(urls, cache)
-    assert again.responses == dict.fromkeys(urls[:2], 200)
-    assert disallowed(again, urls[2])
+    again = await crawl([*public, *private], cache)
+    assert again.responses == dict.fromkeys(public, 200)
+    assert all(disallowed(again, url) for url in private)
     assert again.stat("rep/deferred") == 0
     again.assert_clean()
 
 
-@pytest.mark.parametrize("recorded_by", [STOCK, {}], ids=["stock", "ours"])
 @pytest.mark.parametrize("robots", [404, 503], ids=str)
 async def test_recorded_pages_are_replayed_without_a_robots_txt(
-    sites: Sites, cache: dict[str, Any], recorded_by: dict[str, Any], robots: int
+    sites: Sites, cache: dict[str, Any], robots: int
 ) -> None:
     """Their site is not asked for them. A missing file of yesterday says nothing about today, so
     other pages are held."""
     site = sites.add(robots=robots)
     urls = [site.url("/a"), site.url("/b")]
-    first = await crawl(urls, {**cache, **recorded_by, "REP_UNREACHABLE": "allow"})
+    first = await crawl(urls, {**cache, **STOCK, "REP_UNREACHABLE": "allow"})
     assert set(first.responses) == set(urls)
     sites.close()
     settings = {**cache, "REP_DEFER_MAX_WAIT": 0.3}
@@ -106,13 +101,12 @@ async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str
     assert site.count("/robots.txt") == 2
 
 
-@pytest.mark.parametrize("recorded_by", [STOCK, {}], ids=["stock", "ours"])
 async def test_ignore_missing_asks_no_site_for_anything(
-    sites: Sites, cache: dict[str, Any], recorded_by: dict[str, Any]
+    sites: Sites, cache: dict[str, Any]
 ) -> None:
     site, other = sites.add(robots=RULES), sites.add()
     urls = [site.url(path) for path in ("/a", "/private", "/new")]
-    await crawl(urls[:2], {**cache, **recorded_by})
+    await crawl(urls[:2], {**cache, **STOCK})
     asked = len(site.requests)
     # The site and its robots.txt have changed: nobody looks.
     site.set("/robots.txt", 503)

@@ -18,13 +18,11 @@ from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
-from tests.helpers.behaviours import RULES, answer, hang_up, head, in_turn, raw, reset
+from tests.helpers.behaviours import RULES, answer, hang_up, in_turn, raw, reset
 from tests.helpers.crawling import ONE_ATTEMPT, crawl
 from tests.helpers.held import DEFER, Record, assert_clean
 from tests.helpers.names import server_context
 from tests.helpers.servers import Sites
-
-pytestmark = [pytest.mark.download]
 
 
 def failing(context: ssl.SSLContext, times: int) -> ssl.SSLContext:
@@ -38,6 +36,7 @@ def failing(context: ssl.SSLContext, times: int) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.download
 async def test_a_connection_that_is_lost_once_is_tried_again_at_once(
     sites: Sites, tmp_path: Path
 ) -> None:
@@ -60,14 +59,6 @@ async def test_a_connection_that_is_lost_once_is_tried_again_at_once(
         assert len(result.failures) == len(some)
         assert {one["attempts"] for one in record.resolved} == {1}
     assert_clean(result)
-
-
-async def test_other_failures_are_not_tried_again_at_once(sites: Sites) -> None:
-    answers = [503, raw(b"no HTTP\r\n\r\n"), raw(head(200, [("Content-Length", "99")]) + b"x")]
-    some = [sites.add(robots=in_turn(one, RULES)) for one in answers]
-    result = await crawl([site.url("/x") for site in some], ONE_ATTEMPT)
-    assert len(result.failures) == len(some)
-    assert [site.robots_fetches for site in some] == [1, 1, 1]
 
 
 async def test_tls_that_goes_on_failing_is_a_dead_host(sites: Sites) -> None:
@@ -100,12 +91,12 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
     proxy = sites.add(robots=RULES)
     refusing = sites.add()
     refusing.pages = Always(answer("", 407, [("Proxy-Authenticate", "Basic")]))
-    proxies = [sites.refused(), sites.refused(), refusing.url(""), proxy.url("")]
-    origins = [sites.new_host() for _ in range(4)]
+    proxies = [sites.refused(), refusing.url(""), proxy.url("")]
+    origins = [sites.new_host() for _ in range(2)]
     requests = [
         Request(f"http://{host}/page{number}", meta=by_spider)
         for host in origins
-        for number in range(4)
+        for number in range(len(proxies))
         for by_spider in [{"proxy": proxies[number]} if by == "spider" else {}]
     ]
     middleware = type("Middleware", (Rotating,), {"proxies": proxies})
@@ -113,6 +104,8 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
         requests,
         {
             **DEFER,
+            "REP_RETRY_DELAY": 0.02,
+            "REP_RETRY_MAX_DELAY": 0.05,
             "RETRY_TIMES": 12,
             "RETRY_HTTP_CODES": [407],
             "DOWNLOADER_MIDDLEWARES": {middleware: 600} if by == "middleware" else {},
@@ -125,23 +118,21 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
     assert not any(isinstance(error, RobotsUnreachable) for error in result.failures.values())
 
 
-@pytest.mark.parametrize("status", [403, 407, 502, 503])
-async def test_a_proxy_that_refuses_a_tunnel_is_no_answer_of_the_site(
-    sites: Sites, status: int
-) -> None:
-    proxy = sites.add()
-    proxy.pages = Always(answer("", status))
-    record = Record()
-    request = Request("https://127.9.9.9/x", meta={"proxy": proxy.url("")})
+async def test_a_proxy_that_refuses_a_tunnel_is_no_answer_of_the_site(sites: Sites) -> None:
+    requests = []
+    for status in (403, 407, 502, 503):
+        proxy = sites.add()
+        proxy.pages = Always(answer("", status))
+        meta = {"proxy": proxy.url("")}
+        requests.append(Request(f"https://{sites.new_host()}/x", meta=meta))
     result = await crawl(
-        [request],
-        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 0.3},
-        signal_handlers=record.handlers,
+        requests, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 0.3}
     )
-    assert "the proxy refused to connect" in str(record.resolved[0]["error"])
-    error = result.failure(request.url)
-    assert isinstance(error, RobotsUnreachable)
-    assert "ProxyError: the proxy" in error.reason and "the host is down" not in error.reason
+    for request in requests:
+        error = result.failure(request.url)
+        assert isinstance(error, RobotsUnreachable)
+        assert "ProxyError: the proxy refused to connect" in error.reason
+        assert "the host is down" not in error.reason
 
 
 class Always(dict[str, Any]):
@@ -175,22 +166,12 @@ def pauses(errors: list[Exception | None], **settings: Any) -> list[float]:
 PROXY, HTTP = ProxyError("it is down"), None
 
 
-@pytest.mark.parametrize(
-    ("errors", "expected"),
-    [
-        ([PROXY] * 10, [1, 2, 4, 4, 4, 4, 4, 4, 8, 16]),
-        ([HTTP] * 4, [5, 10, 20, 40]),
+def test_proxies_and_sites_back_off_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)
+    for errors, expected in [
         ([PROXY, PROXY, HTTP, PROXY, HTTP], [1, 2, 5, 4, 10]),
         ([HTTP] * 9, [5, 10, 20, 40, 80, 160, 320, 600, 600]),
         ([PROXY] * 17, [1, 2, *[4] * 6, 8, 16, 32, 64, 128, 256, 512, 600, 600]),
-    ],
-)
-def test_proxies_and_sites_back_off_apart(
-    errors: list[Exception | None], expected: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("random.random", lambda: 0.0)
-    assert pauses(errors) == pytest.approx(expected)
-
-
-def test_proxies_do_not_wait_longer_than_sites() -> None:
-    assert max(pauses([PROXY], retry_delay=0.1)) <= 0.1
+    ]:
+        assert pauses(errors) == pytest.approx(expected)
+    assert max(pauses([PROXY], retry_delay=0.1)) <= 0.1, "never longer than sites"

@@ -1,20 +1,11 @@
-"""``Request-rate`` is a delay where ``REP_CRAWL_DELAY`` is on; ``Visit-time`` is reported alone (REP.md
-section 12)."""
+"""How ``Request-rate`` and ``Visit-time`` are read (REP.md section 12). What a crawl makes of them is in
+test_crawl_delay.py."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-import pytest
-
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.protocol import RobotsTxt
-from tests.helpers.crawling import crawl
-from tests.helpers.held import NEVER, urls
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Site, Sites
-
-pytestmark = pytest.mark.scrapy_api
 
 RATES = {
     "1/10": 10.0,
@@ -60,39 +51,3 @@ def test_the_slowest_line_of_the_group_counts() -> None:
     assert pace.crawl_delay is not None
     assert pace.crawl_delay[:2] == (5.0, 5)
     assert pace.visit_time[1:] == (7, "visit-time", "0600-0845")
-
-
-def least_gap(site: Site) -> float:
-    times = [hit.time for hit in site.requests if hit.path != "/robots.txt"]
-    return min(late - early for early, late in pairwise(times))
-
-
-@pytest.mark.slow
-async def test_a_crawl_keeps_to_the_rate_and_tells_of_visit_times(sites: Sites) -> None:
-    timed = "User-agent: *\nRequest-rate: 4/1 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
-    slow, limited = sites.add(robots=timed), sites.add(robots="User-agent: *\nRequest-rate: 1/1h")
-    every = [*urls(slow, 4), *urls(limited, 2)]
-    result = await crawl(every, {"REP_CRAWL_DELAY": 0.3, "REP_DEFER_GRACE": NEVER})
-    result.assert_clean()
-    assert len(result.responses) == 6
-    assert least_gap(slow) >= 0.25
-    assert least_gap(limited) >= 0.3
-    origin = slow.url("").removesuffix("/")
-    assert (
-        f"Waiting 0.25 s between requests to {origin}: request-rate in line 2 of its robots.txt"
-        in result.log
-    )
-    assert "asks for 3600 s, more than REP_CRAWL_DELAY allows" in result.log
-    assert "asks for visits at 0600-0845 UTC alone (line 3), which is not obeyed" in result.log
-    assert (
-        "crawl-delay of 2 origins: 0.3 s at most\nvisit-time of 1 origin, not obeyed" in result.log
-    )
-    assert result.stat("rep/visit_time/origins") == 1
-
-
-async def test_neither_does_anything_unless_asked_for(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: *\nRequest-rate: 1/1h\nVisit-time: 0600-0845")
-    result = await crawl(urls(site, 6))
-    assert len(result.responses) == 6
-    assert "request-rate" not in result.log
-    assert "visit" not in result.log

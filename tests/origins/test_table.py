@@ -66,9 +66,10 @@ class World:
 
     def in_memory(self) -> set[int]:
         """Those that are known, found without using them."""
-        parsed = [*self.table._parsed, *self.table._pinned]
-        packed = [one.origin for one in self.table._packed.entries()]  # type: ignore[union-attr]
-        names = [str(one) for one in parsed] + packed
+        packed = self.table._packed
+        entries = packed.entries() if packed is not None else ()
+        names = [*self.table._parsed, *self.table._pinned]
+        names += [one.origin for one in entries]  # type: ignore[union-attr]
         assert len(names) == len(set(names)), "one is kept twice"
         return {int(name.split("//")[1].split(".")[0]) for name in names}
 
@@ -114,7 +115,7 @@ steps = st.lists(
 
 @pytest.mark.slow
 @given(steps, st.integers(1, 8), st.integers(1, 8))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_exactly_the_least_recently_used_leave(
     done: list[tuple[str, int]], max_origins: int, parsed: int
 ) -> None:
@@ -158,29 +159,6 @@ def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
     assert one.robots is None
 
 
-def test_the_same_robots_until_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in use is parsed once; what has left that is parsed again."""
-    monkeypatch.setattr(module, "_PARSED", 2)
-    world = World(10)
-    for number in range(3):
-        world.table.put(origin(number), of(number))
-    first = world.use(2)
-    assert first is not None
-    robots = first.robots
-    for _ in range(3):
-        again = world.use(2)
-        assert again is first
-        assert again.robots is robots
-    for number in (0, 1):
-        assert world.use(number) is not None
-    parsed_again = world.use(2)
-    assert parsed_again is not None
-    assert parsed_again is not first
-    assert parsed_again.entry == first.entry
-    # Who still has the old one is sent to ask for the new one.
-    assert first.usable_until == 0.0
-
-
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
     """A few for each origin, and as long as it is in use."""
     world = World(2)
@@ -197,110 +175,49 @@ def test_spellings_are_few_and_leave_with_their_origin() -> None:
     assert world.table.by_prefix == {}
 
 
-def test_pins_outlast_everything() -> None:
-    """Something waits for them: they are beyond the limit, and back in it at the end."""
-    world = World(3)
-    for number in range(3):
-        world.table.put(origin(number), of(number))
-    world.table.pin(origin(0))
-    world.table.pin(origin(0))
-    world.table.pin(origin(99))  # nothing is known of it: nothing to keep
-    for number in range(10, 20):
-        world.table.put(origin(number), of(number))
-    assert world.in_memory() == {0, 17, 18, 19}
-    world.table.unpin(origin(0))
-    world.table.unpin(origin(0))
-    world.table.unpin(origin(99))
-    assert world.in_memory() == {0, 18, 19}
-    world.table.put(origin(20), of(20))
-    world.table.put(origin(21), of(21))
-    assert world.in_memory() == {0, 20, 21}, "just unpinned is just used"
-    world.table.put(origin(22), of(22))
-    assert world.in_memory() == {20, 21, 22}
-
-
-def test_an_origin_that_leaves_is_freed() -> None:
-    """No list, no cycle, no prefix keeps it."""
-    gc.collect()
-    before = counted()
-    world = World(5)
-    for number in range(50):
-        world.table.put(origin(number), of(number))
-        world.use(number)
-        if number % 7 == 0:
-            world.table.pin(origin(number))
-            world.table.unpin(origin(number))
-    assert [now - then for now, then in zip(counted(), before, strict=True)] == [5, 5]
-    assert len(world.table.by_prefix) == 5
-
-
 def counted() -> list[int]:
     """How many there are, without a collection of garbage."""
     objects = gc.get_objects()
     return [sum(type(one) is kind for one in objects) for kind in (OriginState, RobotsTxt)]
 
 
-def test_compressed_beyond_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth as many parsed ones as there are origins: the rest are bytes."""
+@pytest.mark.parametrize("size", [10, 50_000])
+def test_what_leaves_those_in_use_is_freed(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """The rest are bytes; no list, no cycle, no prefix keeps more, nor what is large."""
     monkeypatch.setattr(module, "_PARSED", 5)
     gc.collect()
     before = counted()
-    world = World(50)
+    world, old = World(50, 200_000), None
     for number in range(200):
-        world.table.put(origin(number), of(number))
-    assert [now - then for now, then in zip(counted(), before, strict=True)] == [5, 5]
-    assert world.in_memory() == set(range(150, 200))
-    for number in range(150, 200):
-        known = world.use(number)
-        assert known is not None
-        assert known.entry == of(number)
-
-
-@pytest.mark.parametrize("max_origins", [1, 2, module._PARSED, module._PARSED + 1])
-def test_the_most_recent_origins_are_kept_within_the_limit(max_origins: int) -> None:
-    known = OriginTable(max_origins, ENOUGH)
-    for number in range(max_origins + 3):
-        known.put(origin(number), missing(str(origin(number))))
-    held = [number for number in range(max_origins + 3) if known.get(origin(number)) is not None]
-    # Of those in use a few leave together.
-    assert max_origins - max_origins // 50 <= len(held) <= max_origins
-    assert held == list(range(max_origins + 3 - len(held), max_origins + 3))
-
-
-def test_least_recently_used_leave_memory() -> None:
-    """What was looked at, or kept anew, is used."""
-    storage = MemoryStorage(3, ENOUGH)
-    for origin in ("a", "b", "c"):
-        storage.save(missing(origin))
-    assert storage.load("a") is not None
-    storage.save(missing("b"))
-    storage.save(missing("d"))
-    assert [one.origin for one in storage.entries() if isinstance(one, Entry)] == ["a", "b", "d"]
-    list(storage.entries())  # no use
-    storage.save(missing("e"))
-    assert [one.origin for one in storage.entries() if isinstance(one, Entry)] == ["b", "d", "e"]
-    assert storage.take("b") == missing("b")
-    assert storage.take("b") is None
-    assert len(storage) == 2
-
-
-# -- bytes -----------------------------------------------------------------------------------
+        world.table.put(origin(number), rules(str(origin(number)), noise(size)))
+        world.use(number)
+        if number % 7 == 0:
+            world.table.pin(origin(number))
+            world.table.unpin(origin(number))
+        old = world.use(0) if number == 0 else old
+    assert old is not None
+    assert old.usable_until == 0.0, "who still has it has to ask again"
+    del old
+    parsed = len(world.table._parsed)
+    assert parsed == (5 if size == 10 else 1)
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
+    assert len(world.table.by_prefix) == parsed
+    assert world.in_memory() == set(range(150 if size == 10 else 197, 200))
 
 
 def noise(size: int) -> bytes:
     return Random(size).randbytes(size)
 
 
-def check_bytes(known: OriginTable) -> None:
-    """What is counted is the sum of what is there."""
+def check_bytes(known: OriginTable) -> int:
+    """What is counted is the sum of what is there. Return the bytes of the packed ones."""
     assert known._parsed_bytes == sum(one.size for one in known._parsed.values())
-    check_packed(known._packed)
-
-
-def check_packed(storage: MemoryStorage) -> None:
+    if (storage := known._packed) is None:
+        return 0
     packed = storage._packed
     assert storage._bytes == sum(memory._BYTES + len(one) for one in packed.values())
     assert {*storage._large} <= {*packed}
+    return storage._bytes
 
 
 byte_steps = st.lists(
@@ -315,7 +232,7 @@ byte_steps = st.lists(
 
 @pytest.mark.slow
 @given(byte_steps, st.integers(1, 8), st.integers(1, 8), st.sampled_from([1, 20_000, 100_000]))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 def test_no_more_bytes_than_the_limit(
     done: list[tuple[str, int, int]], max_origins: int, parsed: int, max_bytes: int
 ) -> None:
@@ -339,8 +256,7 @@ def test_no_more_bytes_than_the_limit(
             elif step == "unpin":
                 world.table.unpin(origin(number))
                 pinned.discard(number)
-            check_bytes(world.table)
-            in_use, packed = world.table._parsed, world.table._packed
+            packed, in_use = check_bytes(world.table), world.table._parsed
             if step in ("put", "use", "read") and number in world.in_memory() - pinned:
                 assert str(origin(number)) in in_use, "the last one is at hand"
             assert world.table._parsed_bytes <= max_bytes // 2 or (
@@ -348,61 +264,29 @@ def test_no_more_bytes_than_the_limit(
                 <= max_bytes // 2
             )
             rest = max_bytes - min(world.table._parsed_bytes, max_bytes // 2)
-            assert packed._bytes <= rest or len(packed) == 1
+            assert packed <= rest or len(world.in_memory()) == len(in_use) + len(pinned) + 1
             assert pinned <= world.in_memory()
 
 
-def test_large_ones_leave_before_ordinary_ones() -> None:
-    """Though they were used later; and to be compressed is enough for what is large by its rules."""
-    world = World(100, 1_000_000)
-    for number in range(50):
-        world.table.put(origin(number), of(number))
-    for number in range(50, 60):
-        known = world.table.put(origin(number), of(number))
-        assert known.robots is not None
-        known.robots.preload(b"".join(b"Sitemap: /%x\n" % n for n in range(4000)), "bot")
-        world.table.weigh(known)
-    assert world.in_memory() == set(range(60))
-    assert set(world.table._parsed) >= {str(origin(number)) for number in range(50)}
-    assert 50 < len(world.table._parsed) < 60
-    for number in range(100, 130):
-        world.table.put(origin(number), rules(str(origin(number)), noise(100_000)))
-    assert world.in_memory() >= {*range(50), 129}
-    assert len(world.in_memory()) < 80
-    check_bytes(world.table)
-
-
-def test_large_ones_leave_a_storage_first() -> None:
-    storage = MemoryStorage(100, 1_000_000)
-    ordinary = [f"http://{number}.example" for number in range(50)]
-    noisy = [f"http://noise{number}.example" for number in range(30)]
-    for name in ordinary:
-        storage.save(rules(name))
-    for name in noisy:
-        storage.save(rules(name, noise(100_000)))
-        assert storage.load(noisy[0]) is not None  # in use
-        assert storage._bytes <= 1_000_000
+def test_the_memory_storage_evicts_by_use_and_large_ones_first() -> None:
+    storage = MemoryStorage(3, ENOUGH)
+    for name in ("a", "b", "c"):
+        storage.save(missing(name))
+    assert storage.load("a") is not None
+    storage.save(missing("b"))
+    storage.save(missing("d"))
+    assert [one.origin for one in storage.entries() if isinstance(one, Entry)] == ["a", "b", "d"]
+    storage = MemoryStorage(100, 300_000)
+    for name, size in (
+        ("a", 10),
+        ("large", 100_000),
+        ("b", 10),
+        ("larger", 150_000),
+        ("c", 90_000),
+    ):
+        storage.save(rules(name, noise(size)))
     names = [one.origin for one in storage.entries() if isinstance(one, Entry)]
-    assert names == [*ordinary, *noisy[-8:-1], noisy[0], noisy[-1]] or names[-1] == noisy[0]
-    assert {*ordinary, noisy[0], noisy[-1]} <= {*names}
-    storage.save(rules(noisy[-1]))  # ordinary now
-    storage.drop(noisy[0])
-    storage.purge(NOW + 1)
-    assert (len(storage), storage._bytes) == (0, 0)
-    check_packed(storage)
-
-
-def test_what_is_large_is_freed() -> None:
-    """Nothing keeps the body of one that has left: neither its place in the list, nor its name."""
-    world = World(100, 200_000)
-    gc.collect()
-    before = counted()
-    for number in range(50):
-        world.table.put(origin(number), rules(str(origin(number)), noise(50_000)))
-        world.use(number)
-    parsed = len(world.table._parsed)
-    assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
-    assert len(world.table.by_prefix) == parsed <= 3
+    assert names == ["a", "b", "larger", "c"]
 
 
 @pytest.mark.loop

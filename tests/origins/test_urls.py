@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
@@ -13,8 +12,6 @@ from scrapy_rep.origins.requests import as_it_stands
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.seeding.discovery import listed_sitemaps
-
-pytestmark = pytest.mark.scrapy_api
 
 PARTS = [
     *["http://", "https://", "example.com", "/", "/", "s.xml"] * 3, "ftp://", "HTTP://", "//",

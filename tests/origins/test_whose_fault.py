@@ -10,13 +10,11 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, answer, in_turn, reset
+from tests.helpers.behaviours import RULES, answer, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import DEFER, Record
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
-
-pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 
 
 class Filter:
@@ -74,6 +72,8 @@ def reasons(result: CrawlResult) -> set[str]:
     return {error.reason for error in errors}
 
 
+@pytest.mark.download
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize(
     ("one", "says"),
     [
@@ -160,13 +160,6 @@ async def test_a_download_that_the_project_stops_is_no_answer(
     assert len(lines(result, "Can't request the robots.txt", level="ERROR")) == 1
 
 
-async def test_the_limit_of_ours_is_none_of_the_projects(sites: Sites) -> None:
-    site = sites.add(robots=RULES + "#" * 600_000)
-    result = await crawl(site.url("/private"), DEFER)
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    result.assert_clean()
-
-
 # Proxies
 
 PROXIED = {**DEFER, "RETRY_ENABLED": False}
@@ -176,6 +169,7 @@ def through(proxy: str, *urls: str, **meta: Any) -> list[Request]:
     return [Request(url, meta={"proxy": proxy, **meta}) for url in urls]
 
 
+@pytest.mark.download
 async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites) -> None:
     site, proxy = sites.add(robots=503), sites.add(robots=in_turn(503, RULES))
     record = Record()
@@ -197,47 +191,35 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites) -> No
     result.assert_clean()
 
 
-async def test_proxies_share_the_robots_txt_of_an_origin(sites: Sites) -> None:
-    site, one, other = sites.add(), sites.add(robots=RULES), sites.add(robots=RULES)
-    result = await crawl(
-        [
-            *through(one.url(""), site.url("/a"), site.url("/b")),
-            *through(other.url(""), site.url("/c"), site.url("/private")),
-        ],
-        PROXIED,
-    )
-    assert one.robots_fetches + other.robots_fetches == 1
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    result.assert_clean()
+PROXIES_OWN = [
+    (answer("", 407, [("Proxy-Authenticate", "Basic")]), "the proxy requires a login"),
+    (
+        answer("<title>404 not found</title>", 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
+        "the proxy answered HTTP 503",
+    ),
+    (
+        answer("<title>404 not found</title>", 502, [("Proxy-Status", "p; error=http")]),
+        "the proxy answered HTTP 502",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("robots", "says"),
-    [
-        (answer("", 407, [("Proxy-Authenticate", "Basic")]), "the proxy requires a login"),
-        (
-            answer("<title>404 not found</title>", 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
-            "the proxy answered HTTP 503",
-        ),
-        (
-            answer("<title>404 not found</title>", 502, [("Proxy-Status", "p; error=http")]),
-            "the proxy answered HTTP 502",
-        ),
-    ],
-)
-async def test_what_a_proxy_answers_is_no_answer_of_the_site(
-    sites: Sites, robots: Any, says: str
-) -> None:
-    site, proxy = sites.add(), sites.add(robots=in_turn(robots, RULES))
+async def test_what_a_proxy_answers_is_no_answer_of_the_site(sites: Sites) -> None:
+    table = [
+        (sites.add(), sites.add(robots=in_turn(one, RULES)), says) for one, says in PROXIES_OWN
+    ]
     record = Record()
-    result = await crawl(
-        through(proxy.url(""), site.url("/private"), site.url("/a")),
-        PROXIED,
-        signal_handlers=record.handlers,
-    )
-    assert says in str(record.resolved[0]["error"])
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert result.status(site.url("/a")) == 200
+    requests = [
+        one
+        for site, proxy, _ in table
+        for one in through(proxy.url(""), site.url("/private"), site.url("/a"))
+    ]
+    result = await crawl(requests, PROXIED, signal_handlers=record.handlers)
+    told = {one["origin"].host: str(one["error"]) for one in reversed(record.resolved)}
+    for site, _, says in table:
+        assert says in told[site.host]
+        assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+        assert result.status(site.url("/a")) == 200
     result.assert_clean()
 
 
@@ -256,25 +238,3 @@ async def test_a_dead_proxy_is_no_dead_host(sites: Sites) -> None:
     assert "held for 1 s" in reason and "the host is down" not in reason
     assert site.requests == []
     result.assert_clean()
-
-
-async def test_a_site_behind_a_proxy_that_hangs_up_is_unreachable(sites: Sites) -> None:
-    site, proxy = sites.add(), sites.add(robots=in_turn(reset(), reset(), RULES))
-    result = await crawl(through(proxy.url(""), site.url("/private")), PROXIED)
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    result.assert_clean()
-
-
-@pytest.mark.usefixtures("in_time")
-async def test_one_request_at_a_time_waits_in_its_place(sites: Sites) -> None:
-    """CONCURRENT_REQUESTS = 1: nothing is held, and nothing changes its place."""
-    site = sites.add(robots=RULES)
-    result = await crawl(
-        urls(site), {**DEFER, "CONCURRENT_REQUESTS": 1, "SCHEDULER_MEMORY_QUEUE": FIFO}
-    )
-    assert result.stats.get("rep/deferred", 0) == 0
-    assert site.pages_asked == [f"/page{number}" for number in range(5)]
-    result.assert_clean()
-
-
-FIFO = "scrapy.squeues.FifoMemoryQueue"
