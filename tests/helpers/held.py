@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals
 from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.hold import Held, Hold
+from scrapy_rep.holding.hold import Entry, Held, Hold
 from tests.helpers.behaviours import RULES, Behaviour, as_behaviour
 from tests.helpers.crawling import CrawlResult, ListSpider
 from tests.helpers.servers import Connection, Hit, Site
@@ -244,23 +244,10 @@ def numbers(taken: list[Held]) -> list[int]:
     return [one.number for one in taken]
 
 
-def count(hold: Hold, origin: str = A) -> int:
-    """How many requests are held."""
-    return sum(len(heaps.get(origin, ())) for heaps in (hold._heaps, hold._ready))
-
-
-def take(
-    hold: Hold, many: int = 1000, upto: int = 10**9, before: float = INF, origin: str = A
-) -> list[Held]:
-    """As *many* of them as may be taken."""
-    taken: list[Held] = []
-    while len(taken) < many and (one := hold.take(origin, upto, before)) is not None:
-        taken.append(one)
-    return taken
-
-
-def take_all(hold: Hold, origin: str = A) -> list[int]:
-    return numbers(take(hold, origin=origin))
+def read_all(hold: Hold, heap: list[Entry]) -> list[Held]:
+    """What can be read of it, in the order in which it would leave."""
+    found = [hold.read(entry) for entry in sorted(heap)]
+    return [one for one in found if one is not None]
 
 
 def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
@@ -270,10 +257,10 @@ def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
     return hold
 
 
-def run(path: Path) -> tuple[DiskHold, dict[str, int]]:
-    """The next run."""
+def run(path: Path) -> tuple[DiskHold, dict[str, list[Entry]]]:
+    """The next run, and what it has of earlier ones."""
     hold = opened(path)
-    return hold, {origin: count for origin, count, _ in hold.recover()}
+    return hold, dict(hold.recover())
 
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:
