@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import sys
 import urllib.parse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from scrapy import Request
@@ -15,15 +15,12 @@ from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from tests.helpers.crawling import Clock, ListSpider, Step, StepSpider, crawl
-from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
-
-if TYPE_CHECKING:
-    from pathlib import Path
+pytestmark = pytest.mark.usefixtures("in_time")
 
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /*?secret=\n"
+CLOSED = "User-agent: *\nDisallow: /"
 
 
 class Probe(ListSpider):
@@ -90,6 +87,7 @@ async def answers(
     return result.spider.answers
 
 
+@pytest.mark.scrapy_api
 async def test_known_and_fresh(sites: Sites) -> None:
     rules, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
     header = {"User-Agent": "foobot/1.0"}
@@ -113,42 +111,27 @@ async def test_known_and_fresh(sites: Sites) -> None:
     assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable]
 
 
-@pytest.mark.parametrize("first", ["the crawl's own agent", "another"])
-async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites, first: str) -> None:
-    """Who has asked before makes no difference, and whoever is no usual request asks anew."""
+async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> None:
+    """Whoever is no usual request asks anew."""
     site = sites.add(robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all\n")
+    usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
     named: list[dict[str, Any]] = [
         {"headers": {"User-Agent": "foobot/1.0"}},
         {"meta": {"rep_user_agent": "foobot"}},
     ]
-    usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
-    before, after = (named, usual) if first == "another" else (usual, named)
-    who = [*before, *after, *before]
+    who = [*named, *usual, *named]
     got = await answers(
-        [Request(site.url(f"/{number}"), **before[0]) for number in range(2)],
+        [Request(site.url(f"/{number}"), **named[0]) for number in range(2)],
         [Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")],
         {"CONCURRENT_REQUESTS": 1},
     )
-    expected = [
-        [None, None, RobotsDisallowed] if one in named else [RobotsDisallowed, None, None]
-        for one in who
-    ]
-    assert got == [answer for answers_ in expected for answer in answers_]
+    for number, one in enumerate(who):
+        by_name = [None, None, RobotsDisallowed]
+        expected = by_name if one in named else [RobotsDisallowed, None, None]
+        assert got[3 * number : 3 * number + 3] == expected, one
 
 
-async def test_what_is_allowed_is_told_if_that_is_wanted(sites: Sites, tmp_path: Path) -> None:
-    both = [sites.add(robots=RULES), sites.add(robots=404)]
-    urls = [site.url(f"/{number}") for number in range(5) for site in both]
-    trail = tmp_path / "decisions.jsonl"
-    settings = {"REP_DECISIONS": str(trail), "REP_DECISIONS_ALL": True, "CONCURRENT_REQUESTS": 1}
-    result = await crawl(urls, settings)
-    result.assert_clean()
-    told = decisions(trail)
-    assert sorted(one["url"] for one in told if one["verdict"] == "allowed") == sorted(urls)
-
-
-@pytest.mark.parametrize("before", [RULES, 404])
-@pytest.mark.parametrize("after", ["User-agent: *\nDisallow: /", 503])
+@pytest.mark.parametrize(("before", "after"), [(RULES, CLOSED), (RULES, 503), (404, 503)])
 async def test_rules_at_hand_are_those_of_now(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, before: str | int, after: str | int
 ) -> None:

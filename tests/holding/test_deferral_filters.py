@@ -15,7 +15,7 @@ from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class DuplicatesSpider(KeepingSpider):
@@ -27,8 +27,7 @@ class DuplicatesSpider(KeepingSpider):
         return [self.ask(response.url, {"again": True})]
 
 
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_the_dupe_filter_sees_it_once(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
+async def test_the_dupe_filter_sees_it_once(sites: Sites, tmp_path: Path) -> None:
     """Duplicates are dropped, whether they come while the request is held or afterwards."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
@@ -38,7 +37,7 @@ async def test_the_dupe_filter_sees_it_once(sites: Sites, tmp_path: Path, jobdir
     twice = [Request(site.url("/twice"), dont_filter=True, meta={"again": True})] * 2
     result = await crawl(
         DuplicatesSpider,
-        {**DEFER, **({"JOBDIR": str(tmp_path)} if jobdir else {})},
+        {**DEFER, "JOBDIR": str(tmp_path)},
         requests=[*wanted, *wanted, *[one.copy() for one in twice]],
         signal_handlers=record.handlers,
     )
@@ -60,14 +59,11 @@ class FilteringSpider(KeepingSpider):
 
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("dont_filter", [False, True])
-@pytest.mark.parametrize("healthy", [False, True], ids=["held", "healthy"])
-async def test_the_offsite_filter_and_redirects(
-    sites: Sites, healthy: bool, dont_filter: bool
-) -> None:
+async def test_the_offsite_filter_and_redirects(sites: Sites, dont_filter: bool) -> None:
     """A page that redirects, after it was held, to a page that was seen or to another site."""
-    other = sites.add(robots=in_turn(*([] if healthy else [503]), RULES))
+    other = sites.add(robots=in_turn(503, RULES))
     site = sites.add(
-        robots=in_turn(*([] if healthy else [503, 503]), RULES),
+        robots=in_turn(503, 503, RULES),
         pages={"/dupe": redirect("/seen"), "/off": redirect(other.url("/target"))},
     )
     paths = ["/seen", "/dupe", "/off", "/on"]
@@ -86,7 +82,7 @@ async def test_the_offsite_filter_and_redirects(
     # The site's own filtering, the same as if nothing had been held.
     assert result.stat("offsite/filtered") == (0 if dont_filter else 2)
     assert result.stat("dupefilter/filtered") == (0 if dont_filter else 1)
-    assert bool(record.deferred) is not healthy
+    assert record.deferred
     assert_clean(result)
 
 
@@ -106,16 +102,13 @@ class CopyingSpider(KeepingSpider):
         return [follow, self.ask(follow.url, response.meta)]
 
 
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_a_copied_meta_carries_nothing_along(
-    sites: Sites, tmp_path: Path, jobdir: bool
-) -> None:
+async def test_a_copied_meta_carries_nothing_along(sites: Sites, tmp_path: Path) -> None:
     """A request made from a page that was held is filtered, held and released by itself."""
     sites_ = [sites.add(robots=in_turn(503, RULES)) for _ in range(3)]
     record = Record()
     result = await crawl(
         CopyingSpider,
-        {**DEFER, **({"JOBDIR": str(tmp_path)} if jobdir else {})},
+        {**DEFER, "JOBDIR": str(tmp_path)},
         requests=[Request(sites_[0].url("/start"), meta={"mine": 1})],
         targets=[site.url("/next") for site in sites_[1:]],
         signal_handlers=record.handlers,

@@ -30,7 +30,7 @@ from tests.helpers.held import (
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +47,8 @@ def rows(directory: Path) -> int:
     return int(count)
 
 
-async def test_on_disk_from_the_moment_they_are_held(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.scrapy_api
+async def test_on_disk_from_the_moment_they_are_held(sites: Sites, tmp_path: Path) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     counts = []
@@ -109,7 +108,6 @@ class LambdaSpider(ListSpider):
 
 
 # Older Scrapy's disk queues leave a file open for each request that they can't write.
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_requests_that_cannot_be_serialised_are_held_in_memory(
     sites: Sites, tmp_path: Path
@@ -117,8 +115,8 @@ async def test_requests_that_cannot_be_serialised_are_held_in_memory(
     """Held in memory, with one warning, and released in their places among the others."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
-    wanted = urls(site, 200)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 200 else None)
+    wanted = urls(site, 20)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
     result = await crawl(
         LambdaSpider,
         {**DEFER, "JOBDIR": str(tmp_path)},
@@ -135,14 +133,14 @@ async def test_requests_that_cannot_be_serialised_are_held_in_memory(
 async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
     """REP_DEFER_MAX_WAIT ends the wait in this run; the next one waits anew."""
     site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.5}
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.2}
     for _ in range(2):
         result = await crawl([] if _ else urls(site, 5), settings)
         assert len(result.failures) == result.stat("rep/given_up") == 5
         assert rows(tmp_path) == 5
         assert_clean(result)
     site.set("/robots.txt", RULES)
-    # Half a second may be less than it takes to start and to ask.
+    # That may be less than it takes to start and to ask.
     result = await crawl([], {**settings, "REP_DEFER_MAX_WAIT": NEVER})
     assert set(result.responses) == set(urls(site, 5))
     assert rows(tmp_path) == 0
@@ -164,7 +162,7 @@ async def test_waiting_goes_on_in_the_next_run(
     def wait_and_close() -> None:
         nonlocal passed
         passed += 60
-        later(0.5, record.close)
+        later(0.1, record.close)
 
     record.on_deferred = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
     for limit, reason in ((1000, "enough"), (90, "enough"), (50, "finished")):
@@ -179,7 +177,7 @@ async def test_waiting_goes_on_in_the_next_run(
         passed += 1000
         record = Record()
         # Enough to tell that nothing was given up at once.
-        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 5 else None
+        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
 
 
 class RenamedSpider(ListSpider):
@@ -197,24 +195,21 @@ async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> No
     fetched."""
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    record = Record(on_deferred=lambda _, count: record.close() if count % 80 == 0 else None)
+    record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)
     for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
-        wanted = urls(site, 80, paths)
+        wanted = urls(site, 20, paths)
         await crawl(spider, settings, requests=wanted, signal_handlers=record.handlers)
-    assert rows(tmp_path) == 160
+    assert rows(tmp_path) == 40
 
     site.set("/robots.txt", RULES)
     result = await crawl([], settings)
-    assert set(result.responses) == set(urls(site, 80, "/there"))
+    assert set(result.responses) == set(urls(site, 20, "/there"))
     [line] = lines(result, "parse_renamed", level="WARNING")
-    assert "80 held requests can't be read" in line
+    assert "20 held requests can't be read" in line
     assert result.stats["rep/held"] == 0
 
 
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_no_robots_txt_is_asked_for_during_a_pause(
-    sites: Sites, tmp_path: Path, jobdir: bool
-) -> None:
+async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path: Path) -> None:
     """Nothing is forgotten either."""
     gate = Gate(503, RULES)
     busy, silent = sites.add(robots=gate), sites.add(robots=silence())
@@ -245,9 +240,12 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(
 
     record = Record(on_deferred=pause)
     record.handlers[scrapy_signals.request_reached_downloader] = reached
-    settings = {**DEFER, "REP_RETRY_MAX_DELAY": 0.1, "REP_DEFER_GRACE": 0.1}
-    if jobdir:
-        settings["JOBDIR"] = str(tmp_path)
+    settings = {
+        **DEFER,
+        "REP_RETRY_MAX_DELAY": 0.1,
+        "REP_DEFER_GRACE": 0.1,
+        "JOBDIR": str(tmp_path),
+    }
     result = await crawl(
         [*urls(busy, 15), *urls(silent, 15)],
         # It times out during the pause.

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 from scrapy import FormRequest, Request
-from scrapy import signals as scrapy_signals
 from scrapy.http import JsonRequest
 
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
+from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MARK = "_rep_held"
 # What Scrapy itself adds on the way; not the same in any two crawls.
@@ -83,9 +82,9 @@ def described(result: CrawlResult, site: Site) -> dict[str, Any]:
     return described
 
 
+@pytest.mark.scrapy_api
 @pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("dont_filter", [False, True])
-@pytest.mark.parametrize("jobdir", [False, True])
+@pytest.mark.parametrize(("jobdir", "dont_filter"), [(True, False), (False, True)])
 async def test_a_held_request_keeps_all_its_attributes(
     sites: Sites, tmp_path: Path, jobdir: bool, dont_filter: bool
 ) -> None:
@@ -121,30 +120,3 @@ async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
     assert response.meta["things"] is response.cb_kwargs["things"] is things
     assert result.stat("rep/deferred") == 1
     assert_clean(result)
-
-
-async def test_priority_counts_after_release(sites: Sites) -> None:
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    requests = [Request(url, priority=number) for number, url in enumerate(urls(site, 30))]
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 30 else None)
-    record.handlers[scrapy_signals.request_reached_downloader] = reached = Reached()
-    await crawl(
-        KeepingSpider,
-        {**DEFER, "CONCURRENT_REQUESTS": 1},
-        requests=requests,
-        signal_handlers=record.handlers,
-    )
-    # All were released before the first was fetched again, since that is one slice.
-    assert reached.pages == [one.url for one in reversed(requests)]
-
-
-class Reached:
-    """Pages in the order in which they were sent."""
-
-    def __init__(self) -> None:
-        self.pages: list[str] = []
-
-    def __call__(self, request: Request) -> None:
-        if not request.url.endswith("/robots.txt"):
-            self.pages.append(request.url)

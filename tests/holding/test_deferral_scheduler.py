@@ -20,7 +20,7 @@ from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no
 from tests.helpers.servers import Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class SharedScheduler(BaseScheduler):
@@ -84,23 +84,26 @@ class Once(ListSpider):
     dont_filter = False
 
 
-@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent, Forgetful])
-async def test_held_and_released(sites: Sites, scheduler: type) -> None:
+async def test_held_and_released(sites: Sites) -> None:
     """While it goes on all is as with Scrapy's own."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     wanted = [*urls(site, 20), site.url("/page0")]
     record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
     result = await crawl(
-        Once, {**SLOW, "SCHEDULER": scheduler}, requests=wanted, signal_handlers=record.handlers
+        Once,
+        {**SLOW, "SCHEDULER": SharedScheduler},
+        requests=wanted,
+        signal_handlers=record.handlers,
     )
     assert [site.count(f"/page{number}") for number in range(20)] == [1] * 20
     assert record.dropped == [site.url("/page0")]
     assert record.released == record.deferred
-    assert scheduler.queue == []
+    assert SharedScheduler.queue == []
     assert_clean(result)
 
 
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
 async def test_a_shared_queue_gets_held_requests_back_at_the_end(
     sites: Sites, scheduler: type
@@ -161,12 +164,12 @@ async def test_those_handed_back_wait_on(
         "SCHEDULER": Persistent,
         "REP_DEFER_GRACE": 0.1,
         "REP_DEFER_MAX_WAIT": 90,
-        "REP_DOWNLOAD_TIMEOUT": 3,  # how long the last attempt may take
+        "REP_DOWNLOAD_TIMEOUT": 0.5,  # how long the last attempt may take
     }
 
     def close(spider: Spider, count: int) -> None:
         if count == 5 and passed < 90:  # the last run ends by itself, at once
-            later(0.3, record.close)
+            later(0.1, record.close)
 
     for reason in ("enough", "enough", "finished"):
         record = Record(on_deferred=close)
@@ -182,7 +185,7 @@ async def test_those_handed_back_wait_on(
 
 async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> None:
     """They waited for a first answer, which is none: others may fetch them, or there is room later."""
-    site = sites.add(robots=in_turn(after(0.5, 503), RULES))
+    site = sites.add(robots=in_turn(after(0.3, 503), RULES))
     wanted = urls(site, 10)
     settings = {**SLOW, "SCHEDULER": Persistent, "REP_DEFER_MAX_REQUESTS": 3, "REP_DEFER_GRACE": 30}
     record = Record()
