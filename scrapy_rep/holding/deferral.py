@@ -25,7 +25,6 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import text_of
@@ -85,7 +84,7 @@ class Deferral(ResolutionListener):
         self._last = LastAttempts(context.settings)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(time.monotonic, self._report, self._is_paused)
+        self._reports = Alarm(time.monotonic, self._report, lambda: context.engine.paused)
         self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None
@@ -99,14 +98,10 @@ class Deferral(ResolutionListener):
 
     def _alarm(self, act: Callable[[HeldOrigin], None]) -> Alarm:
         def on_due(key: str) -> None:
-            held_origin = self.held.get(key)
-            if held_origin is not None:
+            if (held_origin := self.held.get(key)) is not None:
                 act(held_origin)
 
-        return Alarm(time.monotonic, on_due, self._is_paused)
-
-    def _is_paused(self) -> bool:
-        return self._context.engine.paused
+        return Alarm(time.monotonic, on_due, lambda: self._context.engine.paused)
 
     @property
     def holding(self) -> bool:
@@ -167,11 +162,9 @@ class Deferral(ResolutionListener):
         # come first, and there may be no room for this one then.
         held_origin = self.held.wait(state.origin, request, since)
         held_origin.answered = True
-        self._table.pin(state.origin)
         self._hold_waiting(held_origin, state)
         if state.name not in self._retries:
             self._retry_later(state)
-        self.held.log.unreachable(held_origin)
         since = self.held.now() if since is None else since
         if since + self._max_wait - self.held.now() < self._last.hopeless(
             state.entry, self._context.clock()
@@ -221,21 +214,10 @@ class Deferral(ResolutionListener):
         state = self._cache.get(flight.origin) if flight.landing else None
         return state is not None and not state.unreachable
 
-    def _settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> None:
+    def _settle(self, held_origin: HeldOrigin) -> None:
         """Hold requests that only waited so far, if there is room."""
-        for held in self.held.settle(held_origin, everything=everything):
-            self._announce(held_origin, held.request, held.since)
-
-    def _announce(self, held_origin: HeldOrigin, request: Request, since: float) -> None:
-        """*request*, which came at *since*, counts as held."""
-        self._expect(held_origin.key, since)
-        self._context.stats.inc_value("rep/deferred")
-        self._context.crawler.signals.send_catch_log(
-            signals.request_deferred,
-            request=request,
-            origin=held_origin.origin,
-            spider=self._context.spider,
-        )
+        for held in self.held.settle(held_origin):
+            self._expect(held_origin.key, held.since)
 
     # What is known of an origin
 
@@ -251,12 +233,18 @@ class Deferral(ResolutionListener):
             self.releases.add(held_origin)
             return
         self._recall(held_origin)
-        if self._policy.is_worth_waiting(state):
-            self._still_unreachable(held_origin, state)
+        if not self._policy.is_worth_waiting(state):
+            self._is_unreachable(held_origin)
+            down = f"{state.entry.error}; the host is down", state.entry.attempts
+            self.releases.add(held_origin, down if self._policy.unreachable == "defer" else None)
             return
-        self._is_unreachable(held_origin)
-        down = f"{state.entry.error}; the host is down", state.entry.attempts
-        self.releases.add(held_origin, down if self._policy.unreachable == "defer" else None)
+        self._hold_waiting(held_origin, state)
+        if held_origin.count:
+            self._retry_later(state)
+            self._give_up_hopeless(held_origin, state)
+            self._context.engine.wake()
+        else:
+            self.releases.add(held_origin)  # there is nothing left: forget it
 
     def _recall(self, held_origin: HeldOrigin) -> None:
         """Have the requests stay that were to be released."""
@@ -264,21 +252,13 @@ class Deferral(ResolutionListener):
             held_origin.recall()
             self._expect_oldest(held_origin)
 
-    def _still_unreachable(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        self._hold_waiting(held_origin, state)
-        if not held_origin.count:
-            self.releases.add(held_origin)  # there is nothing left: forget it
-            return
-        self._table.pin(state.origin)
-        self._retry_later(state)
-        self._give_up_hopeless(held_origin, state)
-        self.held.log.unreachable(held_origin)
-        self._context.engine.wake()
-
     def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
         """Hold those that waited for an answer, and drop those for which there is no room."""
         self._settle(held_origin)
         self._is_unreachable(held_origin)
+        if held_origin.count:
+            self._table.pin(state.origin)
+            self.held.log.unreachable(held_origin)
         if held_origin.waiting:
             self.held.warn_full(held_origin.origin)
             drop = Drop.of(state)._replace(for_room=True)
@@ -372,18 +352,15 @@ class Deferral(ResolutionListener):
 
     def _report(self, _: str) -> None:
         if self.held:
-            self.held.tell(*self._next())
+            self.tell()
             self._reports.set("", time.monotonic() + _TELL_SECONDS)
 
-    def tell_idle(self) -> None:
-        """Log that the crawl can only wait, if that is news."""
-        self.held.tell_idle(*self._next())
-
-    def _next(self) -> tuple[float, float]:
-        """Seconds until the next robots.txt attempt, and until requests are given up."""
-        now, given_up, soonest = time.monotonic(), self._deadlines.soonest, self._retries.soonest
-        # Infinity: all are being asked. A last attempt is made when requests would be given up.
-        return (min(soonest, given_up) if soonest < math.inf else soonest) - now, given_up - now
+    def tell(self, *, idle: bool = False) -> None:
+        """Log what is held; or that the crawl can only wait, if that is news."""
+        now, given_up, attempt = time.monotonic(), self._deadlines.soonest, self._retries.soonest
+        if attempt < math.inf:  # else all are being asked
+            attempt = min(attempt, given_up)  # then, a last one is made
+        self.held.tell(attempt - now, given_up - now, idle=idle)
 
     def _expect_oldest(self, held_origin: HeldOrigin) -> bool:
         """Set the deadline of the origin's requests. Return whether there are any."""
@@ -439,16 +416,15 @@ class Deferral(ResolutionListener):
         for alarm in (self._retries, self._deadlines, self._first_answers, self._reports):
             alarm.stop()
         self.releases.end()
-        await self.handing_back.explain()
-        self._flights.end()
-        await self._upkeep.now()
         slices = Slices()
         for held_origin in self.held.all():
+            # While the fetches under way still count as attempts.
+            held_origin.why = self.held.why(held_origin, "the crawl ended")
             held_origin.recall(everything=True)
-            if self.held.hold.durable:
-                self._settle(held_origin, everything=True)
             if slices.over:
                 await pause()
+        self._flights.end()
+        await self._upkeep.now()
         await self.handing_back.empty(self.releases.take_loose())
 
     async def _spider_closed(self) -> None:

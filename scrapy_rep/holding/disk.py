@@ -197,23 +197,20 @@ class DiskHold(Hold):
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
-            self._tell_unserialisable(held.request, error)
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
+                    "crawl is killed. Further requests like it are not reported.",
+                    {"request": held.request, "error": error},
+                    extra={"spider": self._spider},
+                )
             return None
         row = held.row or self._journal.new_id("held")
         values = row, origin, held.number, held.since, state, data
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         self._journal.put("held", (*values, priority, self._fingerprint(held.request)))
         return row
-
-    def _tell_unserialisable(self, request: Request, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
-                "crawl is killed. Further requests like it are not reported.",
-                {"request": request, "error": error},
-                extra={"spider": self._spider},
-            )
 
     def read(self, entry: Entry) -> Held | None:
         _, number, since, row = entry
@@ -256,15 +253,13 @@ class DiskHold(Hold):
 
     def tell_unreadable(self) -> None:
         if self._unreadable:
-            logger.warning(
-                "%(count)s can't be read from %(path)s (%(error)s) and stay there",
-                {
-                    "count": counted(self._unreadable, "held request"),
-                    "path": self._journal.path,
-                    "error": self._why_unreadable,
-                },
-                extra={"spider": self._spider},
-            )
+            values = {
+                "count": counted(self._unreadable, "held request"),
+                "path": self._journal.path,
+                "error": self._why_unreadable,
+            }
+            message = "%(count)s can't be read from %(path)s (%(error)s) and stay there"
+            logger.warning(message, values, extra={"spider": self._spider})
         self._unreadable, self._why_unreadable = 0, None
 
     def is_mortal(self, entry: Entry) -> bool:

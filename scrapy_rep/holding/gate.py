@@ -143,7 +143,7 @@ class Gate:
         if self._idle_since is None:
             self._idle_since = now
         if not self._held.awaits_first_answers:
-            self._deferral.tell_idle()
+            self._deferral.tell(idle=True)
             return now - self._idle_since < self._idle_after
         return True
 

@@ -131,19 +131,9 @@ class HandingBack:
         waited = time.time() - since
         return self._held.now() - waited if 0 <= waited < _MAX_WAITED else None
 
-    # The end of the crawl
-
-    async def explain(self) -> None:
-        """Note why each origin's requests would be given up, while the fetches under way still count
-        as attempts."""
-        slices = Slices()
-        for held_origin in self._held.all():
-            held_origin.why = self._held.why(held_origin, "the crawl ended")
-            if slices.over:
-                await pause()
-
     async def empty(self, loose: list[Request]) -> None:
-        """Leave nothing that would end with the process: hand it back, or call its errback.
+        """Leave nothing that would end with the process: write it to disk, hand it back, or call its
+        errback.
 
         :param loose: these were about to leave
         """
@@ -153,6 +143,8 @@ class HandingBack:
             settled.append(self._end(Held(0, self._held.now(), request)))
             await self._finish(settled, slices)
         for held_origin in self._held.all():
+            if self._held.hold.durable:
+                self._held.settle(held_origin, everything=True)
             for held in self._held.take_mortal(held_origin):
                 settled.append(self._end(held, held_origin))
                 if len(settled) >= _SLICE:

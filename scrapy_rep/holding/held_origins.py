@@ -9,6 +9,7 @@ from heapq import heappop, heappush, nlargest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from scrapy_rep import signals
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import counted, duration
@@ -46,6 +47,7 @@ _UNLIMITED = 100
 _NAMED = 3
 # Seconds between log lines that say that nothing else is left to do.
 _IDLE_SECONDS = 10.0
+_HOLDING = "Holding requests to %(origin)s"
 
 
 class Log:
@@ -63,15 +65,13 @@ class Log:
         """Log that requests are held because robots.txt is unreachable, once."""
         if not one.told_unreachable:
             one.told_unreachable = True
-            message = "Holding requests to %(origin)s until its robots.txt can be fetched"
-            self._tell(self._held, message, one)
+            self._tell(self._held, one, _HOLDING + " until its robots.txt can be fetched")
 
     def slow(self, one: HeldOrigin) -> None:
         """Log that the first answer is slow, once."""
         if not (one.told_unreachable or one.told_slow):
             one.told_slow = True
-            message = "Holding requests to %(origin)s: its robots.txt has not answered yet"
-            self._tell(self._slow, message, one)
+            self._tell(self._slow, one, _HOLDING + ": its robots.txt has not answered yet")
 
     def end(self, one: HeldOrigin, kept: bool) -> None:
         """Log what became of the requests.
@@ -82,9 +82,9 @@ class Log:
             reason, attempts = one.why
             self._tell(
                 self._given_up,
+                one,
                 "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
                 "(%(times)s at robots.txt)%(kept)s",
-                one,
                 requests=counted(one.given_up, "request"),
                 reason=reason,
                 times=counted(attempts, "attempt"),
@@ -92,10 +92,9 @@ class Log:
             )
         if one.released and (one.told_unreachable or one.told_slow):
             message = "Released %(requests)s to %(origin)s after %(seconds).1f s"
-            requests = counted(one.released, "request")
-            self._tell(self._released, message, one, requests=requests)
+            self._tell(self._released, one, message, requests=counted(one.released, "request"))
 
-    def _tell(self, limiter: Limiter, message: str, one: HeldOrigin, **values: object) -> None:
+    def _tell(self, limiter: Limiter, one: HeldOrigin, message: str, **values: object) -> None:
         values |= {"origin": one.origin, "seconds": one.longest}
         limiter.log(message, values, self._context.spider)
 
@@ -219,18 +218,25 @@ class HeldOrigins:
         return held_origin
 
     def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
-        """Hold as many of the origin's waiting requests as there is room for, or all. Return these."""
-        waiting = held_origin.waiting
-        if not waiting:
+        """Hold, count and announce as many of the origin's waiting requests as there is room for, or
+        all. Return these."""
+        room = len(held_origin.waiting) if everything else max(0, self.room_for(held_origin))
+        found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
+        if not found:
             return []
-        count = len(waiting) if everything else max(0, self.room_for(held_origin))
-        found = waiting[:count]
-        del waiting[:count]
         with self.hold.together():
             for held in found:
                 heappush(held_origin.heap, self.hold.hold(held_origin.key, held))
         held_origin.unanswered += len(found)
         self.changed(held_origin, unheld=-len(found), held=len(found))
+        for held in found:
+            self._context.stats.inc_value("rep/deferred")
+            self._context.crawler.signals.send_catch_log(
+                signals.request_deferred,
+                request=held.request,
+                origin=held_origin.origin,
+                spider=self._context.spider,
+            )
         return found
 
     def changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:
@@ -359,32 +365,28 @@ class HeldOrigins:
                 await pause()
         hold.tell_unreadable()
         if requests:
-            logger.info(
-                "Still holding %(requests)s to %(origins)s from an earlier run",
-                {
-                    "requests": counted(requests, "request"),
-                    "origins": counted(len(self), "origin"),
-                },
-                extra=self._context.extra,
-            )
+            values = {
+                "requests": counted(requests, "request"),
+                "origins": counted(len(self), "origin"),
+            }
+            message = "Still holding %(requests)s to %(origins)s from an earlier run"
+            logger.info(message, values, extra=self._context.extra)
 
     # What the log says
 
-    def tell_idle(self, next_attempt: float, given_up: float) -> None:
-        """Log that the crawl can only wait: once, until some requests are released. See
-        :meth:`tell`."""
-        if not self._told_idle and self.now() >= self._told_idle_at + _IDLE_SECONDS:
-            self._told_idle, self._told_idle_at = True, self.now()
-            self.tell(next_attempt, given_up, "Nothing left to do but wait: ")
-
-    def tell(self, next_attempt: float, given_up: float, begin: str = "") -> None:
+    def tell(self, next_attempt: float, given_up: float, *, idle: bool) -> None:
         """Log what is held.
 
         :param next_attempt: seconds until a robots.txt is fetched again; infinity: now
         :param given_up: seconds until the first requests are given up; infinity: now
+        :param idle: log that the crawl can only wait: once, until some requests are released
         """
+        if idle:
+            if self._told_idle or self.now() < self._told_idle_at + _IDLE_SECONDS:
+                return
+            self._told_idle, self._told_idle_at = True, self.now()
         values = {
-            "begin": begin,
+            "begin": "Nothing left to do but wait: " if idle else "",
             "requests": counted(self._total, "request"),
             "which": self._which(),
             "next": "now" if next_attempt == math.inf else f"in {duration(next_attempt)}",
@@ -402,8 +404,7 @@ class HeldOrigins:
         most = nlargest(_NAMED, self._origins.values(), key=attrgetter("count"))
         parts = []
         for one in most:
-            known = self._table.get(one.origin)
-            why = "no answer yet"
+            known, why = self._table.get(one.origin), "no answer yet"
             if known is not None:
                 error = known.entry.error
                 why = kind_of(error, short=True) if error else "answered, about to leave"
