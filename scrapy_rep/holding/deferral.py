@@ -195,7 +195,9 @@ class Deferral(ResolutionListener):
         held_origin.slow = age >= min(slow, _SLOW_SECONDS)
         if age >= grace:
             self._settle(held_origin)
-            if self._has_landed(flight):
+            state = self._cache.get(flight.origin) if flight.landing else None
+            if state is not None and not state.unreachable:
+                # The answer is there: only a handler of ``robots_resolved`` takes long.
                 self.releases.add(held_origin)
                 return
         if age >= slow:
@@ -208,11 +210,6 @@ class Deferral(ResolutionListener):
                 self._first_answers.set_sooner(held_origin.key, time.monotonic() + seconds - age)
                 break
         self._context.engine.wake()
-
-    def _has_landed(self, flight: Flight) -> bool:
-        """Whether the answer is there already, and only a handler of ``robots_resolved`` takes long."""
-        state = self._cache.get(flight.origin) if flight.landing else None
-        return state is not None and not state.unreachable
 
     def _settle(self, held_origin: HeldOrigin) -> None:
         """Hold requests that only waited so far, if there is room."""
@@ -362,16 +359,16 @@ class Deferral(ResolutionListener):
             attempt = min(attempt, given_up)  # then, a last one is made
         self.held.tell(attempt - now, given_up - now, idle=idle)
 
-    def _expect_oldest(self, held_origin: HeldOrigin) -> bool:
-        """Set the deadline of the origin's requests. Return whether there are any."""
+    def _expect_oldest(self, held_origin: HeldOrigin) -> None:
         oldest = held_origin.oldest()
         if oldest is not None:
             self._expect(held_origin.key, oldest)
-        return oldest is not None
 
     def finished(self, held_origin: HeldOrigin) -> None:
         """All have left that may: set the next deadline, or forget the origin."""
-        if not self._expect_oldest(held_origin) and self.held.get(held_origin.key) is held_origin:
+        if held_origin.heap or held_origin.waiting:
+            self._expect_oldest(held_origin)
+        elif self.held.get(held_origin.key) is held_origin:
             for alarm in (self._retries, self._deadlines, self._first_answers):
                 alarm.forget(held_origin.key)
             self.held.end(held_origin)

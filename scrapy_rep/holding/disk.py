@@ -186,14 +186,7 @@ class DiskHold(Hold):
     def together(self) -> AbstractContextManager[None]:
         return self._journal.together()
 
-    def hold(self, origin: str, held: Held) -> Entry:
-        row = self._write(origin, held, HELD)
-        if row is None:
-            return super().hold(origin, held)
-        return (-held.request.priority, held.number, held.since, row)
-
-    def _write(self, origin: str, held: Held, state: int) -> int | None:
-        """Write *held* to its row, or a new one. Return that, None if it can't be one."""
+    def hold(self, origin: str, held: Held, state: int = HELD) -> Entry:
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
@@ -205,12 +198,12 @@ class DiskHold(Hold):
                     {"request": held.request, "error": error},
                     extra={"spider": self._spider},
                 )
-            return None
+            return super().hold(origin, held)
         row = held.row or self._journal.new_id("held")
         values = row, origin, held.number, held.since, state, data
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         self._journal.put("held", (*values, priority, self._fingerprint(held.request)))
-        return row
+        return (-held.request.priority, held.number, held.since, row)
 
     def read(self, entry: Entry) -> Held | None:
         _, number, since, row = entry
@@ -267,7 +260,7 @@ class DiskHold(Hold):
         return not isinstance(row, int) or self._journal.unwritten("held", row) is not None
 
     def give_up(self, origin: str, held: Held) -> None:
-        self._write(origin, held, GIVEN_UP)
+        self.hold(origin, held, GIVEN_UP)
 
     def done(self, rows: list[int]) -> None:
         self._journal.delete("held", *rows)

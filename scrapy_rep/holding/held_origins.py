@@ -205,16 +205,14 @@ class HeldOrigins:
 
     def wait(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
         """Keep *request*, which came to the gate at *since* (None: now), until there is an answer."""
-        held_origin = self.get(origin) or self._add(origin)
+        key = str(origin)
+        held_origin = self._origins.get(key)
+        if held_origin is None:
+            held_origin = self._origins[key] = HeldOrigin(origin, key)
         self._number += 1
         since = self.now() if since is None else since
         held_origin.waiting.append(Held(self._number, since, request))
         self.changed(held_origin, unheld=1)
-        return held_origin
-
-    def _add(self, origin: Origin) -> HeldOrigin:
-        held_origin = HeldOrigin(origin, str(origin))
-        self._origins[held_origin.key] = held_origin
         return held_origin
 
     def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
@@ -352,7 +350,7 @@ class HeldOrigins:
             except ValueError as error:
                 hold.skip(len(heap), error)
                 continue
-            held_origin = self.get(origin) or self._add(origin)
+            held_origin = self._origins.setdefault(str(origin), HeldOrigin(origin, str(origin)))
             held_origin.told_unreachable = True  # by that run
             self._table.pin(origin)
             requests += len(heap)
@@ -374,7 +372,7 @@ class HeldOrigins:
 
     # What the log says
 
-    def tell(self, next_attempt: float, given_up: float, *, idle: bool) -> None:
+    def tell(self, next_attempt: float, given_up: float, *, idle: bool = False) -> None:
         """Log what is held.
 
         :param next_attempt: seconds until a robots.txt is fetched again; infinity: now

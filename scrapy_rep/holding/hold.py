@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
 from heapq import heapify, heappush
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy.utils.request import request_from_dict
@@ -178,9 +179,9 @@ class HeldOrigin:
 
         :param ready: look at those that may leave, too
         """
-        times = [held.since for held in self.waiting]
-        for heap in [self.heap, *(job.heap for job in self.jobs if ready)]:
-            times += [entry[2] for entry in heap]
+        times = [*map(attrgetter("since"), self.waiting), *map(itemgetter(2), self.heap)]
+        for job in self.jobs if ready else ():
+            times += map(itemgetter(2), job.heap)
         return min(times, default=None)
 
     def begin(self, given_up: tuple[str, int] | None, before: float) -> None:
