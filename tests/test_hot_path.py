@@ -105,10 +105,31 @@ async def test_known_and_fresh(sites: Sites) -> None:
             rules.url("/x?secret=1"),
             missing.url("/private"),
             busy.url("/x"),
+            # The protocol does not concern these.
+            Request(rules.url("/private/1"), meta={"dont_obey_robotstxt": True}),
+            "data:text/plain,x",
+            "file:///etc/hostname",
+            "s3://bucket/key",
+            "about:blank",
         ],
         {"CONCURRENT_REQUESTS": 1},
     )
-    assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable]
+    assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable] + [None] * 5
+
+
+async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = sites.add(robots=RULES)
+    monkeypatch.setattr(
+        RepMiddleware, "_look_closer", lambda self, request: seen.append(request.url)
+    )
+    seen: list[str] = []
+    result = await crawl(
+        [site.url(f"/{number}") for number in range(5)], {"CONCURRENT_REQUESTS": 1}
+    )
+    assert len(result.responses) == 5
+    assert seen == [site.url("/robots.txt")]
 
 
 async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> None:
@@ -153,21 +174,6 @@ async def test_rules_at_hand_are_those_of_now(
         expected = ["RobotsUnreachable"] * 3
     assert result.spider.outcomes == ["ok"] * 3 + expected
     assert site.count("/robots.txt") == 2
-
-
-async def test_requests_that_the_protocol_does_not_concern(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: *\nDisallow: /")
-    got = await answers(
-        [site.url("/x")],
-        [
-            Request(site.url("/x"), meta={"dont_obey_robotstxt": True}),
-            "data:text/plain,x",
-            "file:///etc/hostname",
-            "s3://bucket/key",
-            "about:blank",
-        ],
-    )
-    assert got == [None] * 5
 
 
 async def test_unknown_and_stale_are_asked_for(
@@ -219,21 +225,3 @@ async def test_time_per_request_does_not_grow_with_the_file(sites: Sites) -> Non
     assert result.stat("robotstxt/forbidden") == 30
     assert prepared == ["*"]
     result.assert_clean()
-
-
-async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = sites.add(robots=RULES)
-    looked_at: list[str] = []
-    look_closer = RepMiddleware._look_closer
-
-    def looking(self: RepMiddleware, request: Request) -> Any:
-        looked_at.append(request.url)
-        return look_closer(self, request)
-
-    monkeypatch.setattr(RepMiddleware, "_look_closer", looking)
-    asked: list[str | Request] = [site.url("/x"), site.url("/x?y=1#z")]
-    one_at_a_time = {"CONCURRENT_REQUESTS": 1}
-    assert await answers([site.url("/0"), site.url("/1")], asked, one_at_a_time) == [None, None]
-    assert looked_at == [site.url("/robots.txt")]

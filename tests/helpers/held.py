@@ -21,7 +21,7 @@ from scrapy_rep import signals
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.hold import Entry, Held, Hold
 from tests.helpers.behaviours import RULES, Behaviour, as_behaviour
-from tests.helpers.crawling import CrawlResult, ListSpider
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Site
 
 DEFER: dict[str, Any] = {
@@ -89,6 +89,14 @@ class Record:
             signals.request_released: self._release,
             signals.robots_resolved: self._resolve,
         }
+
+    async def crawl(self, spider: Any, **more: Any) -> CrawlResult:
+        """Crawl, and hold what is unreachable.
+
+        *more*: settings, in capitals, and arguments of the spider.
+        """
+        settings = {name: more.pop(name) for name in list(more) if name.isupper()}
+        return await crawl(spider, {**DEFER, **settings}, signal_handlers=self.handlers, **more)
 
     def close(self, reason: str = "enough") -> None:
         """Close the spider."""

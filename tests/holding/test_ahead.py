@@ -15,7 +15,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.core.scheduler import Scheduler
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
@@ -24,7 +24,6 @@ from tests.helpers.held import (
     as_soon_as,
     assert_clean,
     assert_nothing_dropped,
-    later,
     silent_until_open,
     when_open,
 )
@@ -125,7 +124,7 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     with closing(sqlite3.connect(tmp_path / "rep-held.sqlite")) as file:
         file.execute("PRAGMA locking_mode = EXCLUSIVE")
         file.execute("BEGIN EXCLUSIVE")
-        first = await crawl(requests, settings, signal_handlers=record.handlers)
+        first = await record.crawl(requests, **settings)
     assert first.reason == "enough"
     assert len(record.released) < 5  # one may find a slot that a robots.txt has just left
     assert bool(first.failures) == full
@@ -134,27 +133,3 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     second = await crawl([], settings)
     ends = [*first.responses, *first.failures, *second.responses]
     assert sorted(ends) == sorted(urls)
-
-
-async def test_those_given_up_fail_though_the_crawl_ends_first(sites: Sites) -> None:
-    held = [sites.add(robots=silence()).url("/x") for _ in range(5)]
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")  # takes the only slot until the crawl ends
-    other = sites.add(pages={"/busy": busy})
-    request = Request(other.url("/busy"), meta={"dont_obey_robotstxt": True})
-    record = Record()
-
-    def stop() -> None:
-        record.close()
-        busy.open()
-
-    record.on_deferred = lambda _, count: later(0.3, stop) if count == 5 else None
-    settings = {
-        **DEFER,
-        "CONCURRENT_REQUESTS": 1,
-        "REP_DEFER_GRACE": 0.01,
-        "REP_DEFER_MAX_WAIT": 0.1,
-    }
-    result = await crawl([*held, request], settings, signal_handlers=record.handlers)
-    assert set(result.failures) == set(held)
-    assert len(result.spider.errors) == result.stat("rep/given_up") == 5

@@ -129,7 +129,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path) -> None:
     held.up.open()
     held.sites[1].set("/robots.txt", RULES)
     again = Record()
-    result = await crawl([], settings, signal_handlers=again.handlers)
+    result = await again.crawl([], **settings)
     assert all(site.count(f"/page{number}") == 1 for site in held.sites for number in range(20))
     for site in held.sites:
         first, then = (
@@ -167,7 +167,7 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
     record.on_resolved = lambda: later(0.1, stop)
     settings = {**DEFER, "CONCURRENT_REQUESTS": 1, "REP_DEFER_DEAD_HOST_TRIES": 1}
     settings |= {"JOBDIR": str(tmp_path)} if jobdir else {}
-    result = await crawl([*wanted, page], settings, signal_handlers=record.handlers)
+    result = await record.crawl([*wanted, page], **settings)
     ends = set(result.failures)
     if jobdir:
         ends |= set((await crawl([], settings)).failures)
@@ -193,7 +193,7 @@ async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path) -> None:
     wanted = [site.url(path) for path in ("/a", "/b") for site in several]
     record = Record(on_deferred=lambda _, count: record.close() if count == 60 else None)
     settings = {**SLOW, "CONCURRENT_REQUESTS": 8, "REP_DEFER_GRACE": 0.1, "JOBDIR": str(tmp_path)}
-    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    result = await record.crawl(wanted, **settings)
     assert result.reason == "enough"
     assert closing_took(result) < SECONDS
     assert result.failures == {}
@@ -221,7 +221,7 @@ async def test_closing_when_the_last_request_is_held_ends_the_crawl(sites: Sites
 
     record = Record(on_deferred=deferred)
     settings = {**DEFER, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
-    result = await crawl(first, settings, signal_handlers=record.handlers)
+    result = await record.crawl(first, **settings)
     assert set(result.failures) == {first, second}
     assert [one for one in result.records if one.exc_info] == []
     assert_no_errors(result)

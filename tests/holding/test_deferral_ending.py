@@ -83,11 +83,13 @@ async def test_unserialisable_requests_are_given_up(
     # With a grace, those of the silent site only wait.
     held = 13 if grace == 0 else 3
     record = Record(on_deferred=lambda _, count: record.close() if count == held else None)
-    result = await crawl(
+    result = await record.crawl(
         LambdaSpider,
-        {**SLOW, "REP_DEFER_GRACE": grace, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 16},
         requests=wanted,
-        signal_handlers=record.handlers,
+        **SLOW,
+        REP_DEFER_GRACE=grace,
+        JOBDIR=str(tmp_path),
+        CONCURRENT_REQUESTS=16,
     )
     assert closing_took(result) < SECONDS
     assert len(lines(result, "to disk", level="WARNING")) == 1

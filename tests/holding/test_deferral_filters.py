@@ -11,8 +11,7 @@ from scrapy import Request
 from scrapy.http import Response
 
 from tests.helpers.behaviours import RULES, in_turn, redirect
-from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
+from tests.helpers.held import Gate, KeepingSpider, Record, assert_clean, urls
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow
@@ -35,11 +34,10 @@ async def test_the_dupe_filter_sees_it_once(sites: Sites, tmp_path: Path) -> Non
     wanted = [Request(url) for url in urls(site, 10)]
     record = Record(on_deferred=lambda _, count: gate.open() if count == 12 else None)
     twice = [Request(site.url("/twice"), dont_filter=True, meta={"again": True})] * 2
-    result = await crawl(
+    result = await record.crawl(
         DuplicatesSpider,
-        {**DEFER, "JOBDIR": str(tmp_path)},
         requests=[*wanted, *wanted, *[one.copy() for one in twice]],
-        signal_handlers=record.handlers,
+        JOBDIR=str(tmp_path),
     )
     assert len(result.spider.responses) == 12
     assert site.count("/twice") == 2
@@ -69,12 +67,10 @@ async def test_the_offsite_filter_and_redirects(sites: Sites, dont_filter: bool)
     paths = ["/seen", "/dupe", "/off", "/on"]
     requests = [Request(site.url(path), dont_filter=dont_filter) for path in paths]
     record = Record()
-    result = await crawl(
+    result = await record.crawl(
         FilteringSpider,
-        DEFER,
         requests=[*requests, Request(other.url("/page"), dont_filter=dont_filter)],
         allowed_domains=[site.host],
-        signal_handlers=record.handlers,
     )
     assert site.count("/dupe") == site.count("/off") == site.count("/on") == 1
     assert site.count("/seen") == (2 if dont_filter else 1)
@@ -106,12 +102,11 @@ async def test_a_copied_meta_carries_nothing_along(sites: Sites, tmp_path: Path)
     """A request made from a page that was held is filtered, held and released by itself."""
     sites_ = [sites.add(robots=in_turn(503, RULES)) for _ in range(3)]
     record = Record()
-    result = await crawl(
+    result = await record.crawl(
         CopyingSpider,
-        {**DEFER, "JOBDIR": str(tmp_path)},
         requests=[Request(sites_[0].url("/start"), meta={"mine": 1})],
         targets=[site.url("/next") for site in sites_[1:]],
-        signal_handlers=record.handlers,
+        JOBDIR=str(tmp_path),
     )
     assert [one.url for one in result.spider.responses] == record.deferred == record.released
     assert len(record.released) == 3

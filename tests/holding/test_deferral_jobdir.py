@@ -12,18 +12,21 @@ import pytest
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep import RepMiddleware
 from tests.helpers import crawling
-from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
     Gate,
     Record,
+    as_soon_as,
     assert_clean,
     assert_no_errors,
     assert_nothing_dropped,
     later,
+    silent_until_open,
     urls,
     when_open,
 )
@@ -60,7 +63,7 @@ async def test_on_disk_from_the_moment_they_are_held(sites: Sites, tmp_path: Pat
 
     record = Record(on_deferred=look)
     settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    result = await crawl(urls(site, 20), settings, signal_handlers=record.handlers)
+    result = await record.crawl(urls(site, 20), **settings)
     # Those that waited together are written together.
     assert all(count >= number for number, count in enumerate(counts, 1)) and counts[-1] == 20
     assert len(result.responses) == 20
@@ -70,25 +73,28 @@ async def test_on_disk_from_the_moment_they_are_held(sites: Sites, tmp_path: Pat
 
 async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
     """Also the one that is next, and has no download slot so far."""
-    busy = Gate("x", "x")
+    busy, robots = Gate("x", "x"), silent_until_open()
     busy.before = when_open(busy, "x")
-    pages = {f"/page{number}": busy for number in range(10)}
-    site = sites.add(robots=after(0.1, RULES), pages=pages)
+    site = sites.add(robots=robots, pages={f"/page{number}": busy for number in range(10)})
     record = Record()
 
-    def stop(request: Request) -> None:
-        if "page" in request.url:
-            later(0.1, record.close)
-            later(0.2, busy.open)
+    def all_wait() -> bool:
+        return record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0) == 10
 
-    record.handlers[scrapy_signals.request_reached_downloader] = stop
-    settings = {
-        **DEFER,
-        "JOBDIR": str(tmp_path),
-        "REP_DEFER_GRACE": NEVER,
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
-    }
-    result = await crawl(urls(site, 10), settings, signal_handlers=record.handlers)
+    def stop() -> None:
+        middleware: Any = record.engine.spider.crawler.get_downloader_middleware(RepMiddleware)
+        record.close()
+        as_soon_as(lambda: middleware._deferral.closing, busy.open)
+
+    def reached(request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            as_soon_as(all_wait, robots.open)
+        else:
+            later(0.1, stop)
+
+    record.handlers[scrapy_signals.request_reached_downloader] = reached
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    result = await record.crawl(urls(site, 10), **settings, REP_DEFER_GRACE=NEVER)
     assert len(result.responses) == 1
     assert "rep/handed_back" not in result.stats
     assert rows(tmp_path) == 9
@@ -117,12 +123,7 @@ async def test_requests_that_cannot_be_serialised_are_held_in_memory(
     site = sites.add(robots=gate)
     wanted = urls(site, 20)
     record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
-    result = await crawl(
-        LambdaSpider,
-        {**DEFER, "JOBDIR": str(tmp_path)},
-        requests=wanted,
-        signal_handlers=record.handlers,
-    )
+    result = await record.crawl(LambdaSpider, requests=wanted, JOBDIR=str(tmp_path))
     assert set(result.responses) == set(wanted)
     assert record.released == record.deferred
     assert len(lines(result, "to disk", level="WARNING")) == 1
@@ -166,10 +167,8 @@ async def test_waiting_goes_on_in_the_next_run(
 
     record.on_deferred = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
     for limit, reason in ((1000, "enough"), (90, "enough"), (50, "finished")):
-        result = await crawl(
-            urls(site, 5) if limit == 1000 else [],
-            {**settings, "REP_DEFER_MAX_WAIT": limit},
-            signal_handlers=record.handlers,
+        result = await record.crawl(
+            urls(site, 5) if limit == 1000 else [], **settings, REP_DEFER_MAX_WAIT=limit
         )
         assert result.reason == reason
         assert len(result.failures) == (5 if limit == 50 else 0)
@@ -198,7 +197,7 @@ async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> No
     record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)
     for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
         wanted = urls(site, 20, paths)
-        await crawl(spider, settings, requests=wanted, signal_handlers=record.handlers)
+        await record.crawl(spider, requests=wanted, **settings)
     assert rows(tmp_path) == 40
 
     site.set("/robots.txt", RULES)
@@ -257,20 +256,3 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path:
     assert result.failures == {}
     assert record.dropped == []
     assert_clean(result)
-
-
-async def test_closed_while_paused(sites: Sites) -> None:
-    site = sites.add(robots=503)
-
-    def pause(spider: Spider, count: int) -> None:
-        if count == 10:
-            record.engine.pause()
-            later(0.3, record.close)
-
-    record = Record(on_deferred=pause)
-    result = await crawl(
-        urls(site, 10), {**DEFER, "REP_DEFER_MAX_WAIT": NEVER}, signal_handlers=record.handlers
-    )
-    assert result.reason == "enough"
-    assert set(result.failures) == set(urls(site, 10))
-    assert_no_errors(result)

@@ -50,16 +50,12 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
     """The silent fetch in flight is not waited for."""
     site, healthy = sites.add(robots=robots), sites.add(robots=RULES)
     wanted, record = urls(site, 20), Record()
-    result = await crawl(
+    result = await record.crawl(
         [*wanted, *urls(healthy, 5)],
-        {
-            **DEFER,
-            **({"JOBDIR": str(tmp_path)} if jobdir else {}),
-            "REP_DEFER_GRACE": grace,
-            "REP_DEFER_MAX_WAIT": 0.4,
-            "REP_DOWNLOAD_TIMEOUT": NEVER,
-        },
-        signal_handlers=record.handlers,
+        **({"JOBDIR": str(tmp_path)} if jobdir else {}),
+        REP_DEFER_GRACE=grace,
+        REP_DEFER_MAX_WAIT=0.4,
+        REP_DOWNLOAD_TIMEOUT=NEVER,
     )
     assert set(result.failures) == set(wanted)
     for error in result.failures.values():
@@ -93,11 +89,8 @@ async def test_requests_beyond_max_requests_are_dropped_at_once(sites: Sites) ->
             if len(self.errors) == 40:
                 gate.open()
 
-    result = await crawl(
-        Spider,
-        {**DEFER, "REP_DEFER_MAX_REQUESTS": 10, "CONCURRENT_REQUESTS": 4},
-        requests=[*first, *others],
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        Spider, requests=[*first, *others], REP_DEFER_MAX_REQUESTS=10, CONCURRENT_REQUESTS=4
     )
     # More come while the gate is opened, but not while any is held: 50 in all.
     assert len(result.responses) + len(result.failures) == 50
@@ -126,10 +119,8 @@ async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
 
     record = Record()
     record.handlers[scrapy_signals.response_received] = page
-    result = await crawl(
-        [*urls(down, 5), *wanted],
-        {**DEFER, "REP_DEFER_MAX_REQUESTS": 5, "REP_DEFER_GRACE": 0.05},
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        [*urls(down, 5), *wanted], REP_DEFER_MAX_REQUESTS=5, REP_DEFER_GRACE=0.05
     )
     assert set(result.responses) >= set(wanted)
     assert set(result.failures) <= set(urls(down, 5))
@@ -154,12 +145,7 @@ async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
             if len(self.errors) == 10:
                 yield self.recorded(later)
 
-    result = await crawl(
-        Spider,
-        {**DEFER, "REP_RETRY_MAX_DELAY": NEVER},
-        requests=wanted,
-        signal_handlers=record.handlers,
-    )
+    result = await record.crawl(Spider, requests=wanted, REP_RETRY_MAX_DELAY=NEVER)
     assert set(result.failures) == {*wanted, later}
     assert [one["attempts"] for one in record.resolved] == [1, 2, 3]
     for error in result.failures.values():
@@ -179,41 +165,6 @@ async def test_a_busy_host_is_not_a_dead_one(sites: Sites) -> None:
     assert_clean(result)
 
 
-class LateSpider(ListSpider):
-    """Asks for the last of its requests when all others have failed."""
-
-    async def start(self) -> AsyncIterator[Any]:
-        *first, self.last = self.requests
-        for request in first:
-            yield self.recorded(request)
-
-    def failed(self, failure: Any) -> Any:
-        super().failed(failure)
-        if len(self.errors) == len(self.requests) - 1:
-            yield self.recorded(self.last)
-
-
-@pytest.mark.usefixtures("in_time")
-async def test_a_later_request_is_held_after_others_were_given_up(sites: Sites) -> None:
-    """The origin's clock goes on where it was."""
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 6 else None)
-    result = await crawl(
-        LateSpider,
-        {**QUICK, "REP_DEFER_MAX_WAIT": 0.5},
-        requests=urls(site, 6),
-        signal_handlers=record.handlers,
-    )
-    assert list(result.responses) == [site.url("/page5")]
-    assert len(result.failures) == 5
-    # Twice, unless the later one is there before the log has told of the others' end.
-    assert len(lines(result, f"Holding requests to {origin_of(site)} ")) in (1, 2)
-    assert gave_up(lines(result, "Gave up ", f" to {origin_of(site)}")) == 5
-    assert len(lines(result, f"Released 1 request to {origin_of(site)}")) == 1
-    assert_clean(result)
-
-
 async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     def settled(hit: Hit, connection: Connection) -> Awaitable[None]:
         """Down until each request is held or dropped."""
@@ -230,11 +181,8 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
 
     greedy, modest = sites.add(robots=settled), sites.add(robots=settled)
     wanted, record = urls(modest, 2), Record()
-    result = await crawl(
-        Spider,
-        {**DEFER, "REP_DEFER_MAX_REQUESTS": 22, "CONCURRENT_REQUESTS": 4},
-        requests=urls(greedy, 40),
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        Spider, requests=urls(greedy, 40), REP_DEFER_MAX_REQUESTS=22, CONCURRENT_REQUESTS=4
     )
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20
@@ -291,10 +239,8 @@ async def test_the_last_attempt_is_made_when_the_time_is_over(sites: Sites) -> N
     back, down = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503)
     wanted = [*urls(back, 3), *urls(down, 3)]
     record = Record()
-    result = await crawl(
-        wanted,
-        {**DEFER, "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 0.4},
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        wanted, REP_RETRY_DELAY=60, REP_RETRY_MAX_DELAY=60, REP_DEFER_MAX_WAIT=0.4
     )
     assert set(result.responses) == set(urls(back, 3))
     assert set(result.failures) == set(urls(down, 3))
@@ -371,7 +317,7 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
         "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
     }
     record = Record()
-    result = await crawl(urls(site, 3), settings, signal_handlers=record.handlers)
+    result = await record.crawl(urls(site, 3), **settings)
     assert len(result.failures) == 3
     [resolved] = record.resolved
     assert "given up" in str(resolved["error"])
@@ -380,7 +326,7 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
     assert_clean(result)
     # The next run knows. It doesn't ask again, but for a last attempt.
     record = Record()
-    result = await crawl(urls(site, 3), settings, signal_handlers=record.handlers)
+    result = await record.crawl(urls(site, 3), **settings)
     assert len(result.failures) == 3
     assert site.robots_fetches == 2
     assert record.resolved[0]["attempts"] == 2

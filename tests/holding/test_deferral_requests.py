@@ -94,11 +94,10 @@ async def test_a_held_request_keeps_all_its_attributes(
     for name, gate in (("healthy", Gate(RULES, RULES)), ("held", Gate(503, RULES))):
         site = sites.add(robots=gate)
         record = Record(on_deferred=lambda _, count, gate=gate: gate.open() if count == 6 else None)
-        result = await crawl(
+        result = await record.crawl(
             KeepingSpider,
-            {**DEFER, **({"JOBDIR": str(tmp_path / name)} if jobdir else {})},
             requests=full_of_everything(site, dont_filter),
-            signal_handlers=record.handlers,
+            **({"JOBDIR": str(tmp_path / name)} if jobdir else {}),
         )
         assert len(record.deferred) == (6 if name == "held" else 0)
         assert [type(error) for _, error in result.spider.errors] == [RobotsDisallowed]

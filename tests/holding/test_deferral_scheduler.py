@@ -15,7 +15,7 @@ from scrapy.utils.request import request_from_dict
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import ListSpider
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
@@ -84,25 +84,6 @@ class Once(ListSpider):
     dont_filter = False
 
 
-async def test_held_and_released(sites: Sites) -> None:
-    """While it goes on all is as with Scrapy's own."""
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    wanted = [*urls(site, 20), site.url("/page0")]
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
-    result = await crawl(
-        Once,
-        {**SLOW, "SCHEDULER": SharedScheduler},
-        requests=wanted,
-        signal_handlers=record.handlers,
-    )
-    assert [site.count(f"/page{number}") for number in range(20)] == [1] * 20
-    assert record.dropped == [site.url("/page0")]
-    assert record.released == record.deferred
-    assert SharedScheduler.queue == []
-    assert_clean(result)
-
-
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
 async def test_a_shared_queue_gets_held_requests_back_at_the_end(
@@ -117,11 +98,8 @@ async def test_a_shared_queue_gets_held_requests_back_at_the_end(
             as_soon_as(lambda: len(scheduler.seen) == 40 and not scheduler.queue, record.close)
 
     record = Record(on_deferred=close)
-    result = await crawl(
-        Once,
-        {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_GRACE": 30},
-        requests=wanted,
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        Once, requests=wanted, **SLOW, SCHEDULER=scheduler, REP_DEFER_GRACE=30
     )
     assert result.reason == "enough"
     assert closing_took(result) < SECONDS
@@ -136,9 +114,7 @@ async def test_a_shared_queue_gets_held_requests_back_at_the_end(
     for site in (busy, silent):
         site.set("/robots.txt", gate)
     again = Record(on_deferred=lambda _, count: gate.open() if count == 40 else None)
-    result = await crawl(
-        Once, {**SLOW, "SCHEDULER": scheduler}, requests=wanted, signal_handlers=again.handlers
-    )
+    result = await again.crawl(Once, requests=wanted, **SLOW, SCHEDULER=scheduler)
     assert set(result.responses) == set(wanted)
     assert all(site.count(f"/page{n}") == 1 for site in (busy, silent) for n in range(20))
     assert sorted(again.dropped) == sorted(wanted)
@@ -173,9 +149,7 @@ async def test_those_handed_back_wait_on(
 
     for reason in ("enough", "enough", "finished"):
         record = Record(on_deferred=close)
-        result = await crawl(
-            Once, settings, requests=[] if passed else wanted, signal_handlers=record.handlers
-        )
+        result = await record.crawl(Once, requests=[] if passed else wanted, **settings)
         assert result.reason == reason
         assert result.stat("rep/deferred") == 5
         assert set(result.failures) == (set() if reason == "enough" else set(wanted))
@@ -189,7 +163,7 @@ async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> Non
     wanted = urls(site, 10)
     settings = {**SLOW, "SCHEDULER": Persistent, "REP_DEFER_MAX_REQUESTS": 3, "REP_DEFER_GRACE": 30}
     record = Record()
-    result = await crawl(Once, settings, requests=wanted, signal_handlers=record.handlers)
+    result = await record.crawl(Once, requests=wanted, **settings)
     assert set(result.responses) == set(wanted)
     assert result.stats["rep/held/max"] <= 3
     assert_clean(result)
@@ -198,12 +172,7 @@ async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> Non
 async def test_given_up_where_it_does_not_outlive(sites: Sites) -> None:
     site = sites.add(robots=503)
     record = Record(on_deferred=lambda _, count: record.close() if count == 20 else None)
-    result = await crawl(
-        Once,
-        {**SLOW, "SCHEDULER": Forgetful},
-        requests=urls(site, 20),
-        signal_handlers=record.handlers,
-    )
+    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=Forgetful)
     assert set(result.failures) == set(urls(site, 20))
     assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
     assert all(request.dont_filter is False for request, _ in result.spider.errors)
@@ -222,11 +191,6 @@ async def test_a_queue_that_is_gone(sites: Sites, monkeypatch: pytest.MonkeyPatc
             record.close()
 
     record = Record(on_deferred=close)
-    result = await crawl(
-        Once,
-        {**SLOW, "SCHEDULER": Persistent},
-        requests=urls(site, 5),
-        signal_handlers=record.handlers,
-    )
+    result = await record.crawl(Once, requests=urls(site, 5), **SLOW, SCHEDULER=Persistent)
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 5))

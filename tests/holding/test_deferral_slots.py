@@ -17,8 +17,10 @@ from tests.helpers.held import (
     DEFER,
     NEVER,
     Record,
+    as_soon_as,
     assert_clean,
     assert_nothing_dropped,
+    later,
     silent_until_open,
     urls,
     when_open,
@@ -43,15 +45,11 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
     several = [sites.add(robots=robots) for robots in (RULES, after(0.1, RULES))]
     several.append(sites.add(robots=in_turn(503, after(0.1, 503), RULES)))
     record = Record()
-    result = await crawl(
+    result = await record.crawl(
         [url for site in several for url in urls(site, 4)],
-        {
-            **DEFER,
-            "REP_RETRY_MAX_DELAY": 0.1,
-            "CONCURRENT_REQUESTS": concurrency,
-            "REP_DEFER_GRACE": grace,
-        },
-        signal_handlers=record.handlers,
+        REP_RETRY_MAX_DELAY=0.1,
+        CONCURRENT_REQUESTS=concurrency,
+        REP_DEFER_GRACE=grace,
     )
     assert len(result.responses) == 12
     assert [site.count("/robots.txt") for site in several] == [1, 1, 3]
@@ -147,13 +145,33 @@ async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.M
 
     several = [sites.add(robots=counted) for _ in range(20)]
     record = Record()
-    result = await crawl(
-        [site.url("/x") for site in several],
-        {**DEFER, "CONCURRENT_REQUESTS": 2, "REP_DEFER_GRACE": 0.1},
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        [site.url("/x") for site in several], CONCURRENT_REQUESTS=2, REP_DEFER_GRACE=0.1
     )
     assert most == cap
     assert len(result.responses) == 20
     assert await record.concurrency() == [2, 2]
     assert_nothing_dropped(result, record)
     assert_clean(result)
+
+
+async def test_requests_that_wait_for_first_answers_are_limited(sites: Sites) -> None:
+    """Eight for each of CONCURRENT_REQUESTS; the others stay in the scheduler."""
+    robots = silent_until_open()
+    wanted = [sites.add(robots=robots).url("/x") for _ in range(12)]
+    record, taken = Record(), []
+
+    def dequeued() -> int:
+        return int(record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0))
+
+    def look() -> None:
+        taken.append(dequeued())
+        robots.open()
+
+    record.handlers[scrapy_signals.spider_opened] = lambda spider: (
+        record._opened(spider),
+        as_soon_as(lambda: dequeued() >= 8, lambda: later(0.1, look)),
+    )
+    result = await record.crawl(wanted, CONCURRENT_REQUESTS=1, REP_DEFER_GRACE=NEVER)
+    assert taken == [8]
+    assert len(result.responses) == 12

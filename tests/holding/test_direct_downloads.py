@@ -180,12 +180,13 @@ async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: 
     site, record = sites.add(robots=503), Record()
     record.on_resolved = lambda: later(0.1, record.close)
     times = {"REP_RETRY_DELAY": 50, "REP_RETRY_MAX_DELAY": 50, "REP_DOWNLOAD_TIMEOUT": 90}
-    result = await crawl(
+    result = await record.crawl(
         FilesSpider,
-        {**DEFER, **times, "ITEM_PIPELINES": PIPELINE, "FILES_STORE": str(tmp_path)},
         requests=["data:,start"],
         files=[site.url("/a")],
-        signal_handlers=record.handlers,
+        **times,
+        ITEM_PIPELINES=PIPELINE,
+        FILES_STORE=str(tmp_path),
     )
     assert result.reason == "enough"
     assert result.stats["elapsed_time_seconds"] < 30

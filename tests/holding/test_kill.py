@@ -14,12 +14,14 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.helpers.process import Crawl
+from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.process.town import Town
 from tests.helpers.servers import Sites
 
@@ -157,10 +159,11 @@ class Chain:
         self.town.up()
         self.end(run.join())
 
-    def stop_at(self, kind: str, count: int) -> None:
+    def stop_at(self, kind: str, count: int, *, new_pages: int = 0) -> None:
         """Not a kill: Ctrl-C."""
         self.town.down()
-        run = self.start(f"SIGINT {kind} {count}")
+        run = self.start(f"SIGINT {kind} {count}", new_pages=new_pages)
+        run.wait_for("deferred", new_pages)
         run.wait_for("refused", 4)
         self.town.up()
         run.join()
@@ -248,3 +251,24 @@ def test_a_graceful_stop_after_a_kill_loses_nothing(sites: Sites, tmp_path: Path
     # However many of the released ones were done before the kill: at least 20 of 40 are left.
     chain.go([lambda: chain.at("released", 20), lambda: chain.stop_at("released", 15)])
     chain.check()
+
+
+def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """Just before some are released, then, and when pages arrive."""
+    chains = []
+    for kind, moment, count in (
+        (Chain, "resolved", 2),
+        (LinkedChain, "released", 15),
+        (Chain, "page", 20),
+    ):
+        folder = tmp_path / moment
+        folder.mkdir()
+        chain = kind(sites, folder, random.Random(SEED))
+        chains.append(chain)
+        chain.go([partial(chain.stop_at, moment, count, new_pages=PAGES)])
+    for chain in chains:
+        chain.check()
+        assert set(chain.town.asked.values()) == {1}
+        assert {page.detail for run in chain.runs for page in run.of("page")} == {PAGE_AS_EVER}

@@ -41,7 +41,7 @@ async def test_a_request_that_comes_while_a_failure_is_announced(
 
     crawl_more_meanwhile(record, gate, more)
     settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    result = await record.crawl(wanted, **settings)
     assert result.failures == {}
     assert set(result.responses) == {*wanted, *more}
     assert sorted(record.deferred) == sorted(record.released) == sorted([*wanted, *more])
@@ -58,7 +58,7 @@ async def test_those_that_wait_have_the_room(sites: Sites) -> None:
 
     crawl_more_meanwhile(record, gate, more)
     settings = {**DEFER, "REP_DEFER_GRACE": NEVER, "REP_DEFER_MAX_REQUESTS": 5}
-    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    result = await record.crawl(wanted, **settings)
     assert set(result.responses) == set(wanted)
     assert set(result.failures) == set(more)
     assert result.stat("rep/deferred") == result.stat("rep/held/max") == 5

@@ -6,9 +6,7 @@ Ctrl-C ends a process, and the next run is another one.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ import pytest
 from tests.helpers.behaviours import silence
 from tests.helpers.held import NEVER, silent_until_open
 from tests.helpers.process import Crawl
-from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.process.town import Town
 from tests.helpers.servers import Sites
 
@@ -50,75 +47,6 @@ def crawl(tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
 def end(crawl: Crawl) -> None:
     crawl.interrupt()
     crawl.join()
-
-
-# With JOBDIR
-
-
-class Stopped:
-    """A run that is stopped in order at some moment, and one that finishes."""
-
-    def __init__(self, sites: Sites, folder: Path, kind: str, count: int, linked: bool) -> None:
-        self.town = Town(sites)
-        self.folder = folder
-        self.ends = f"SIGINT {kind} {count}"
-        self.arguments = {"linked": "yes"} if linked else {}
-        self.runs: list[Crawl] = []
-
-    def start(self, pages: int, ends: str = "") -> Crawl:
-        settings = {**QUICK, "JOBDIR": self.folder / "job"}
-        urls = self.town.pages(pages)
-        run = Crawl(self.folder, urls, settings, ends=ends, **self.arguments)
-        self.runs.append(run)
-        return run
-
-    def go(self) -> None:
-        try:
-            first = self.start(PAGES, self.ends)
-            if " deferred " not in self.ends:
-                first.wait_for("deferred", PAGES)
-                self.town.up()
-            first.join()
-            self.town.up()
-            self.start(0).join()
-        finally:
-            for run in self.runs:
-                run.close()
-
-    def check(self) -> None:
-        first, second = self.runs
-        what = f"{self.ends} {self.arguments}"
-        assert (first.reason, second.reason) == ("shutdown", "finished"), what
-        held = set(first.urls("deferred"))
-        asked = self.town.asked
-        assert held - set(asked) == set(), f"{what}: never asked for"
-        assert {url: n for url, n in asked.items() if n > 1} == {}, f"{what}: more than once"
-        assert sorted(first.urls("page") + second.urls("page")) == sorted(asked), what
-        assert first.urls("failed") + second.urls("failed") == [], what
-        assert {page.detail for page in first.of("page") + second.of("page")} == {PAGE_AS_EVER}
-        first.assert_clean()
-        second.assert_clean()
-
-
-def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
-    sites: Sites, tmp_path: Path
-) -> None:
-    chance = random.Random(SEED)
-    moments = [
-        ("deferred", chance.randrange(1, PAGES)),  # while requests are being held
-        ("resolved", chance.randrange(1, 4)),  # just before some are released
-        ("released", chance.randrange(2, PAGES)),
-        ("page", chance.randrange(1, PAGES)),
-    ]
-    rounds = []
-    for number, (kind, count) in enumerate(moments):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        rounds.append(Stopped(sites, folder, kind, count, linked=number % 2 == 1))
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(Stopped.go, rounds))
-    for one in rounds:
-        one.check()
 
 
 @pytest.mark.scrapy_api
