@@ -24,6 +24,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
+from scrapy_rep.holding.hold import announce
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
 from scrapy_rep.origins.requests import FOREIGN, SCHEME
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
@@ -89,12 +90,12 @@ class Gate:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
         except AttributeError:  # __slots__: its requests wait in the middleware, as others do
-            logger.info(
+            message = (
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
-                "downloader, and none are held",
-                {"scheduler": type(scheduler).__name__},
-                extra=self._context.extra,
+                "downloader, and none are held"
             )
+            values = {"scheduler": type(scheduler).__name__}
+            logger.info(message, values, extra=self._context.extra)
 
     def __contains__(self, request: Request) -> bool:
         """Whether *request* came through here. Others are direct downloads (of a media pipeline, say):
@@ -339,11 +340,8 @@ class Releases:
         """Try again later: the file can't be read."""
         if not self._told:
             self._told = True
-            logger.error(
-                "Can't release held requests, retrying: %(error)s",
-                {"error": error},
-                extra=self._context.extra,
-            )
+            message = "Can't release held requests, retrying: %(error)s"
+            logger.error(message, {"error": error}, extra=self._context.extra)
         self._resting += 1
         call_later(_RETRY_SECONDS, self._rested, held_origin)
 
@@ -371,7 +369,7 @@ class Releases:
 
     def _release(self, held_origin: HeldOrigin, held: Held) -> None:
         """Count, announce and remember *held*, which leaves."""
-        context, request, row = self._context, held.request, held.row
+        request, row = held.request, held.row
         held_origin.leaving.append(request)
         if row is not None:
             self._rows.add(row)
@@ -381,14 +379,10 @@ class Releases:
                 self._forget(self._gone)
         if held.counts:
             held_origin.released += 1
-            context.stats.inc_value("rep/released")
-            context.crawler.signals.send_catch_log(
-                signals.request_released,
-                request=request,
-                origin=held_origin.origin,
-                held_for=self._held.now() - held.since,
-                spider=context.spider,
-            )
+            self._context.stats.inc_value("rep/released")
+            seconds = self._held.now() - held.since
+            released = signals.request_released
+            announce(self._context, released, request, held_origin.origin, held_for=seconds)
 
     def verdict(self, request: Request) -> Drop | None:
         """Return what was decided at the gate about *request*, which the middleware has now.

@@ -19,7 +19,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.hold import Held, dumps
+from scrapy_rep.holding.hold import Held, announce, dumps
 from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:
@@ -48,15 +48,8 @@ _SLICE = 20
 def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
     """Count and announce that *request*, which was held, will fail with *error*."""
     context.stats.inc_value("rep/given_up")
-    context.crawler.signals.send_catch_log(
-        signals.request_given_up,
-        request=request,
-        origin=error.origin,
-        reason=error.reason,
-        attempts=error.attempts,
-        held_for=error.held_for,
-        spider=context.spider,
-    )
+    told = {"reason": error.reason, "attempts": error.attempts, "held_for": error.held_for}
+    announce(context, signals.request_given_up, request, error.origin, **told)
 
 
 class HandingBack:
@@ -111,11 +104,8 @@ class HandingBack:
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
             error = raised
         self.restore(request)
-        logger.error(
-            "Can't hand %(request)s back to the scheduler, so it fails: %(error)s",
-            {"request": request, "error": error},
-            extra=self._context.extra,
-        )
+        message = "Can't hand %(request)s back to the scheduler, so it fails: %(error)s"
+        logger.error(message, {"request": request, "error": error}, extra=self._context.extra)
         return False
 
     def restore(self, request: Request) -> float | None:

@@ -13,7 +13,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import counted, duration
-from scrapy_rep.holding.hold import Held, HeldOrigin, Hold
+from scrapy_rep.holding.hold import Held, HeldOrigin, Hold, announce
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import kind_of
@@ -229,12 +229,7 @@ class HeldOrigins:
         self.changed(held_origin, unheld=-len(found), held=len(found))
         for held in found:
             self._context.stats.inc_value("rep/deferred")
-            self._context.crawler.signals.send_catch_log(
-                signals.request_deferred,
-                request=held.request,
-                origin=held_origin.origin,
-                spider=self._context.spider,
-            )
+            announce(self._context, signals.request_deferred, held.request, held_origin.origin)
         return found
 
     def changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
 
     from scrapy_rep import storages
+    from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
@@ -285,6 +286,15 @@ def lean(request: Request) -> Request:
         values = {"request": request, "error": error}
         logger.debug("Can't copy %(request)s, so it is held as it is: %(error)s", values)
         return request
+
+
+def announce(
+    context: CrawlContext, signal: object, request: Request, origin: Origin | None, **told: object
+) -> None:
+    """Send one of our signals of held requests."""
+    context.crawler.signals.send_catch_log(
+        signal, request=request, origin=origin, spider=context.spider, **told
+    )
 
 
 def held_fields(
