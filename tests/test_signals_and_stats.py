@@ -85,9 +85,7 @@ async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     resolved = Resolved()
     roots = [site.url("") for site in (plain, missing, busy, moved)] + [dead]
     result = await crawl(
-        StepSpider,
-        steps=[f"{root}/x" for root in roots],
-        signal_handlers=resolved.handlers,
+        StepSpider, steps=[f"{root}/x" for root in roots], signal_handlers=resolved.handlers
     )
     robots = [one.pop("robots") for one in resolved.all]
     assert [isinstance(one, RobotsTxt) for one in robots] == [True, False, False, True, False]
@@ -182,8 +180,7 @@ async def test_a_handler_that_raises_does_no_harm(sites: Sites, name: str) -> No
         raise ZeroDivisionError
 
     result = await crawl(
-        [site.url("/private"), site.url("/x")],
-        signal_handlers={getattr(signals, name): broken},
+        [site.url("/private"), site.url("/x")], signal_handlers={getattr(signals, name): broken}
     )
     assert result.responses == {site.url("/x"): 200}
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)

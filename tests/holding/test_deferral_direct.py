@@ -12,7 +12,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.behaviours import RULES, after, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import NEVER, Gate, Record, a_while, assert_clean, urls
 from tests.helpers.recorded import counting, passed
@@ -106,30 +106,6 @@ async def test_one_at_a_time(sites: Sites) -> None:
     )
     assert result.spider.outcomes == [200, 200, 200]
     assert await record.concurrency() == [1, 1]
-    assert_clean(result)
-
-
-async def test_meta_of_a_held_page_in_a_direct_download(sites: Sites) -> None:
-    """Copied meta, or the very same request once more."""
-    held, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503)
-
-    class Spider(InlineSpider):
-        async def parse(self, response: Response, **kwargs: Any) -> None:
-            self.meta = response.meta
-            await super().parse(response, **kwargs)
-            again = await self.crawler.engine.download_async(response.request)
-            self.outcomes.append(again.status)
-
-    result = await crawl(
-        Spider,
-        counting(REP_RETRY_MAX_DELAY=NEVER),
-        requests=[held.url("/page")],
-        inline=[held.url("/x"), other.url("/x")],
-    )
-    same, unreachable, again = result.spider.outcomes
-    assert same == again == 200
-    assert isinstance(unreachable, RobotsUnreachable)
-    assert passed(result, other.url("/x")) == [1]
     assert_clean(result)
 
 

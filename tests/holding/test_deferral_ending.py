@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
-from scrapy.http import TextResponse
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers import crawling
 from tests.helpers.behaviours import silence
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import NEVER, Record, assert_clean, assert_no_errors, urls
+from tests.helpers.held import NEVER, Record, assert_no_errors, urls
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
@@ -96,29 +95,3 @@ async def test_unserialisable_requests_are_given_up(
     assert set(result.failures) == set(wanted)
     assert result.stats["rep/held"] == 0
     assert_no_errors(result)
-
-
-async def test_other_policies_do_not_wait_for_the_next_tick(sites: Sites) -> None:
-    """What is known when a request gets there is what counts, though it was handed over to be
-    held: here a middleware answers for robots.txt at once."""
-
-    class Answering:
-        def process_request(self, request: Request) -> Any:
-            if request.url.endswith("/robots.txt"):
-                return TextResponse(request.url, 503, request=request)
-            return None
-
-    site = sites.add()
-    for choice in ("drop", "allow"):
-        result = await crawl(
-            urls(site, 3),
-            {
-                "REP_UNREACHABLE": choice,
-                "CONCURRENT_REQUESTS": 1,  # none may wait in place
-                "REP_RETRY_DELAY": NEVER,
-                "REP_RETRY_MAX_DELAY": NEVER,
-                "DOWNLOADER_MIDDLEWARES": {Answering: 950},
-            },
-        )
-        assert len(result.failures if choice == "drop" else result.responses) == 3
-        assert_clean(result)

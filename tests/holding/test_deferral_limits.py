@@ -271,8 +271,7 @@ async def test_no_attempt_is_made_before_retry_after(sites: Sites) -> None:
     """So nobody waits for it."""
     site = sites.add(robots=in_turn(answer("", 503, [("Retry-After", "50")]), RULES))
     result = await crawl(
-        urls(site, 3),
-        {**DEFER, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 30},
+        urls(site, 3), {**DEFER, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 30}
     )
     assert len(result.failures) == 3
     assert site.robots_fetches == 1

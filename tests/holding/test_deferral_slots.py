@@ -78,12 +78,7 @@ async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
             *(site.url(path) for path in ("/a", "/b", "/c") for site in silent),
             *wanted[1:],
         ],
-        {
-            **DEFER,
-            "CONCURRENT_REQUESTS": 4,
-            "REP_DEFER_GRACE": 0.1,
-            "REP_DOWNLOAD_TIMEOUT": NEVER,
-        },
+        {**DEFER, "CONCURRENT_REQUESTS": 4, "REP_DEFER_GRACE": 0.1, "REP_DOWNLOAD_TIMEOUT": NEVER},
         signal_handlers=record.handlers,
     )
     assert len(result.responses) == 16 * 3 + 30

@@ -15,7 +15,6 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Gate, silent_until_open, urls
@@ -299,14 +298,3 @@ async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
     settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
     result = await crawl(Spider, settings, requests=urls(busy, 40))
     assert len(result.responses) == 45
-
-
-async def test_an_error_keeps_its_cause_and_errbacks_are_called_once(sites: Sites) -> None:
-    site = sites.add(robots=503)
-    settings = {**OURS, "REP_DEFER_MAX_WAIT": 0.3}
-    result = await crawl(urls(site, PAGES), settings)
-    assert len(result.spider.errors) == PAGES
-    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
-    name = "downloader/exception_type_count/scrapy_rep.exceptions.RobotsUnreachable"
-    assert result.stats[name] == result.stats["rep/given_up"] == PAGES
-    result.assert_clean()

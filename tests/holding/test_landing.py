@@ -80,9 +80,7 @@ async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
                 gate.open()
 
     result = await crawl(
-        Spider,
-        {**DEFER, "REP_DEFER_MAX_REQUESTS": 5},
-        requests=[*first, *others, *last],
+        Spider, {**DEFER, "REP_DEFER_MAX_REQUESTS": 5}, requests=[*first, *others, *last]
     )
     assert set(result.responses) == set(first)
     assert set(result.failures) == {*others, *last}

@@ -118,21 +118,6 @@ def test_another_process_fetches_what_was_held(
     second.assert_clean()
 
 
-def test_without_persistence_the_errbacks_get_the_reason(
-    sites: Sites, queue: Any, crawl: Callable[..., Crawl]
-) -> None:
-    site = sites.add(robots=503)
-    urls = urls_of(site)
-    run = crawl(urls, persist=False)
-    hold_all_and_stop(run)
-    assert sorted(run.urls("failed")) == urls
-    for failed in run.of("failed"):
-        assert failed.detail.startswith("RobotsUnreachable: ")
-        assert "HTTP 503" in failed.detail
-    assert queue.keys() == []
-    run.assert_clean()
-
-
 def test_start_urls_are_read_while_something_is_held(
     sites: Sites, queue: Any, crawl: Callable[..., Crawl], tmp_path: Path
 ) -> None:
