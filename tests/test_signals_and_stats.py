@@ -120,24 +120,6 @@ async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_handlers_may_be_coroutines_and_come_before_the_decision(sites: Sites) -> None:
-    site, order = sites.add(robots=RULES), []
-
-    class NotingSpider(ListSpider):
-        def failed(self, failure: Any) -> None:
-            order.append("decided")
-
-    async def on_resolved(origin: Origin) -> None:
-        order.append("resolved")
-
-    await crawl(
-        NotingSpider,
-        requests=[site.url("/private")],
-        signal_handlers={signals.robots_resolved: on_resolved},
-    )
-    assert order == ["resolved", "decided"]
-
-
 async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
     """What it makes wait longer than the grace is held, and decided by the answer that is there:
     nobody waits for the handler any more, and the crawl has nothing else to do."""

@@ -64,6 +64,31 @@ async def test_a_released_request_is_next(sites: Sites) -> None:
     assert_clean(result)
 
 
+async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
+    """They may all leave when their download slot, which a page has, is free again; the answers for the
+    most urgent ones came last."""
+    busy = Gate("x", "x")
+    busy.before = when_open(busy, "x")
+    urls = [sites.add(robots=after(0.05 * n, RULES)).url(f"/{n}") for n in range(4)]
+    requests = [
+        Request(url, priority=number, meta={"download_slot": "one"})
+        for number, url in enumerate(urls)
+    ]
+    page = sites.add(pages={"/busy": busy}).url("/busy")
+    meta = {"dont_obey_robotstxt": True, "download_slot": "one"}
+    record, left = Record(), []
+
+    def request_left_downloader(request: Request) -> None:
+        if request.url in urls:
+            left.append(urls.index(request.url))
+
+    record.on_resolved = lambda: busy.open() if len(record.resolved) == 4 else None
+    record.handlers[scrapy_signals.request_left_downloader] = request_left_downloader
+    first = Request(page, meta=meta, priority=9)
+    await record.crawl([first, *requests], CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    assert left == [3, 2, 1, 0]
+
+
 class FullDisk(Scheduler):
     """Takes no requests any more when `full`."""
 

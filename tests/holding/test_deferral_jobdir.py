@@ -24,7 +24,6 @@ from tests.helpers.held import (
     as_soon_as,
     assert_clean,
     assert_no_errors,
-    assert_nothing_dropped,
     later,
     silent_until_open,
     urls,
@@ -100,34 +99,6 @@ async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_p
     assert rows(tmp_path) == 9
     result = await crawl([], settings)
     assert len(result.responses) == 9
-    assert_clean(result)
-
-
-class LambdaSpider(ListSpider):
-    """Every other request can't be written to disk."""
-
-    def recorded(self, request: str | Request) -> Request:
-        made = super().recorded(request)
-        if int(made.url[-1]) % 2:
-            made = made.replace(callback=lambda response: self.parse(response))
-        return made
-
-
-# Older Scrapy's disk queues leave a file open for each request that they can't write.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_requests_that_cannot_be_serialised_are_held_in_memory(
-    sites: Sites, tmp_path: Path
-) -> None:
-    """Held in memory, with one warning, and released in their places among the others."""
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    wanted = urls(site, 20)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
-    result = await record.crawl(LambdaSpider, requests=wanted, JOBDIR=str(tmp_path))
-    assert set(result.responses) == set(wanted)
-    assert record.released == record.deferred
-    assert len(lines(result, "to disk", level="WARNING")) == 1
-    assert_nothing_dropped(result, record)
     assert_clean(result)
 
 
