@@ -206,12 +206,11 @@ class HeldOrigin:
         jobs = [job for job in self.jobs if everything or job.given_up is None]
         for job in jobs:
             self.jobs.remove(job)
-            for entry in job.heap:
-                held = entry[3]
-                if not isinstance(held, Held):
-                    self.heap.append(entry)
-                elif held.counts:
-                    self.heap.append((*entry[:3], held.request if held.row is None else held.row))
+            self.heap += [entry for entry in job.heap if not isinstance(entry[3], Held)]
+            for held in [what for _, _, _, what in job.heap if isinstance(what, Held)]:
+                if held.counts:
+                    unread = held.request if held.row is None else held.row
+                    self.heap.append((*held.as_read[:3], unread))
                 else:
                     self.waiting.append(held)
         if jobs:
