@@ -11,6 +11,7 @@ from typing import Any
 
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -210,6 +211,25 @@ class KeepingSpider(ListSpider):
 
     def failed_one(self, failure: Any) -> None:
         self.errors.append((failure.request, failure.value))
+
+
+class InlineSpider(ListSpider):
+    """Downloads `inline` in the callback of each of its pages, one after another."""
+
+    def __init__(self, inline: list[str], meta: dict[str, Any] | None = None, **kw: Any) -> None:
+        super().__init__(**kw)
+        self.inline, self.meta = inline, meta
+        self.outcomes: list[Any] = []
+
+    async def parse(self, response: Response, **kwargs: Any) -> None:
+        self.responses.append(response)
+        for url in self.inline:
+            try:
+                answered = await self.crawler.engine.download_async(Request(url, meta=self.meta))
+            except IgnoreRequest as error:
+                self.outcomes.append(error)
+            else:
+                self.outcomes.append(answered.status)
 
 
 INF = float("inf")

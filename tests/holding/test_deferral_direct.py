@@ -8,36 +8,16 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, silence
-from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import NEVER, Gate, Record, a_while, assert_clean, urls
+from tests.helpers.crawling import crawl
+from tests.helpers.held import NEVER, Gate, InlineSpider, Record, a_while, assert_clean, urls
 from tests.helpers.recorded import counting, passed
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow
-
-
-class InlineSpider(ListSpider):
-    """Downloads `inline` in the callback of each of its pages, one after another."""
-
-    def __init__(self, inline: list[str], meta: dict[str, Any] | None = None, **kw: Any) -> None:
-        super().__init__(**kw)
-        self.inline, self.meta = inline, meta
-        self.outcomes: list[Any] = []
-
-    async def parse(self, response: Response, **kwargs: Any) -> None:
-        self.responses.append(response)
-        for url in self.inline:
-            try:
-                answered = await self.crawler.engine.download_async(Request(url, meta=self.meta))
-            except IgnoreRequest as error:
-                self.outcomes.append(error)
-            else:
-                self.outcomes.append(answered.status)
 
 
 @pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])

@@ -17,10 +17,9 @@ from scrapy.http import Response
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Record, later, silent_until_open, urls
+from tests.helpers.held import DEFER, NEVER, InlineSpider, Record, later, silent_until_open, urls
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
-from tests.holding.test_deferral_direct import InlineSpider
 
 PIPELINE = {"scrapy.pipelines.files.FilesPipeline": 1}
 
