@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import sys
 import urllib.parse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from scrapy import Request
@@ -15,15 +15,12 @@ from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from tests.helpers.crawling import Clock, ListSpider, Step, StepSpider, crawl
-from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.usefixtures("in_time")]
-
-if TYPE_CHECKING:
-    from pathlib import Path
+pytestmark = pytest.mark.usefixtures("in_time")
 
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /*?secret=\n"
+CLOSED = "User-agent: *\nDisallow: /"
 
 
 class Probe(ListSpider):
@@ -90,6 +87,7 @@ async def answers(
     return result.spider.answers
 
 
+@pytest.mark.scrapy_api
 async def test_known_and_fresh(sites: Sites) -> None:
     rules, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
     header = {"User-Agent": "foobot/1.0"}
@@ -107,48 +105,54 @@ async def test_known_and_fresh(sites: Sites) -> None:
             rules.url("/x?secret=1"),
             missing.url("/private"),
             busy.url("/x"),
+            # The protocol does not concern these.
+            Request(rules.url("/private/1"), meta={"dont_obey_robotstxt": True}),
+            "data:text/plain,x",
+            "file:///etc/hostname",
+            "s3://bucket/key",
+            "about:blank",
         ],
         {"CONCURRENT_REQUESTS": 1},
     )
-    assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable]
+    assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable] + [None] * 5
 
 
-@pytest.mark.parametrize("first", ["the crawl's own agent", "another"])
-async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites, first: str) -> None:
-    """Who has asked before makes no difference, and whoever is no usual request asks anew."""
+async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = sites.add(robots=RULES)
+    monkeypatch.setattr(
+        RepMiddleware, "_look_closer", lambda self, request: seen.append(request.url)
+    )
+    seen: list[str] = []
+    result = await crawl(
+        [site.url(f"/{number}") for number in range(5)], {"CONCURRENT_REQUESTS": 1}
+    )
+    assert len(result.responses) == 5
+    assert seen == [site.url("/robots.txt")]
+
+
+async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> None:
+    """Whoever is no usual request asks anew."""
     site = sites.add(robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all\n")
+    usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
     named: list[dict[str, Any]] = [
         {"headers": {"User-Agent": "foobot/1.0"}},
         {"meta": {"rep_user_agent": "foobot"}},
     ]
-    usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
-    before, after = (named, usual) if first == "another" else (usual, named)
-    who = [*before, *after, *before]
+    who = [*named, *usual, *named]
     got = await answers(
-        [Request(site.url(f"/{number}"), **before[0]) for number in range(2)],
+        [Request(site.url(f"/{number}"), **named[0]) for number in range(2)],
         [Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")],
         {"CONCURRENT_REQUESTS": 1},
     )
-    expected = [
-        [None, None, RobotsDisallowed] if one in named else [RobotsDisallowed, None, None]
-        for one in who
-    ]
-    assert got == [answer for answers_ in expected for answer in answers_]
+    for number, one in enumerate(who):
+        by_name = [None, None, RobotsDisallowed]
+        expected = by_name if one in named else [RobotsDisallowed, None, None]
+        assert got[3 * number : 3 * number + 3] == expected, one
 
 
-async def test_what_is_allowed_is_told_if_that_is_wanted(sites: Sites, tmp_path: Path) -> None:
-    both = [sites.add(robots=RULES), sites.add(robots=404)]
-    urls = [site.url(f"/{number}") for number in range(5) for site in both]
-    trail = tmp_path / "decisions.jsonl"
-    settings = {"REP_DECISIONS": str(trail), "REP_DECISIONS_ALL": True, "CONCURRENT_REQUESTS": 1}
-    result = await crawl(urls, settings)
-    result.assert_clean()
-    told = decisions(trail)
-    assert sorted(one["url"] for one in told if one["verdict"] == "allowed") == sorted(urls)
-
-
-@pytest.mark.parametrize("before", [RULES, 404])
-@pytest.mark.parametrize("after", ["User-agent: *\nDisallow: /", 503])
+@pytest.mark.parametrize(("before", "after"), [(RULES, CLOSED), (RULES, 503), (404, 503)])
 async def test_rules_at_hand_are_those_of_now(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, before: str | int, after: str | int
 ) -> None:
@@ -170,21 +174,6 @@ async def test_rules_at_hand_are_those_of_now(
         expected = ["RobotsUnreachable"] * 3
     assert result.spider.outcomes == ["ok"] * 3 + expected
     assert site.count("/robots.txt") == 2
-
-
-async def test_requests_that_the_protocol_does_not_concern(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: *\nDisallow: /")
-    got = await answers(
-        [site.url("/x")],
-        [
-            Request(site.url("/x"), meta={"dont_obey_robotstxt": True}),
-            "data:text/plain,x",
-            "file:///etc/hostname",
-            "s3://bucket/key",
-            "about:blank",
-        ],
-    )
-    assert got == [None] * 5
 
 
 async def test_unknown_and_stale_are_asked_for(
@@ -236,21 +225,3 @@ async def test_time_per_request_does_not_grow_with_the_file(sites: Sites) -> Non
     assert result.stat("robotstxt/forbidden") == 30
     assert prepared == ["*"]
     result.assert_clean()
-
-
-async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = sites.add(robots=RULES)
-    looked_at: list[str] = []
-    look_closer = RepMiddleware._look_closer
-
-    def looking(self: RepMiddleware, request: Request) -> Any:
-        looked_at.append(request.url)
-        return look_closer(self, request)
-
-    monkeypatch.setattr(RepMiddleware, "_look_closer", looking)
-    asked: list[str | Request] = [site.url("/x"), site.url("/x?y=1#z")]
-    one_at_a_time = {"CONCURRENT_REQUESTS": 1}
-    assert await answers([site.url("/0"), site.url("/1")], asked, one_at_a_time) == [None, None]
-    assert looked_at == [site.url("/robots.txt")]

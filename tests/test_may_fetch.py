@@ -14,8 +14,6 @@ from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import NEVER, Record, later
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
-
 
 class AskingSpider(ListSpider):
     """Asks in the callback of its page."""
@@ -36,7 +34,7 @@ async def ask(*urls: str, record: Record | None = None, **settings: Any) -> Craw
 
 
 async def test_answers_are_those_of_robots_txt(sites: Sites) -> None:
-    site, slow = sites.add(robots=RULES), sites.add(robots=after(0.6, RULES))
+    site, slow = sites.add(robots=RULES), sites.add(robots=after(0.2, RULES))
     missing, down = sites.add(robots=404), sites.add(robots=503)
     expected = {
         site.url("/a"): True,
@@ -90,13 +88,14 @@ async def test_settings_of_the_crawl_apply(
     result.assert_clean()
 
 
+@pytest.mark.loop
 async def test_questions_end_with_the_crawl(sites: Sites) -> None:
     site = sites.add(robots=silence())
     record = Record()
 
     class Spider(AskingSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:
-            later(0.2, record.close)
+            later(0.1, record.close)
             await super().parse(response)
 
     settings = {"REP_DOWNLOAD_TIMEOUT": NEVER}
@@ -110,7 +109,7 @@ async def test_questions_can_be_given_up(sites: Sites) -> None:
     """By `asyncio.wait_for()`; the fetch goes on for others."""
     if is_reactor_installed() and not is_asyncio_reactor_installed():
         pytest.skip("without asyncio there is no asyncio.wait_for()")
-    site = sites.add(robots=after(0.4, RULES))
+    site = sites.add(robots=after(0.3, RULES))
 
     class Spider(AskingSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:

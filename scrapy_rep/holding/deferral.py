@@ -25,15 +25,14 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
-from scrapy_rep.holding.handing_back import HandingBack, Shutdown
-from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
+from scrapy_rep.holding.handing_back import HandingBack
+from scrapy_rep.holding.held_origins import HeldOrigins
 from scrapy_rep.holding.hold import held_fields
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.policy import Drop, LastAttempts
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request, Spider
 
+    from scrapy_rep.holding.hold import HeldOrigin
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Flight, Resolution
     from scrapy_rep.origins.origins import Origins
@@ -76,15 +76,15 @@ class Deferral(ResolutionListener):
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
+        self._held_for = f"held for {self._max_wait:g} s"
         self.held = HeldOrigins(context, origins)
-        self.releases = Releases(context, self.held, self._is_due, self._finished)
+        self.releases = Releases(context, self.held, self)
         self.handing_back = HandingBack(context, self.held)
-        self._shutdown = Shutdown(context, self.releases, self.held, self.handing_back)
         self._retries = self._alarm(self._ask_again)
         self._last = LastAttempts(context.settings)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(time.monotonic, self._report, self._is_paused)
+        self._reports = Alarm(time.monotonic, self._report, lambda: context.engine.paused)
         self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None
@@ -98,14 +98,10 @@ class Deferral(ResolutionListener):
 
     def _alarm(self, act: Callable[[HeldOrigin], None]) -> Alarm:
         def on_due(key: str) -> None:
-            held_origin = self.held.get(key)
-            if held_origin is not None:
+            if (held_origin := self.held.get(key)) is not None:
                 act(held_origin)
 
-        return Alarm(time.monotonic, on_due, self._is_paused)
-
-    def _is_paused(self) -> bool:
-        return self._context.engine.paused
+        return Alarm(time.monotonic, on_due, lambda: self._context.engine.paused)
 
     @property
     def holding(self) -> bool:
@@ -126,10 +122,10 @@ class Deferral(ResolutionListener):
         """Return what is held of each origin, see :func:`held_fields`."""
         found = []
         for held_origin in self.held.all():
-            known = self._table.get(held_origin.origin)
-            entry = known.entry if known is not None else None
-            since = self.held.oldest(held_origin)
+            since = held_origin.oldest(ready=True)
             if held_origin.count and since is not None:
+                known = self._table.get(held_origin.origin)
+                entry = known.entry if known is not None else None
                 seconds = self.held.now() - since
                 found.append(held_fields(held_origin.key, held_origin.count, seconds, entry))
         return found
@@ -143,7 +139,9 @@ class Deferral(ResolutionListener):
         """
         asked_before = self._table.get(origin) is not None
         self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        held_origin = self.held.wait(origin, request, since, known=asked_before)
+        held_origin = self.held.wait(origin, request, since)
+        if asked_before:
+            self._table.pin(origin)
         if not held_origin.jobs:
             held_origin.answered = False
         # Without asyncio, the answer may be there at once.
@@ -160,23 +158,14 @@ class Deferral(ResolutionListener):
 
     def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
         """Hold *request* until its origin, which is unreachable, answers again."""
-        since = self.held.now() if since is None else since
-        held_origin = self.held.get(state.name)
-        if held_origin is not None and held_origin.waiting:
-            # The answer is there, but the others that wait for it haven't heard so far. They come
-            # first, and there may be no room for this one then.
-            self.held.wait(state.origin, request, since)
-            self._settle(held_origin)
-            self._drop_waiting(held_origin, state)
-        else:
-            held_origin = self.held.keep(state.origin, request, since)
-            self._announce(held_origin, request, since)
+        # Others of its origin may wait for the same answer: the deferral hasn't heard of it so far. They
+        # come first, and there may be no room for this one then.
+        held_origin = self.held.wait(state.origin, request, since)
         held_origin.answered = True
-        self.held.weigh(held_origin)
-        self._is_unreachable(held_origin)
+        self._hold_waiting(held_origin, state)
         if state.name not in self._retries:
             self._retry_later(state)
-        held_origin.tell_unreachable()
+        since = self.held.now() if since is None else since
         if since + self._max_wait - self.held.now() < self._last.hopeless(
             state.entry, self._context.clock()
         ):
@@ -191,7 +180,7 @@ class Deferral(ResolutionListener):
         if held_origin.unheld >= self._most_joined or held_origin.count:
             return False
         self.held.wait(held_origin.origin, request, since)
-        self.releases.join(held_origin)
+        held_origin.jobs[-1].add(held_origin.waiting.pop())
         return True
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
@@ -206,40 +195,26 @@ class Deferral(ResolutionListener):
         held_origin.slow = age >= min(slow, _SLOW_SECONDS)
         if age >= grace:
             self._settle(held_origin)
-            if self._has_landed(flight):
+            state = self._cache.get(flight.origin) if flight.landing else None
+            if state is not None and not state.unreachable:
+                # The answer is there: only a handler of ``robots_resolved`` takes long.
                 self.releases.add(held_origin)
                 return
         if age >= slow:
-            held_origin.tell_slow()
+            self.held.log.slow(held_origin)
             if held_origin.waiting:  # no room
                 self._expect(held_origin.key, self.held.now())
-        self.held.weigh(held_origin)
-        later = [one for one in (grace, slow, _LATE_SECONDS, _SLOW_SECONDS) if one > age]
-        if later:
-            at = time.monotonic() + min(later) - age
-            self._first_answers.set_sooner(held_origin.key, at)
+        self.held.changed(held_origin)
+        for seconds in sorted((grace, slow, _LATE_SECONDS, _SLOW_SECONDS)):
+            if seconds > age:
+                self._first_answers.set_sooner(held_origin.key, time.monotonic() + seconds - age)
+                break
         self._context.engine.wake()
 
-    def _has_landed(self, flight: Flight) -> bool:
-        """Whether the answer is there already, and only a handler of ``robots_resolved`` takes long."""
-        state = self._cache.get(flight.origin) if flight.landing else None
-        return state is not None and not state.unreachable
-
-    def _settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> None:
+    def _settle(self, held_origin: HeldOrigin) -> None:
         """Hold requests that only waited so far, if there is room."""
-        for held in self.held.settle(held_origin, everything=everything):
-            self._announce(held_origin, held.request, held.since)
-
-    def _announce(self, held_origin: HeldOrigin, request: Request, since: float) -> None:
-        """*request*, which came at *since*, counts as held."""
-        self._expect(held_origin.key, since)
-        self._context.stats.inc_value("rep/deferred")
-        self._context.crawler.signals.send_catch_log(
-            signals.request_deferred,
-            request=request,
-            origin=held_origin.origin,
-            spider=self._context.spider,
-        )
+        for held in self.held.settle(held_origin):
+            self._expect(held_origin.key, held.since)
 
     # What is known of an origin
 
@@ -250,36 +225,37 @@ class Deferral(ResolutionListener):
         if held_origin is None:
             return
         held_origin.answered, held_origin.late, held_origin.slow = True, False, False
-        self.held.weigh(held_origin)
+        self.held.changed(held_origin)
         if not state.unreachable or self._context.settings.dry_run:
             self.releases.add(held_origin)
             return
-        self.held.recall(held_origin)
-        if self._context.settings.unreachable != "defer":
+        self._recall(held_origin)
+        if not self._policy.is_worth_waiting(state):
             self._is_unreachable(held_origin)
-            self.releases.add(held_origin)
-        elif self._policy.is_worth_waiting(state):
-            self._still_unreachable(held_origin, state)
+            down = f"{state.entry.error}; the host is down", state.entry.attempts
+            self.releases.add(held_origin, down if self._policy.unreachable == "defer" else None)
+            return
+        self._hold_waiting(held_origin, state)
+        if held_origin.count:
+            self._retry_later(state)
+            self._give_up_hopeless(held_origin, state)
+            self._context.engine.wake()
         else:
-            self._is_unreachable(held_origin)
-            why = f"{state.entry.error}; the host is down", state.entry.attempts
-            self.releases.add(held_origin, why)
+            self.releases.add(held_origin)  # there is nothing left: forget it
 
-    def _still_unreachable(self, held_origin: HeldOrigin, state: OriginState) -> None:
+    def _recall(self, held_origin: HeldOrigin) -> None:
+        """Have the requests stay that were to be released."""
+        if held_origin.jobs:
+            held_origin.recall()
+            self._expect_oldest(held_origin)
+
+    def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
+        """Hold those that waited for an answer, and drop those for which there is no room."""
         self._settle(held_origin)
         self._is_unreachable(held_origin)
-        self._drop_waiting(held_origin, state)
-        if not held_origin.count:
-            self.releases.add(held_origin)  # there is nothing left: forget it
-            return
-        self._table.pin(state.origin)
-        self._retry_later(state)
-        self._give_up_hopeless(held_origin, state)
-        held_origin.tell_unreachable()
-        self._context.engine.wake()
-
-    def _drop_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        """There is no room for these."""
+        if held_origin.count:
+            self._table.pin(state.origin)
+            self.held.log.unreachable(held_origin)
         if held_origin.waiting:
             self.held.warn_full(held_origin.origin)
             drop = Drop.of(state)._replace(for_room=True)
@@ -292,7 +268,7 @@ class Deferral(ResolutionListener):
         held_origin = self.held.get(origin)
         if held_origin is not None and not isinstance(error, CancelledError):
             held_origin.answered = True
-            self.held.weigh(held_origin)
+            self.held.changed(held_origin)
             self.releases.add(held_origin, (text_of(error), 0))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:
@@ -301,11 +277,11 @@ class Deferral(ResolutionListener):
             self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
             held_origin.unanswered = 0
 
-    def _is_due(self, held_origin: HeldOrigin) -> bool:
+    def is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
         if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
-        self.held.recall(held_origin)
+        self._recall(held_origin)
         flight = self._flights.to(held_origin.origin, self.held.peek(held_origin))
         if flight.result is None:
             self._wait_for(held_origin, flight)
@@ -332,8 +308,10 @@ class Deferral(ResolutionListener):
     def _time_is_over(self, held_origin: HeldOrigin) -> None:
         """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
         origin, key = held_origin.origin, held_origin.key
-        oldest = self.held.oldest(held_origin)
-        if oldest is not None and self.held.now() < oldest + self._max_wait - _ROUNDING:
+        oldest = held_origin.oldest()
+        if oldest is None:
+            return  # all are about to leave
+        if self.held.now() < oldest + self._max_wait - _ROUNDING:
             self._expect(key, oldest)
             return
         known = self._table.get(origin)
@@ -350,16 +328,12 @@ class Deferral(ResolutionListener):
                 return
         self._give_up_oldest(held_origin, self.held.why(held_origin, self._held_for))
 
-    @property
-    def _held_for(self) -> str:
-        return f"held for {self._max_wait:g} s"
-
     def _give_up_oldest(
         self, held_origin: HeldOrigin, why: tuple[str, int], seconds: float = 0.0
     ) -> None:
         """:param seconds: give up those, too, whose time is over within so many seconds"""
         before = self.held.now() + seconds - self._max_wait + _ROUNDING
-        oldest = self.held.oldest(held_origin)
+        oldest = held_origin.oldest()
         if oldest is not None and oldest <= before:
             self.releases.add(held_origin, why, before=before)
 
@@ -375,28 +349,28 @@ class Deferral(ResolutionListener):
 
     def _report(self, _: str) -> None:
         if self.held:
-            self.held.tell(*self._next())
+            self.tell()
             self._reports.set("", time.monotonic() + _TELL_SECONDS)
 
-    def tell_idle(self) -> None:
-        """Log that the crawl can only wait, if that is news."""
-        self.held.tell_idle(*self._next())
+    def tell(self, *, idle: bool = False) -> None:
+        """Log what is held; or that the crawl can only wait, if that is news."""
+        now, given_up, attempt = time.monotonic(), self._deadlines.soonest, self._retries.soonest
+        if attempt < math.inf:  # else all are being asked
+            attempt = min(attempt, given_up)  # then, a last one is made
+        self.held.tell(attempt - now, given_up - now, idle=idle)
 
-    def _next(self) -> tuple[float, float]:
-        """Seconds until the next robots.txt attempt, and until requests are given up."""
-        now, given_up, soonest = time.monotonic(), self._deadlines.soonest, self._retries.soonest
-        # Infinity: all are being asked. A last attempt is made when requests would be given up.
-        return (min(soonest, given_up) if soonest < math.inf else soonest) - now, given_up - now
+    def _expect_oldest(self, held_origin: HeldOrigin) -> None:
+        oldest = held_origin.oldest()
+        if oldest is not None:
+            self._expect(held_origin.key, oldest)
 
-    def _finished(self, held_origin: HeldOrigin) -> None:
+    def finished(self, held_origin: HeldOrigin) -> None:
         """All have left that may: set the next deadline, or forget the origin."""
-        key = held_origin.key
-        left = held_origin.count or held_origin.waiting
-        if left and (oldest := self.held.oldest(held_origin)) is not None:
-            self._expect(key, oldest)
-        elif self.held.get(key) is held_origin:
+        if held_origin.heap or held_origin.waiting:
+            self._expect_oldest(held_origin)
+        elif self.held.get(held_origin.key) is held_origin:
             for alarm in (self._retries, self._deadlines, self._first_answers):
-                alarm.forget(key)
+                alarm.forget(held_origin.key)
             self.held.end(held_origin)
 
     # The crawl's beginning and end
@@ -423,10 +397,9 @@ class Deferral(ResolutionListener):
             if self.closing or self.releases:
                 await run_in_thread(self._disk.close)  # try again in a second
                 return
-            async for held_origin, oldest in self.held.move_to(self._disk):
-                key = str(held_origin.origin)
-                self._expect(key, oldest)
-                self._retries.set(key, time.monotonic())
+            async for held_origin in self.held.move_to(self._disk):
+                self._expect_oldest(held_origin)
+                self._retries.set(held_origin.key, time.monotonic())
                 if self._context.settings.dry_run:
                     self.releases.add(held_origin)
 
@@ -440,17 +413,16 @@ class Deferral(ResolutionListener):
         for alarm in (self._retries, self._deadlines, self._first_answers, self._reports):
             alarm.stop()
         self.releases.end()
-        await self._shutdown.explain()
-        self._flights.end()
-        await self._upkeep.now()
         slices = Slices()
         for held_origin in self.held.all():
-            self.held.recall(held_origin)
-            if self.held.hold.durable:
-                self._settle(held_origin, everything=True)
+            # While the fetches under way still count as attempts.
+            held_origin.why = self.held.why(held_origin, "the crawl ended")
+            held_origin.recall(everything=True)
             if slices.over:
                 await pause()
-        await self._shutdown.empty()
+        self._flights.end()
+        await self._upkeep.now()
+        await self.handing_back.empty(self.releases.take_loose())
 
     async def _spider_closed(self) -> None:
         self.releases.close()

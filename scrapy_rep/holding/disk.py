@@ -79,7 +79,6 @@ class DiskHold(Hold):
     durable = True
 
     def __init__(self, directory: str, spider: Spider) -> None:
-        super().__init__()
         self._spider = spider
         self._journal = Journal(
             Path(directory, FILE_NAME),
@@ -90,7 +89,7 @@ class DiskHold(Hold):
             "what is held from now on stays in memory, and is lost if the crawl is killed",
         )
         self._looked = False
-        self._recovered: dict[str, int] = {}
+        self._recovered: dict[str, list[Entry]] = {}
         self._earlier: dict[str, Counter[int]] = {}
         """Fingerprints of requests that an earlier run held, by origin."""
         self._number = 0
@@ -110,8 +109,7 @@ class DiskHold(Hold):
 
     def _recover(self, db: sqlite3.Connection) -> bool:
         """Take over what an earlier run left, without the requests themselves."""
-        self._heaps.clear()
-        self._earlier.clear()
+        self._recovered, self._earlier = {}, {}
         rows = db.execute(_SOUND).fetchall()
         ran, all_rows = db.execute(_REST).fetchone()
         # A killed run has taken at least until its last request was held.
@@ -120,15 +118,16 @@ class DiskHold(Hold):
         for row, origin, number, since, state, priority, fingerprint in rows:
             # Requests that were given up wait again.
             since = self._ran if state == GIVEN_UP else since
-            self._keep(origin, (-priority, number, since, row))
+            self._recovered.setdefault(origin, []).append((-priority, number, since, row))
             if fingerprint:
                 self._earlier.setdefault(origin, Counter())[fingerprint] += 1
-        self._recovered = {origin: len(heap) for origin, heap in self._heaps.items()}
+        for heap in self._recovered.values():
+            heapify(heap)
         with suppress(sqlite3.Error):  # it counts all the same
             query = "UPDATE held SET state = ?, since = ? WHERE state = ?"
             db.execute(query, (HELD, self._ran, GIVEN_UP))
         if all_rows > len(rows):
-            self._skip(all_rows - len(rows), "damaged")
+            self.skip(all_rows - len(rows), "damaged")
         return True
 
     def _warn_of_kill(self) -> None:
@@ -152,20 +151,14 @@ class DiskHold(Hold):
                 extra={"spider": self._spider},
             )
 
-    def recover(self) -> Iterator[tuple[str, int, float]]:
-        """Yield each origin that an earlier run left, the number of its requests, and the earliest
-        ``since``."""
-        for origin, count in self._recovered.items():
-            yield origin, count, self.oldest(origin) or 0.0
+    def recover(self) -> Iterator[tuple[str, list[Entry]]]:
+        """Yield each origin that an earlier run left, and a heap of its requests."""
+        yield from self._recovered.items()
         self._recovered = {}
 
     def last(self) -> tuple[int, float]:
         """Return the highest number of an earlier run, and the running time of earlier runs."""
         return self._number, self._ran
-
-    def leave(self, origin: str, why: object) -> None:
-        """Leave the recovered requests of *origin* to the next run."""
-        self._skip(len(self._heaps.pop(origin, ())), why)
 
     def is_held_already(self, origin: str, request: Request) -> bool:
         """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded again.
@@ -176,16 +169,9 @@ class DiskHold(Hold):
         earlier[fingerprint] -= 1
         return True
 
-    def take(self, origin: str, upto: int, before: float) -> Held | None:
-        held = super().take(origin, upto, before)
-        if held is not None and held.number <= self._number:
+    def left(self, origin: str, held: Held) -> None:
+        if held.number <= self._number:
             self.is_held_already(origin, held.request)  # a retry of it isn't
-        return held
-
-    def put_back(self, origin: str, held: Held) -> None:
-        super().put_back(origin, held)
-        if held.number <= self._number and (fingerprint := self._fingerprint(held.request)):
-            self._earlier.setdefault(origin, Counter())[fingerprint] += 1
 
     def _fingerprint(self, request: Request) -> int:
         """Return what tells *request* from others, 0 if nothing does."""
@@ -200,118 +186,81 @@ class DiskHold(Hold):
     def together(self) -> AbstractContextManager[None]:
         return self._journal.together()
 
-    def hold(self, origin: str, held: Held) -> None:
-        row = self._write(origin, held, HELD)
-        if row is None:
-            super().hold(origin, held)
-        else:
-            self._keep(origin, (-held.request.priority, held.number, held.since, row))
-
-    def _write(self, origin: str, held: Held, state: int) -> int | None:
-        """Write *held* to its row, or a new one. Return that, None if it can't be one."""
+    def hold(self, origin: str, held: Held, state: int = HELD) -> Entry:
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
-            self._tell_unserialisable(held.request, error)
-            return None
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
+                    "crawl is killed. Further requests like it are not reported.",
+                    {"request": held.request, "error": error},
+                    extra={"spider": self._spider},
+                )
+            return super().hold(origin, held)
         row = held.row or self._journal.new_id("held")
         values = row, origin, held.number, held.since, state, data
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         self._journal.put("held", (*values, priority, self._fingerprint(held.request)))
-        return row
+        return (-held.request.priority, held.number, held.since, row)
 
-    def _tell_unserialisable(self, request: Request, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
-                "crawl is killed. Further requests like it are not reported.",
-                {"request": request, "error": error},
-                extra={"spider": self._spider},
-            )
-
-    def _read(self, entry: Entry) -> Held | None:
+    def read(self, entry: Entry) -> Held | None:
         _, number, since, row = entry
         if not isinstance(row, int):
-            return Held(number, since, row)
-        data = self._data(row)
+            return super().read(entry)
         try:
-            request = self._loaded(data)
-        except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
-            self._skip(1, error)
+            request = self._load(row)
+        except Exception as error:  # the spider's callback may be gone, say
+            if isinstance(error, sqlite3.Error):
+                self._failed_reads += 1
+                if not is_damaged(error) and self._failed_reads < _READS:
+                    raise
+            self.skip(1, error)
             return None
         if self._journal.unwritten("held", row):
             self._journal.delete("held", row)
-            return Held(number, since, request)
-        return Held(number, since, request, row)
+            return Held(number, since, request, counts=True)
+        return Held(number, since, request, row, counts=True)
 
-    def _data(self, row: int) -> bytes | None:
-        """Return the request of *row*; None if it is to be left to the next run."""
-        try:
-            data = self._stored(row)
-        except sqlite3.Error as error:
-            self._failed_reads += 1
-            if not is_damaged(error) and self._failed_reads < _READS:
-                raise
-            self._why_unreadable = error
-            return None
-        self._failed_reads = 0
-        return data
-
-    def _stored(self, row: int) -> bytes | None:
+    def _load(self, row: int) -> Request:
         unwritten = self._journal.unwritten("held", row)
         found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(_SELECT, row)
-        return found[0][0] if found else None
+        self._failed_reads = 0
+        if not found:
+            raise ValueError("damaged")
+        return loads(found[0][0], self._spider)
 
-    def _loaded(self, data: bytes | None) -> Request:
-        if data is None:
-            raise ValueError(self._why_unreadable or "damaged")
-        return loads(data, self._spider)
-
-    def _request(self, entry: Entry) -> Request | None:
+    def peek(self, entry: Entry) -> Request | None:
         row = entry[3]
         if not isinstance(row, int):
-            return row
-        with suppress(Exception):  # take() will say so
-            return self._loaded(self._stored(row))
+            return super().peek(entry)
+        with suppress(Exception):  # read() will say so
+            return self._load(row)
         return None
 
-    def _skip(self, count: int, why: object) -> None:
+    def skip(self, count: int, why: object) -> None:
+        """Leave *count* requests to the next run."""
         self._unreadable += count
         self._why_unreadable = self._why_unreadable or why
 
     def tell_unreadable(self) -> None:
         if self._unreadable:
-            logger.warning(
-                "%(count)s can't be read from %(path)s (%(error)s) and stay there",
-                {
-                    "count": counted(self._unreadable, "held request"),
-                    "path": self._journal.path,
-                    "error": self._why_unreadable,
-                },
-                extra={"spider": self._spider},
-            )
+            values = {
+                "count": counted(self._unreadable, "held request"),
+                "path": self._journal.path,
+                "error": self._why_unreadable,
+            }
+            message = "%(count)s can't be read from %(path)s (%(error)s) and stay there"
+            logger.warning(message, values, extra={"spider": self._spider})
         self._unreadable, self._why_unreadable = 0, None
 
-    def take_mortal(self, origin: str) -> Iterator[Held]:
-        entries = self._whole(origin)
-        del self._heaps[origin]
-        mortal = [entry for entry in entries if self._is_mortal(entry)]
-        if len(mortal) < len(entries):
-            ends = {entry[1] for entry in mortal}
-            self._heaps[origin] = [entry for entry in entries if entry[1] not in ends]
-            heapify(self._heaps[origin])
-        for entry in sorted(mortal):
-            held = self._read(entry)
-            if held is not None:
-                yield held
-
-    def _is_mortal(self, entry: Entry) -> bool:
+    def is_mortal(self, entry: Entry) -> bool:
         row = entry[3]
         return not isinstance(row, int) or self._journal.unwritten("held", row) is not None
 
     def give_up(self, origin: str, held: Held) -> None:
-        self._write(origin, held, GIVEN_UP)
+        self.hold(origin, held, GIVEN_UP)
 
     def done(self, rows: list[int]) -> None:
         self._journal.delete("held", *rows)

@@ -24,7 +24,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
-from scrapy_rep.holding.hold import Job
+from scrapy_rep.holding.hold import announce
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
 from scrapy_rep.origins.requests import FOREIGN, SCHEME
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.holding.deferral import Deferral
-    from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
-    from scrapy_rep.holding.hold import Held
+    from scrapy_rep.holding.held_origins import HeldOrigins
+    from scrapy_rep.holding.hold import Held, HeldOrigin
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
@@ -90,12 +90,12 @@ class Gate:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
         except AttributeError:  # __slots__: its requests wait in the middleware, as others do
-            logger.info(
+            message = (
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
-                "downloader, and none are held",
-                {"scheduler": type(scheduler).__name__},
-                extra=self._context.extra,
+                "downloader, and none are held"
             )
+            values = {"scheduler": type(scheduler).__name__}
+            logger.info(message, values, extra=self._context.extra)
 
     def __contains__(self, request: Request) -> bool:
         """Whether *request* came through here. Others are direct downloads (of a media pipeline, say):
@@ -144,7 +144,7 @@ class Gate:
         if self._idle_since is None:
             self._idle_since = now
         if not self._held.awaits_first_answers:
-            self._deferral.tell_idle()
+            self._deferral.tell(idle=True)
             return now - self._idle_since < self._idle_after
         return True
 
@@ -209,7 +209,7 @@ class Gate:
             call_later(_REST_SECONDS, self._context.engine.wake)
         else:
             self._held.warn_full(origin)
-            self._releases.condemn(request, advice)
+            self._releases.verdicts[request] = advice
             return False
         return True
 
@@ -217,20 +217,10 @@ class Gate:
 class Releases:
     """The origins with requests that may leave, and what becomes of these."""
 
-    def __init__(
-        self,
-        context: CrawlContext,
-        held: HeldOrigins,
-        is_due: Callable[[HeldOrigin], bool],
-        on_finished: Callable[[HeldOrigin], None],
-    ) -> None:
-        """:param is_due: whether an origin's robots.txt has to be fetched again first
-        :param on_finished: called when no more of an origin's requests may leave
-        """
+    def __init__(self, context: CrawlContext, held: HeldOrigins, deferral: Deferral) -> None:
         self._context = context
         self._held = held
-        self._is_due = is_due
-        self._on_finished = on_finished
+        self._deferral = deferral
         self._turns: dict[int, deque[HeldOrigin]] = {}
         """Origins by the priority of their most urgent request."""
         self._resting = 0
@@ -259,14 +249,7 @@ class Releases:
         """
         if self._ended:
             return
-        job = Job(self._held.number, before, given_up)
-        waiting, held_origin.waiting = held_origin.waiting, []
-        for held in waiting:
-            if held.since <= before:
-                job.add(held)
-            else:
-                held_origin.waiting.append(held)
-        held_origin.jobs.append(job)
+        held_origin.begin(given_up, before)
         if len(held_origin.jobs) == 1:
             self._queue(held_origin)
             self._context.engine.wake()
@@ -278,24 +261,16 @@ class Releases:
         self._loose.append(request)
         self._context.engine.wake()
 
-    def take_loose(self) -> list[Request]:
-        """Return those that were let out and haven't left: the spider closes."""
-        loose = list(self._loose)
-        self._loose.clear()
-        return loose
-
-    def condemn(self, request: Request, drop: Drop) -> None:
-        """Have *request*, which leaves now, dropped."""
-        self.verdicts[request] = drop
-
-    def join(self, held_origin: HeldOrigin) -> None:
-        """Its latest request is to leave with the others."""
-        held_origin.jobs[-1].add(held_origin.waiting.pop())
-
     def end(self) -> None:
         """Let no more requests leave: the spider closes."""
         self._ended = True
         self._turns.clear()
+
+    def take_loose(self) -> list[Request]:
+        """Return those that were let out and haven't left, which they no longer will."""
+        loose = list(self._loose)
+        self._loose.clear()
+        return loose
 
     def next(self) -> Request | None:
         """Return the next request to leave, if there is one for which a download slot is free."""
@@ -324,75 +299,49 @@ class Releases:
             return None  # its robots.txt became unreachable meanwhile
         job = held_origin.jobs[0]
         try:
-            head = self._head(held_origin, job) if held_origin.count else None
+            held = self._held.first(held_origin)
         except sqlite3.Error as error:
             self._rest(held_origin, error)
             return None
-        was_held = False
-        if job.ready:
-            held = job.ready[0][2]
-            if head is not None and (-head.request.priority, head.number) < job.ready[0][:2]:
-                held, was_held = head, True
-        elif head is not None:
-            held, was_held = head, True
-        else:
-            self._next_job(held_origin)
+        if held is None:
+            self._go_on(held_origin)
             return None
         if job.given_up is None:
-            if time.monotonic() >= job.good_until and self._is_due(held_origin):
+            if time.monotonic() >= job.good_until and self._deferral.is_due(held_origin):
                 return None
             if self._context.engine.slots.is_full(held.request, held_origin.leaving):
                 self._queue(held_origin)
                 return None
-        if was_held:
-            held_origin.head = None
+        heappop(job.heap)
+        self._told = False
+        self._held.left(held_origin, held)
+        if job.given_up is None:
+            self._release(held_origin, held)
         else:
-            heappop(job.ready)
-        self._leave(held_origin, held, job, was_held=was_held)
-        if job.ready or held_origin.count:
-            self._queue(held_origin)
-        else:
-            self._next_job(held_origin)
+            self._give_up(held_origin, held, job.given_up)
+        self._go_on(held_origin)
         return held.request
 
-    def _head(self, held_origin: HeldOrigin, job: Job) -> Held | None:
-        """Return the next request of the hold for *job*."""
-        head = held_origin.head
-        if head is not None and head.number <= job.upto and head.since <= job.before:
-            return head
-        self._held.put_back(held_origin)
-        held_origin.head = self._held.hold.take(held_origin.key, job.upto, job.before)
-        return held_origin.head
-
-    def _next_job(self, held_origin: HeldOrigin) -> None:
-        held_origin.jobs.popleft()
-        self._moved = True
+    def _go_on(self, held_origin: HeldOrigin) -> None:
+        if not held_origin.jobs[0].heap:
+            held_origin.jobs.popleft()
+            self._moved = True
         if held_origin.jobs:
             self._queue(held_origin)
         else:
-            self._on_finished(held_origin)
+            self._deferral.finished(held_origin)
 
     def _queue(self, held_origin: HeldOrigin) -> None:
         """Let the origin have its turn after the others."""
-        ready, head, held = held_origin.jobs[0].ready, held_origin.head, None
-        if head is not None:
-            held = head.request.priority
-        elif held_origin.count:
-            held = self._held.hold.urgency(held_origin.key)
-        priority = -ready[0][0] if ready else held or 0
-        if held is not None and held > priority:
-            priority = held
-        self._turns.setdefault(priority, deque()).append(held_origin)
+        heap = held_origin.jobs[0].heap
+        self._turns.setdefault(-heap[0][0] if heap else 0, deque()).append(held_origin)
 
     def _rest(self, held_origin: HeldOrigin, error: Exception) -> None:
         """Try again later: the file can't be read."""
         if not self._told:
             self._told = True
-            logger.error(
-                "Can't release held requests, retrying: %(error)s",
-                {"error": error},
-                extra=self._context.extra,
-            )
+            message = "Can't release held requests, retrying: %(error)s"
+            logger.error(message, {"error": error}, extra=self._context.extra)
         self._resting += 1
         call_later(_RETRY_SECONDS, self._rested, held_origin)
 
@@ -402,27 +351,25 @@ class Releases:
             self._queue(held_origin)
             self._context.engine.wake()
 
-    def _leave(self, held_origin: HeldOrigin, held: Held, job: Job, *, was_held: bool) -> None:
-        """Count, announce and remember what leaves."""
-        self._told = False
-        context, request, row = self._context, held.request, held.row
-        self._held.left(held_origin, held, was_held=was_held)
-        if job.given_up is not None and not was_held:
+    def _give_up(self, held_origin: HeldOrigin, held: Held, why: tuple[str, int]) -> None:
+        """Have *held* fail in the middleware."""
+        origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
+        if not held.counts:
             if for_room := self._held.room_for(held_origin) <= 0:
-                self._held.warn_full(held_origin.origin)
-            cause = self._held.failure(held_origin.origin)
-            self.verdicts[request] = Drop(*job.given_up, for_room=for_room, cause=cause)
+                self._held.warn_full(origin)
+            self.verdicts[held.request] = Drop(*why, for_room=for_room, cause=cause)
             return
-        if job.given_up is not None:
-            held_origin.given_up += 1
-            held_origin.why = job.given_up
-            self._held.hold.give_up(held_origin.key, held)
-            # The origin may be forgotten before it arrives.
-            cause = self._held.failure(held_origin.origin)
-            error = RobotsUnreachable(held_origin.origin, *job.given_up, cause)
-            error.held_for = self._held.now() - held.since
-            self.verdicts[request] = error
-            return
+        held_origin.given_up += 1
+        held_origin.why = why
+        self._held.hold.give_up(held_origin.key, held)
+        # The origin may be forgotten before it arrives.
+        error = RobotsUnreachable(origin, *why, cause)
+        error.held_for = self._held.now() - held.since
+        self.verdicts[held.request] = error
+
+    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
+        """Count, announce and remember *held*, which leaves."""
+        request, row = held.request, held.row
         held_origin.leaving.append(request)
         if row is not None:
             self._rows.add(row)
@@ -430,16 +377,12 @@ class Releases:
             finalize(request, self._gone.append, row).atexit = False
             if len(self._gone) >= _ROWS:
                 self._forget(self._gone)
-        if was_held:
+        if held.counts:
             held_origin.released += 1
-            context.stats.inc_value("rep/released")
-            context.crawler.signals.send_catch_log(
-                signals.request_released,
-                request=request,
-                origin=held_origin.origin,
-                held_for=self._held.now() - held.since,
-                spider=context.spider,
-            )
+            self._context.stats.inc_value("rep/released")
+            seconds = self._held.now() - held.since
+            released = signals.request_released
+            announce(self._context, released, request, held_origin.origin, held_for=seconds)
 
     def verdict(self, request: Request) -> Drop | None:
         """Return what was decided at the gate about *request*, which the middleware has now.

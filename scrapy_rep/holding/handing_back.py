@@ -9,7 +9,7 @@ gets them next.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.job import job_dir
@@ -19,7 +19,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.hold import is_serialisable
+from scrapy_rep.holding.hold import Held, announce, dumps
 from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.holding.gate import Releases
-    from scrapy_rep.holding.held_origins import HeldOrigin, HeldOrigins
-    from scrapy_rep.holding.hold import Held
+    from scrapy_rep.holding.held_origins import HeldOrigins
+    from scrapy_rep.holding.hold import HeldOrigin
     from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
@@ -49,15 +48,8 @@ _SLICE = 20
 def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
     """Count and announce that *request*, which was held, will fail with *error*."""
     context.stats.inc_value("rep/given_up")
-    context.crawler.signals.send_catch_log(
-        signals.request_given_up,
-        request=request,
-        origin=error.origin,
-        reason=error.reason,
-        attempts=error.attempts,
-        held_for=error.held_for,
-        spider=context.spider,
-    )
+    told = {"reason": error.reason, "attempts": error.attempts, "held_for": error.held_for}
+    announce(context, signals.request_given_up, request, error.origin, **told)
 
 
 class HandingBack:
@@ -69,17 +61,19 @@ class HandingBack:
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
-    @property
-    def _scheduler(self) -> Any:
-        return self._context.engine.scheduler
-
-    def keeps(self, request: Request) -> bool:
+    def _keeps(self, request: Request) -> bool:
         """Whether the scheduler would keep *request* when the process ends."""
         engine = self._context.engine
         if engine.scheduler_is_foreign:
             return engine.scheduler_outlives
-        spider, directory = self._context.spider, job_dir(self._context.crawler.settings)
-        return bool(directory) and spider is not None and is_serialisable(request, spider)
+        spider = self._context.spider
+        if spider is None or not job_dir(self._context.crawler.settings):
+            return False
+        try:
+            dumps(request, spider)
+        except Exception:  # noqa: BLE001 (from pickling a user's meta)
+            return False
+        return True
 
     def one(self, request: Request, since: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others of its priority. Return
@@ -87,9 +81,9 @@ class HandingBack:
         one."""
         if self._held.hold.durable or not self._context.engine.scheduler_outlives:
             return False
-        return self.hand_back(request, self._held.now() if since is None else since, last=True)
+        return self._hand_back(request, self._held.now() if since is None else since, last=True)
 
-    def hand_back(self, request: Request, since: float, *, last: bool = False) -> bool:
+    def _hand_back(self, request: Request, since: float, *, last: bool = False) -> bool:
         """Give *request*, here since then, to the scheduler. Return whether that worked.
 
         :param last: lower its priority until it comes again
@@ -103,18 +97,15 @@ class HandingBack:
         request.dont_filter = True
         request.priority -= last
         try:
-            if self._scheduler.enqueue_request(request):
+            if self._context.engine.scheduler.enqueue_request(request):
                 self.on_handed_back(request)
                 return True
             error: object = "refused"
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
             error = raised
         self.restore(request)
-        logger.error(
-            "Can't hand %(request)s back to the scheduler, so it fails: %(error)s",
-            {"request": request, "error": error},
-            extra=self._context.extra,
-        )
+        message = "Can't hand %(request)s back to the scheduler, so it fails: %(error)s"
+        logger.error(message, {"request": request, "error": error}, extra=self._context.extra)
         return False
 
     def restore(self, request: Request) -> float | None:
@@ -130,42 +121,22 @@ class HandingBack:
         waited = time.time() - since
         return self._held.now() - waited if 0 <= waited < _MAX_WAITED else None
 
+    async def empty(self, loose: list[Request]) -> None:
+        """Leave nothing that would end with the process: write it to disk, hand it back, or call its
+        errback.
 
-class Shutdown:
-    """Leaves requests on disk, else hands them to a scheduler that outlives the process, else calls
-    their errbacks."""
-
-    def __init__(
-        self,
-        context: CrawlContext,
-        releases: Releases,
-        held: HeldOrigins,
-        handing_back: HandingBack,
-    ) -> None:
-        self._context = context
-        self._releases = releases
-        self._held = held
-        self._handing_back = handing_back
-
-    async def explain(self) -> None:
-        """Note why each origin's requests would be given up, while the fetches under way still count
-        as attempts."""
-        slices = Slices()
-        for held_origin in self._held.all():
-            held_origin.why = self._held.why(held_origin, "the crawl ended")
-            if slices.over:
-                await pause()
-
-    async def empty(self) -> None:
-        """Leave nothing that would end with the process."""
+        :param loose: these were about to leave
+        """
         slices = Slices()
         settled: list[Deferred[None]] = []
-        for request in self._releases.take_loose():
-            settled.append(self._settle(request, self._held.now()))
+        for request in loose:
+            settled.append(self._end(Held(0, self._held.now(), request)))
             await self._finish(settled, slices)
         for held_origin in self._held.all():
-            for held, was_held in self._held.take_mortal(held_origin):
-                settled.append(self._end(held_origin, held, was_held=was_held))
+            if self._held.hold.durable:
+                self._held.settle(held_origin, everything=True)
+            for held in self._held.take_mortal(held_origin):
+                settled.append(self._end(held, held_origin))
                 if len(settled) >= _SLICE:
                     await self._finish(settled, slices)
             await self._finish(settled, slices)
@@ -178,28 +149,17 @@ class Shutdown:
         if slices.over:
             await pause()
 
-    def _end(self, held_origin: HeldOrigin, held: Held, *, was_held: bool) -> Deferred[None]:
+    def _end(self, held: Held, held_origin: HeldOrigin | None = None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
-        if self._hands_back(held.request, held.since):
-            if was_held:
+        request = held.request
+        if self._keeps(request) and self._hand_back(request, held.since):
+            if held.counts:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
-        cause = self._held.failure(held_origin.origin)
-        error = RobotsUnreachable(held_origin.origin, *held_origin.why, cause)
-        if was_held:
+        origin = origin_of(request) if held_origin is None else held_origin.origin
+        why = ("the crawl ended", 0) if held_origin is None else held_origin.why
+        error = RobotsUnreachable(origin, *why, self._held.failure(origin))
+        if held.counts:
             error.held_for = self._held.now() - held.since
-            tell_given_up(self._context, held.request, error)
-        return self._context.engine.fail(held.request, error)
-
-    def _hands_back(self, request: Request, since: float) -> bool:
-        handing_back = self._handing_back
-        return handing_back.keeps(request) and handing_back.hand_back(request, since)
-
-    def _settle(self, request: Request, since: float) -> Deferred[None]:
-        """The same for *request*, which was about to leave."""
-        if self._hands_back(request, since):
-            return succeed(None)
-        origin = origin_of(request)
-        cause = self._held.failure(origin)
-        error = RobotsUnreachable(origin, "the crawl ended", cause=cause)
+            tell_given_up(self._context, request, error)
         return self._context.engine.fail(request, error)

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from heapq import nlargest
+from heapq import heappop, heappush, nlargest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from scrapy_rep import signals
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import counted, duration
-from scrapy_rep.holding.hold import Held, Hold, Job
+from scrapy_rep.holding.hold import Held, HeldOrigin, Hold, announce
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import kind_of
@@ -47,124 +47,72 @@ _UNLIMITED = 100
 _NAMED = 3
 # Seconds between log lines that say that nothing else is left to do.
 _IDLE_SECONDS = 10.0
+_HOLDING = "Holding requests to %(origin)s"
 
 
 class Log:
-    """The log of all origins with held requests."""
+    """What the log says of each origin, and of the limits."""
 
     def __init__(self, context: CrawlContext) -> None:
-        self.context = context
-        self.slow = Limiter(logger, "origins that are slow to answer")
-        self.held = Limiter(logger, "origins with an unreachable robots.txt")
-        self.given_up = Limiter(logger, "origins whose requests were given up")
-        self.released = Limiter(logger, "origins whose requests were released")
+        self._context = context
+        self._slow = Limiter(logger, "origins that are slow to answer")
+        self._held = Limiter(logger, "origins with an unreachable robots.txt")
+        self._given_up = Limiter(logger, "origins whose requests were given up")
+        self._released = Limiter(logger, "origins whose requests were released")
+        self._warned: set[bool] = set()
 
-
-class HeldOrigin:
-    """An origin with requests at the gate, until none is left.
-
-    Its requests *wait* for a first answer, in memory, until ``REP_DEFER_GRACE`` is over; then they are
-    *held*: counted, announced, and on disk with a JOBDIR. Once there is an answer, or they are given
-    up, they are *ready* to leave.
-    """
-
-    __slots__ = (
-        "_log",
-        "_told_slow",
-        "answered",
-        "count",
-        "given_up",
-        "head",
-        "jobs",
-        "key",
-        "late",
-        "leaving",
-        "longest",
-        "origin",
-        "released",
-        "slow",
-        "told_unreachable",
-        "unanswered",
-        "unheld",
-        "waiting",
-        "weight",
-        "why",
-    )
-
-    def __init__(self, origin: Origin, log: Log) -> None:
-        self.origin = origin
-        self.key = str(origin)
-        self._log = log
-        self._told_slow = False
-        self.told_unreachable = False
-        """Whether the log says that its robots.txt is unreachable."""
-        self.waiting: list[Held] = []
-        """Those that wait for a first answer, as they came."""
-        self.unheld = 0
-        """How many are not held: they wait, or are ready to leave."""
-        self.count = 0
-        """How many are held."""
-        self.unanswered = 0
-        """How many of the held ones never had an answer."""
-        self.answered = self.late = self.slow = False
-        """Whether there was an answer, if only a failure; whether a first answer takes long, or very
-        long."""
-        self.weight = 0
-        """Its part of the limit for first answers, see :class:`HeldOrigins`."""
-        self.jobs: deque[Job] = deque()
-        """What is ready, in order."""
-        self.head: Held | None = None
-        """Taken from the hold, and next to leave."""
-        self.leaving: list[Request] = []
-        """Those that left last, and may not have reached their download slot."""
-        self.released = 0
-        self.longest = 0.0
-        """Seconds for which one that left was held, in earlier runs too."""
-        self.given_up = 0
-        self.why = ("", 0)
-        """Why the last ones were given up, and after how many robots.txt attempts."""
-
-    def tell_unreachable(self) -> None:
+    def unreachable(self, one: HeldOrigin) -> None:
         """Log that requests are held because robots.txt is unreachable, once."""
-        if not self.told_unreachable:
-            self.told_unreachable = True
-            message = "Holding requests to %(origin)s until its robots.txt can be fetched"
-            self._tell(self._log.held, message)
+        if not one.told_unreachable:
+            one.told_unreachable = True
+            self._tell(self._held, one, _HOLDING + " until its robots.txt can be fetched")
 
-    def tell_slow(self) -> None:
+    def slow(self, one: HeldOrigin) -> None:
         """Log that the first answer is slow, once."""
-        if not (self.told_unreachable or self._told_slow):
-            self._told_slow = True
-            message = "Holding requests to %(origin)s: its robots.txt has not answered yet"
-            self._tell(self._log.slow, message)
+        if not (one.told_unreachable or one.told_slow):
+            one.told_slow = True
+            self._tell(self._slow, one, _HOLDING + ": its robots.txt has not answered yet")
 
-    def tell_end(self, kept: bool) -> None:
+    def end(self, one: HeldOrigin, kept: bool) -> None:
         """Log what became of the requests.
 
         :param kept: whether those given up are on disk for the next run
         """
-        if self.given_up:
-            reason, attempts = self.why
+        if one.given_up:
+            reason, attempts = one.why
             self._tell(
-                self._log.given_up,
+                self._given_up,
+                one,
                 "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
                 "(%(times)s at robots.txt)%(kept)s",
-                requests=counted(self.given_up, "request"),
-                seconds=self.longest,
+                requests=counted(one.given_up, "request"),
                 reason=reason,
                 times=counted(attempts, "attempt"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
             )
-        if self.released and (self.told_unreachable or self._told_slow):
-            self._tell(
-                self._log.released,
-                "Released %(requests)s to %(origin)s after %(seconds).1f s",
-                requests=counted(self.released, "request"),
-                seconds=self.longest,
-            )
+        if one.released and (one.told_unreachable or one.told_slow):
+            message = "Released %(requests)s to %(origin)s after %(seconds).1f s"
+            self._tell(self._released, one, message, requests=counted(one.released, "request"))
 
-    def _tell(self, limiter: Limiter, message: str, **values: Any) -> None:
-        limiter.log(message, {"origin": self.origin, **values}, self._log.context.spider)
+    def _tell(self, limiter: Limiter, one: HeldOrigin, message: str, **values: object) -> None:
+        values |= {"origin": one.origin, "seconds": one.longest}
+        limiter.log(message, values, self._context.spider)
+
+    def full(self, origin: Origin, held: int, full: bool) -> None:
+        """Warn that requests are dropped because too many are held: once for the total (*full*), once
+        for an origin's share."""
+        if full in self._warned:
+            return
+        self._warned.add(full)
+        message = (
+            "REP_DEFER_MAX_REQUESTS reached (%(count)d requests held): dropping further requests to "
+            "unreachable origins. This is reported once."
+            if full
+            else "%(origin)s has used its share of REP_DEFER_MAX_REQUESTS (%(count)d requests held in "
+            "total): dropping further requests to it. Other origins are not reported."
+        )
+        values = {"origin": origin, "count": held}
+        logger.warning(message, values, extra=self._context.extra)
 
 
 class HeldOrigins:
@@ -172,25 +120,21 @@ class HeldOrigins:
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
-        self._stats = context.stats
-        self._most_held = 0
         self._table = origins.table
         self.failure = origins.cache.failure
         """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
         self._flights = origins.flights
-        self._most = context.settings.defer_max_requests
-        self._log = Log(context)
+        self.log = Log(context)
         self._origins: dict[str, HeldOrigin] = {}
-        self._total = self._unheld = self._weight = 0
+        self._total = self._most_held = self._unheld = self._weight = 0
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
+        self._most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
-        self._limit = self._most + self._most_waiting
         self._started = time.monotonic()
-        self._warned: set[bool] = set()
         self._told_idle = False
         self._told_idle_at = -math.inf
         self.hold = Hold()
-        self.number = 0
+        self._number = 0
         """The number of the request that came last."""
 
     def now(self) -> float:
@@ -246,11 +190,56 @@ class HeldOrigins:
     @property
     def may_wait(self) -> bool:
         """Whether another request may come to the gate to wait for a first answer."""
-        return self._weight < self._most_waiting and self._unheld + self._total < self._limit
+        limit = self._most + self._most_waiting
+        return self._weight < self._most_waiting and self._unheld + self._total < limit
 
-    def weigh(self, held_origin: HeldOrigin) -> None:
-        """Count what waits for the origin's first answer: all of its requests, a few if that takes long,
-        none if it takes very long. One silent origin must not stop the others."""
+    def limit_memory(self) -> None:
+        """Hold fewer: the scheduler outlives the process, and a kill should lose little."""
+        self._most = min(self._most, _MOST_SHARED)
+
+    def warn_full(self, origin: Origin) -> None:
+        """Warn that requests are dropped because too many are held."""
+        self.log.full(origin, self._total, self.full)
+
+    # They come and go
+
+    def wait(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
+        """Keep *request*, which came to the gate at *since* (None: now), until there is an answer."""
+        key = str(origin)
+        held_origin = self._origins.get(key)
+        if held_origin is None:
+            held_origin = self._origins[key] = HeldOrigin(origin, key)
+        self._number += 1
+        since = self.now() if since is None else since
+        held_origin.waiting.append(Held(self._number, since, request))
+        self.changed(held_origin, unheld=1)
+        return held_origin
+
+    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
+        """Hold, count and announce as many of the origin's waiting requests as there is room for, or
+        all. Return these."""
+        room = len(held_origin.waiting) if everything else max(0, self.room_for(held_origin))
+        found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
+        if not found:
+            return []
+        with self.hold.together():
+            for held in found:
+                heappush(held_origin.heap, self.hold.hold(held_origin.key, held))
+        held_origin.unanswered += len(found)
+        self.changed(held_origin, unheld=-len(found), held=len(found))
+        for held in found:
+            self._context.stats.inc_value("rep/deferred")
+            announce(self._context, signals.request_deferred, held.request, held_origin.origin)
+        return found
+
+    def changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:
+        """Count requests that came, left or were held, and what waits for the origin's first answer: all
+        of its requests, a few if that takes long, none if it takes very long. One silent origin must
+        not stop the others."""
+        held_origin.unheld += unheld
+        self._unheld += unheld
+        held_origin.count += held
+        self._total += held
         weight = held_origin.unheld
         if not held_origin.answered:
             weight += held_origin.count
@@ -258,149 +247,67 @@ class HeldOrigins:
                 weight = 0 if held_origin.slow else min(weight, _WEIGHTY)
         self._weight += weight - held_origin.weight
         held_origin.weight = weight
-
-    def limit_memory(self) -> None:
-        """Hold fewer: the scheduler outlives the process, and a kill should lose little."""
-        self._most = min(self._most, _MOST_SHARED)
-        self._limit = self._most + self._most_waiting
-
-    def warn_full(self, origin: Origin | str) -> None:
-        """Warn that requests are dropped because too many are held: once for the total, once for
-        an origin's share."""
-        full = self.full
-        if full in self._warned:
-            return
-        self._warned.add(full)
-        message = (
-            "REP_DEFER_MAX_REQUESTS reached (%(count)d requests held): dropping further requests to "
-            "unreachable origins. This is reported once."
-            if full
-            else "%(origin)s has used its share of REP_DEFER_MAX_REQUESTS (%(count)d requests held in "
-            "total): dropping further requests to it. Other origins are not reported."
-        )
-        values = {"origin": origin, "count": self._total}
-        logger.warning(message, values, extra=self._context.extra)
-
-    # They come and go
-
-    def wait(
-        self, origin: Origin, request: Request, since: float | None = None, *, known: bool = True
-    ) -> HeldOrigin:
-        """Keep *request* until there is a first answer.
-
-        :param known: whether anything is known of *origin*
-        """
-        held_origin, held = self._of(origin, known=known), self._held(request, since)
-        held_origin.waiting.append(held)
-        self._changed(held_origin, unheld=1)
-        return held_origin
-
-    def keep(self, origin: Origin, request: Request, since: float | None = None) -> HeldOrigin:
-        """Hold *request*, which came to the gate at *since* (default: now)."""
-        held_origin = self._of(origin)
-        self.hold.hold(held_origin.key, self._held(request, since))
-        held_origin.unanswered += 1
-        self._changed(held_origin, held=1)
-        return held_origin
-
-    def _held(self, request: Request, since: float | None) -> Held:
-        self.number += 1
-        return Held(self.number, self.now() if since is None else since, request)
-
-    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
-        """Hold as many of the origin's waiting requests as there is room for, or all. Return these."""
-        waiting = held_origin.waiting
-        if not waiting:
-            return []
-        count = len(waiting) if everything else max(0, self.room_for(held_origin))
-        found = waiting[:count]
-        del waiting[:count]
-        with self.hold.together():
-            for held in found:
-                self.hold.hold(held_origin.key, held)
-        held_origin.unanswered += len(found)
-        self._changed(held_origin, unheld=-len(found), held=len(found))
-        return found
-
-    def _of(self, origin: Origin, *, known: bool = True) -> HeldOrigin:
-        held_origin = self._origins.get(str(origin))
-        if held_origin is None:
-            held_origin = HeldOrigin(origin, self._log)
-            self._origins[held_origin.key] = held_origin
-            if known:
-                self._table.pin(origin)
-        return held_origin
-
-    def _changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:
-        held_origin.unheld += unheld
-        self._unheld += unheld
-        held_origin.count += held
-        self._total += held
-        self.weigh(held_origin)
         if held:
-            self._stats.set_value("rep/held", self._total)
+            self._context.stats.set_value("rep/held", self._total)
         if self._total > self._most_held:
             self._most_held = self._total
-            self._stats.max_value("rep/held/max", self._total)
+            self._context.stats.max_value("rep/held/max", self._total)
 
-    def left(self, held_origin: HeldOrigin, held: Held, *, was_held: bool) -> None:
+    def first(self, held_origin: HeldOrigin) -> Held | None:
+        """Return the request of the origin's first job that is next to leave, if any is left.
+
+        :raises sqlite3.Error: if it can't be read now
+        """
+        heap = held_origin.jobs[0].heap
+        while heap:
+            entry = heap[0]
+            if isinstance(entry[3], Held):
+                return entry[3]
+            held = self.hold.read(entry)
+            if held is not None:
+                heap[0] = (*entry[:3], held)
+                return held
+            heappop(heap)
+            self.changed(held_origin, held=-1)
+        return None
+
+    def left(self, held_origin: HeldOrigin, held: Held) -> None:
         """A request has left the gate."""
         held_origin.longest = max(held_origin.longest, self.now() - held.since)
-        if was_held:
+        if held.counts:
             self._told_idle = False
-            self._changed(held_origin, held=-1)
+            self.hold.left(held_origin.key, held)
+            self.changed(held_origin, held=-1)
         else:
-            self._changed(held_origin, unheld=-1)
+            self.changed(held_origin, unheld=-1)
 
     def take_waiting(self, held_origin: HeldOrigin) -> list[Held]:
         """Remove and return the requests that wait."""
         found, held_origin.waiting = held_origin.waiting, []
-        self._changed(held_origin, unheld=-len(found))
+        self.changed(held_origin, unheld=-len(found))
         return found
 
-    def take_mortal(self, held_origin: HeldOrigin) -> Iterator[tuple[Held, bool]]:
-        """Remove and yield the requests that would end with the process, each with whether it was
-        held."""
-        yield from ((held, False) for held in self.take_waiting(held_origin))
-        for held in self.hold.take_mortal(held_origin.key):
-            self.left(held_origin, held, was_held=True)
-            yield held, True
-
-    def recall(self, held_origin: HeldOrigin) -> None:
-        """Have the requests wait again that were to be released."""
-        self.put_back(held_origin)
-        for job in [job for job in held_origin.jobs if job.given_up is None]:
-            held_origin.jobs.remove(job)
-            held_origin.waiting += [held for *_, held in job.ready]
-        held_origin.waiting.sort()
-
-    def put_back(self, held_origin: HeldOrigin) -> None:
-        """Return the one that would have been next to the hold."""
-        head, held_origin.head = held_origin.head, None
-        if head is not None:
-            self.hold.put_back(held_origin.key, head)
-
-    def oldest(self, held_origin: HeldOrigin) -> float | None:
-        """Return the ``since`` of the request that has waited longest, of those that may not leave."""
-        times = [held.since for held in held_origin.waiting]
-        if held_origin.count and (held := self.hold.oldest(held_origin.key)) is not None:
-            times.append(held)
-        return min(times, default=None)
+    def take_mortal(self, held_origin: HeldOrigin) -> Iterator[Held]:
+        """Yield the requests that would end with the process, as they leave."""
+        yield from self.take_waiting(held_origin)
+        for entry in sorted(filter(self.hold.is_mortal, held_origin.heap)):
+            held = self.hold.read(entry)
+            if held is not None:
+                self.left(held_origin, held)
+                yield held
 
     def peek(self, held_origin: HeldOrigin, number: int = 0) -> Request | None:
         """Return the most urgent held request, or another with this *number*, from 0 and round and
         round; if there is none, one that waits."""
-        waiting = held_origin.waiting
-        return self.hold.peek(held_origin.key, number) or (waiting[0].request if waiting else None)
+        heap, waiting = held_origin.heap, held_origin.waiting
+        found = self.hold.peek(heap[number % len(heap)]) if heap else None
+        return found or (waiting[0].request if waiting else None)
 
     def end(self, held_origin: HeldOrigin) -> None:
         """Forget the origin: it has no requests here."""
-        # There may be requests that couldn't be read from disk.
-        if held_origin.unheld or held_origin.count:
-            self._changed(held_origin, unheld=-held_origin.unheld, held=-held_origin.count)
         del self._origins[held_origin.key]
         if held_origin.given_up or held_origin.released:
-            held_origin.tell_end(kept=self.hold.durable)
+            self.log.end(held_origin, kept=self.hold.durable)
         self._table.unpin(held_origin.origin)
         # No waiters left: don't keep the crawl open.
         self._flights.abandon(held_origin.origin)
@@ -414,59 +321,65 @@ class HeldOrigins:
         attempts = (known.entry.attempts if known else 0) + (held_origin.origin in self._flights)
         return f"{error or 'no answer yet'}; {what}", attempts
 
-    async def move_to(self, hold: DiskHold) -> AsyncIterator[tuple[HeldOrigin, float]]:
+    async def move_to(self, hold: DiskHold) -> AsyncIterator[HeldOrigin]:
         """Use *hold* from now on. Requests of an earlier run come before those held so far, which
-        stay in memory. Yield each origin of that run, and since when its requests are held."""
-        early, self.hold = self.hold, hold
+        stay in memory. Yield each origin of that run."""
+        self.hold = hold
         number, ran = hold.last()
-        self.number += number
+        self._number += number
         self._started -= ran
-        for key, held_origin in self._origins.items():
-            held_origin.waiting = [_later(one, number, ran) for one in held_origin.waiting]
-            for one in early.take_mortal(key):
-                hold.add(key, _later(one, number, ran))
+        for held_origin in self._origins.values():
+            held_origin.waiting = [
+                one._replace(number=one.number + number, since=one.since + ran)
+                for one in held_origin.waiting
+            ]
+            held_origin.heap = [
+                (urgency, own + number, since + ran, what)
+                for urgency, own, since, what in held_origin.heap
+            ]
         slices = Slices()
         requests = 0
-        for key, count, oldest in hold.recover():
+        for key, heap in hold.recover():
             try:
-                held_origin = self._of(Origin.from_url(key))
+                origin = Origin.from_url(key)
             except ValueError as error:
-                hold.leave(key, error)
+                hold.skip(len(heap), error)
                 continue
+            held_origin = self._origins.setdefault(str(origin), HeldOrigin(origin, str(origin)))
             held_origin.told_unreachable = True  # by that run
-            self._changed(held_origin, held=count)
-            requests += count
-            yield held_origin, oldest
+            self._table.pin(origin)
+            requests += len(heap)
+            self.changed(held_origin, held=len(heap))
+            for entry in held_origin.heap:
+                heappush(heap, entry)
+            held_origin.heap = heap
+            yield held_origin
             if slices.over:
                 await pause()
         hold.tell_unreadable()
         if requests:
-            logger.info(
-                "Still holding %(requests)s to %(origins)s from an earlier run",
-                {
-                    "requests": counted(requests, "request"),
-                    "origins": counted(len(self), "origin"),
-                },
-                extra=self._context.extra,
-            )
+            values = {
+                "requests": counted(requests, "request"),
+                "origins": counted(len(self), "origin"),
+            }
+            message = "Still holding %(requests)s to %(origins)s from an earlier run"
+            logger.info(message, values, extra=self._context.extra)
 
     # What the log says
 
-    def tell_idle(self, next_attempt: float, given_up: float) -> None:
-        """Log that the crawl can only wait: once, until some requests are released. See
-        :meth:`tell`."""
-        if not self._told_idle and self.now() >= self._told_idle_at + _IDLE_SECONDS:
-            self._told_idle, self._told_idle_at = True, self.now()
-            self.tell(next_attempt, given_up, "Nothing left to do but wait: ")
-
-    def tell(self, next_attempt: float, given_up: float, begin: str = "") -> None:
+    def tell(self, next_attempt: float, given_up: float, *, idle: bool = False) -> None:
         """Log what is held.
 
         :param next_attempt: seconds until a robots.txt is fetched again; infinity: now
         :param given_up: seconds until the first requests are given up; infinity: now
+        :param idle: log that the crawl can only wait: once, until some requests are released
         """
+        if idle:
+            if self._told_idle or self.now() < self._told_idle_at + _IDLE_SECONDS:
+                return
+            self._told_idle, self._told_idle_at = True, self.now()
         values = {
-            "begin": begin,
+            "begin": "Nothing left to do but wait: " if idle else "",
             "requests": counted(self._total, "request"),
             "which": self._which(),
             "next": "now" if next_attempt == math.inf else f"in {duration(next_attempt)}",
@@ -484,8 +397,7 @@ class HeldOrigins:
         most = nlargest(_NAMED, self._origins.values(), key=attrgetter("count"))
         parts = []
         for one in most:
-            known = self._table.get(one.origin)
-            why = "no answer yet"
+            known, why = self._table.get(one.origin), "no answer yet"
             if known is not None:
                 error = known.entry.error
                 why = kind_of(error, short=True) if error else "answered, about to leave"
@@ -494,7 +406,3 @@ class HeldOrigins:
             rest = self._total - sum(one.count for one in most)
             parts.append(f"{rest:,} to {counted(others, 'other origin')}")
         return "; ".join(parts)
-
-
-def _later(held: Held, number: int, seconds: float) -> Held:
-    return held._replace(number=held.number + number, since=held.since + seconds)

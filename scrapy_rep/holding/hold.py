@@ -1,4 +1,4 @@
-"""The requests that stay at the gate, by origin, in memory. With a JOBDIR, disk.py adds a file.
+"""The requests that stay at the gate, in memory. With a JOBDIR, disk.py adds a file.
 
 There requests are bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues.
 Reading a pickle can run code, reading JSON can't. But JSON turns tuples into lists and numeric keys
@@ -9,11 +9,15 @@ as Latin-1.
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import time
+from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from heapq import heapify, heappop, heappush
+from dataclasses import dataclass, field
+from heapq import heapify, heappush
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy.utils.request import request_from_dict
@@ -22,13 +26,18 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from scrapy import Request, Spider
 
     from scrapy_rep import storages
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.protocol import Origin
+
+logger = get_logger(__name__)
 
 _PLAIN = {str, int, float, bool, type(None)}
+
+# Seconds for which an answer releases requests, however short it may be kept.
+_GOOD_SECONDS = 5.0
 
 
 def dumps(request: Request, spider: Spider) -> bytes:
@@ -37,17 +46,8 @@ def dumps(request: Request, spider: Spider) -> bytes:
     :raises Exception: from pickling a user's meta
     """
     fields = request.to_dict(spider=spider)
-    data = _as_json(fields)
+    data = _as_json(dict(fields))
     return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL) if data is None else data
-
-
-def is_serialisable(request: Request, spider: Spider) -> bool:
-    """Whether :func:`dumps` can write *request*."""
-    try:
-        dumps(request, spider)
-    except Exception:  # noqa: BLE001 (from pickling a user's meta)
-        return False
-    return True
 
 
 def loads(data: bytes, spider: Spider) -> Request:
@@ -58,58 +58,36 @@ def loads(data: bytes, spider: Spider) -> Request:
     # How all pickles of this and earlier versions begin.
     if data[:1] == b"\x80":
         # Write access to JOBDIR allows running code anyway: Scrapy's own queues are pickles.
-        fields = pickle.loads(data)  # noqa: S301
-    else:
-        fields = _from_json(data)
+        return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301
+    fields = json.loads(data)
+    headers = {}
+    for name, values in fields["headers"]:
+        headers[name.encode("latin-1")] = [value.encode("latin-1") for value in values]
+    fields |= {"headers": headers, "body": fields["body"].encode("latin-1")}
     return request_from_dict(fields, spider=spider)
 
 
 def _as_json(fields: dict[str, Any]) -> bytes | None:
     """Return *fields* as JSON, None if JSON would change them."""
-    fields = dict(fields)
     headers, body = fields.pop("headers", None), fields.pop("body", None)
     try:
-        if type(headers) is not dict or type(body) is not bytes or not _is_exact(fields):
+        if type(headers) is not dict or not _is_exact(fields):
             return None
-        fields["headers"] = [
-            [_text(name), [_text(value) for value in values]] for name, values in headers.items()
-        ]
-        fields["body"] = _text(body)
+        fields["headers"] = pairs = []
+        for name, values in headers.items():
+            pairs.append([str(name, "latin-1"), [str(value, "latin-1") for value in values]])
+        fields["body"] = str(body, "latin-1")
         # Half a surrogate pair can't be encoded: two of them would come back as one character.
         return json.dumps(fields, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def _text(value: Any) -> str:
-    if type(value) is not bytes:
-        raise TypeError
-    return value.decode("latin-1")
-
-
 def _is_exact(value: Any) -> bool:
     kind = type(value)
-    if kind in _PLAIN:
-        return True
     if kind is dict:
-        return all(type(key) is str and _is_exact(one) for key, one in value.items())
-    return kind is list and all(_is_exact(one) for one in value)
-
-
-def _from_json(data: bytes) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(data)
-    fields["headers"] = {
-        name.encode("latin-1"): [value.encode("latin-1") for value in values]
-        for name, values in fields["headers"]
-    }
-    fields["body"] = fields["body"].encode("latin-1")
-    return fields
-
-
-logger = get_logger(__name__)
-
-# Seconds for which an answer releases requests, however short it may be kept.
-_GOOD_SECONDS = 5.0
+        return set(map(type, value)) <= {str} and all(map(_is_exact, value.values()))
+    return kind in _PLAIN or (kind is list and all(map(_is_exact, value)))
 
 
 class Held(NamedTuple):
@@ -122,56 +100,133 @@ class Held(NamedTuple):
     request: Request
     row: int | None = None
     """Its row on disk, if any."""
+    counts: bool = False
+    """Whether it counts as held. Otherwise it only waits for a first answer."""
+
+    @property
+    def as_read(self) -> Entry:
+        """The entry of a heap for it."""
+        return (-self.request.priority, self.number, self.since, self)
 
 
-Entry: TypeAlias = "tuple[int, int, float, Request | int]"
-"""Negated priority, number, since, and the request or its row on disk. A plain tuple of numbers is not
-tracked by the garbage collector, and a heap of these yields urgent requests first, then early ones."""
+Entry: TypeAlias = "tuple[int, int, float, Request | int | Held]"
+"""Negated priority, number, since, and the request, or its row on disk; :class:`Held` if it only waits,
+or has been read. A plain tuple of numbers is not tracked by the garbage collector, and a heap of these
+yields urgent requests first, then early ones."""
 
 
 class Job:
     """Requests of an origin that may leave the gate."""
 
-    __slots__ = ("before", "given_up", "good_until", "ready", "upto")
+    __slots__ = ("given_up", "good_until", "heap")
 
-    def __init__(self, upto: int, before: float, given_up: tuple[str, int] | None) -> None:
-        self.ready: list[tuple[int, int, Held]] = []
-        """A heap of those that were not held: negated priority, number, and the request."""
-        self.upto = upto
-        """The highest number to take from the hold: later requests wait for another answer."""
-        self.before = before
-        """The latest ``since`` to take."""
+    def __init__(self, heap: list[Entry], given_up: tuple[str, int] | None) -> None:
+        self.heap = heap
         self.given_up = given_up
         """Why they are given up, and after how many attempts; None to release them."""
         self.good_until = time.monotonic() + _GOOD_SECONDS
         """Until when the answer that releases them counts, even if it may not be kept that long."""
 
     def add(self, held: Held) -> None:
-        """Let *held*, which is not in the hold, leave."""
-        heappush(self.ready, (-held.request.priority, held.number, held))
+        """Let *held*, which only waits, leave too."""
+        heappush(self.heap, held.as_read)
+
+
+@dataclass(eq=False, slots=True)
+class HeldOrigin:
+    """An origin with requests at the gate, until none is left.
+
+    Its requests *wait* for a first answer, in memory, until ``REP_DEFER_GRACE`` is over; then they are
+    *held*: counted, announced, and on disk with a JOBDIR. Once there is an answer, or they are given
+    up, they are *ready* to leave.
+    """
+
+    origin: Origin
+    key: str
+    """The same as text."""
+    waiting: list[Held] = field(default_factory=list)
+    """Those that wait for a first answer, as they came."""
+    heap: list[Entry] = field(default_factory=list)
+    """Those that are held."""
+    jobs: deque[Job] = field(default_factory=deque)
+    """Those that are ready, waiting or held before, in order."""
+    unheld: int = 0
+    """How many are not held: they wait, or are ready to leave."""
+    count: int = 0
+    """How many are held, including those that are ready."""
+    unanswered: int = 0
+    """How many of the held ones never had an answer."""
+    answered: bool = False
+    """Whether there was an answer, if only a failure."""
+    late: bool = False
+    slow: bool = False
+    """Whether a first answer takes long, or very long."""
+    weight: int = 0
+    """Its part of the limit for first answers, see :meth:`HeldOrigins.changed`."""
+    leaving: list[Request] = field(default_factory=list)
+    """Those that left last, and may not have reached their download slot."""
+    released: int = 0
+    longest: float = 0.0
+    """Seconds for which one that left was held, in earlier runs too."""
+    given_up: int = 0
+    why: tuple[str, int] = ("", 0)
+    """Why the last ones were given up, and after how many robots.txt attempts."""
+    told_unreachable: bool = False
+    """Whether the log says that its robots.txt is unreachable."""
+    told_slow: bool = False
+
+    def oldest(self, *, ready: bool = False) -> float | None:
+        """Return the ``since`` of the request that has been here longest.
+
+        :param ready: look at those that may leave, too
+        """
+        times = [*map(attrgetter("since"), self.waiting), *map(itemgetter(2), self.heap)]
+        for job in self.jobs if ready else ():
+            times += map(itemgetter(2), job.heap)
+        return min(times, default=None)
+
+    def begin(self, given_up: tuple[str, int] | None, before: float) -> None:
+        """Have those that came *before* then leave: with a reason, they are given up."""
+        heap, self.heap = self.heap, []
+        if before < math.inf:
+            self.heap = [entry for entry in heap if entry[2] > before]
+            heap = [entry for entry in heap if entry[2] <= before]
+            heapify(self.heap)
+            heapify(heap)
+        self.jobs.append(job := Job(heap, given_up))
+        waiting, self.waiting = self.waiting, []
+        for held in waiting:
+            if held.since <= before:
+                job.add(held)
+            else:
+                self.waiting.append(held)
+
+    def recall(self, *, everything: bool = False) -> None:
+        """Have the requests stay that were to be released; or *everything*, what was given up too."""
+        jobs = [job for job in self.jobs if everything or job.given_up is None]
+        for job in jobs:
+            self.jobs.remove(job)
+            self.heap += [entry for entry in job.heap if not isinstance(entry[3], Held)]
+            for held in [what for _, _, _, what in job.heap if isinstance(what, Held)]:
+                if held.counts:
+                    unread = held.request if held.row is None else held.row
+                    self.heap.append((*held.as_read[:3], unread))
+                else:
+                    self.waiting.append(held)
+        if jobs:
+            heapify(self.heap)
+            self.waiting.sort()
 
 
 class Hold:
-    """Requests by origin (as text). They end with the process."""
+    """Keeps held requests. They end with the process."""
 
     durable = False
     """Whether held requests outlive the process."""
 
-    def __init__(self) -> None:
-        self._heaps: dict[str, list[Entry]] = {}
-        self._ready: dict[str, list[Entry]] = {}
-        """Heaps of those that leave though more urgent ones don't: found once, not for each."""
-
-    def add(self, origin: str, held: Held) -> None:
-        """Keep *held* for the moment, as it is."""
-        self._keep(origin, _entry(held, held.request))
-
-    def hold(self, origin: str, held: Held) -> None:
-        """Keep *held* for longer."""
-        self._keep(origin, _entry(held, lean(held.request)))
-
-    def _keep(self, origin: str, entry: Entry) -> None:
-        heappush(self._heaps.setdefault(origin, []), entry)
+    def hold(self, origin: str, held: Held) -> Entry:
+        """Keep *held*. Return its place in a heap."""
+        return (-held.request.priority, held.number, held.since, lean(held.request))
 
     def together(self) -> AbstractContextManager[None]:
         """Return a context for several calls of :meth:`hold`, which are written at once."""
@@ -181,90 +236,26 @@ class Hold:
         """Whether an earlier run held *request*, which comes a second time now."""
         return False
 
-    def _whole(self, origin: str) -> list[Entry]:
-        """Return the heap of *origin*, with all of its requests."""
-        heap = self._heaps.setdefault(origin, [])
-        if ready := self._ready.pop(origin, None):
-            heap += ready
-            heapify(heap)
-        return heap
+    def read(self, entry: Entry) -> Held | None:
+        """Return the request of *entry*, None if it can't be read.
 
-    def take(self, origin: str, upto: int, before: float) -> Held | None:
-        """Remove and return the most urgent request of *origin*, None if there is none.
-
-        :param upto: the highest number to take
-        :param before: the latest ``since`` to take
         :raises sqlite3.Error: if the file can't be read now
         """
-        while heap := self._first(origin, upto, before):
-            held = self._read(heap[0])
-            heappop(heap)
-            self._drop_empty(origin)
-            if held is not None:
-                return held
-        return None
-
-    def _first(self, origin: str, upto: int, before: float) -> list[Entry]:
-        """Return the heap whose first request is the next to take, an empty one if there is none."""
-        heaps = [self._ready.get(origin), self._heaps.get(origin)]
-        found = [one for one in heaps if one and one[0][1] <= upto and one[0][2] <= before]
-        if found:
-            return min(found)
-        ready: list[Entry] = []
-        rest: list[Entry] = []
-        for one in self._whole(origin):
-            (ready if one[1] <= upto and one[2] <= before else rest).append(one)
-        heapify(ready)
-        heapify(rest)
-        self._ready[origin], self._heaps[origin] = ready, rest
-        self._drop_empty(origin)
-        return ready
-
-    def _drop_empty(self, origin: str) -> None:
-        for heaps in (self._ready, self._heaps):
-            if not heaps.get(origin, True):
-                del heaps[origin]
-
-    def _read(self, entry: Entry) -> Held | None:
-        """Return the request of *entry*, None if it can't be read."""
         _, number, since, what = entry
-        return None if isinstance(what, int) else Held(number, since, what)
+        assert not isinstance(what, int)
+        return what if isinstance(what, Held) else Held(number, since, what, counts=True)
 
-    def put_back(self, origin: str, held: Held) -> None:
-        """Return *held*, which was taken."""
-        heaps = self._ready if origin in self._ready else self._heaps
-        entry = _entry(held, held.request if held.row is None else held.row)
-        heappush(heaps.setdefault(origin, []), entry)
+    def peek(self, entry: Entry) -> Request | None:
+        """Return the request of *entry* if it can be read."""
+        held = self.read(entry)
+        return held.request if held is not None else None
 
-    def urgency(self, origin: str) -> int | None:
-        """Return the priority of the most urgent request of *origin*."""
-        heads = [heap[0] for one in (self._ready, self._heaps) if (heap := one.get(origin))]
-        return -min(heads)[0] if heads else None
+    def is_mortal(self, entry: Entry) -> bool:
+        """Whether the request of *entry* would end with the process."""
+        return True
 
-    def take_mortal(self, origin: str) -> Iterator[Held]:
-        """Remove and yield requests that would end with the process."""
-        entries = self._whole(origin)
-        del self._heaps[origin]
-        for entry in sorted(entries):
-            held = self._read(entry)
-            if held is not None:
-                yield held
-
-    def peek(self, origin: str, number: int = 0) -> Request | None:
-        """Return the most urgent request of *origin*, or another with this *number*, from 0 and round
-        and round, if it can be read."""
-        heap = self._whole(origin)
-        self._drop_empty(origin)
-        return self._request(heap[number % len(heap)]) if heap else None
-
-    def _request(self, entry: Entry) -> Request | None:
-        return None if isinstance(entry[3], int) else entry[3]
-
-    def oldest(self, origin: str) -> float | None:
-        """Return the ``since`` of the request that has waited longest."""
-        heap = self._whole(origin)
-        self._drop_empty(origin)
-        return min((entry[2] for entry in heap), default=None)
+    def left(self, origin: str, held: Held) -> None:
+        """*held* has left the gate."""
 
     def give_up(self, origin: str, held: Held) -> None:
         """Keep *held*, taken out to fail, for the next run with this JOBDIR."""
@@ -283,12 +274,6 @@ class Hold:
 
     def close(self) -> None:
         """Close the hold at the end of the crawl. Blocks."""
-        self._heaps.clear()
-        self._ready.clear()
-
-
-def _entry(held: Held, what: Request | int) -> Entry:
-    return (-held.request.priority, held.number, held.since, what)
 
 
 def lean(request: Request) -> Request:
@@ -300,6 +285,15 @@ def lean(request: Request) -> Request:
         values = {"request": request, "error": error}
         logger.debug("Can't copy %(request)s, so it is held as it is: %(error)s", values)
         return request
+
+
+def announce(
+    context: CrawlContext, signal: object, request: Request, origin: Origin | None, **told: object
+) -> None:
+    """Send one of our signals of held requests."""
+    context.crawler.signals.send_catch_log(
+        signal, request=request, origin=origin, spider=context.spider, **told
+    )
 
 
 def held_fields(

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from scrapy import Request
 
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.holding import deferral, held_origins
+from scrapy_rep.holding.hold import HeldOrigin
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
@@ -112,6 +114,12 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     )
 
 
+def hold_in(table: held_origins.HeldOrigins, origin: Origin, request: Request) -> HeldOrigin:
+    held_origin = table.wait(origin, request, None)
+    table.settle(held_origin)
+    return held_origin
+
+
 def test_waiting_is_not_told_at_every_turn(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,11 +130,11 @@ def test_waiting_is_not_told_at_every_turn(
     context = context_of()
     table = held_origins.HeldOrigins(context, Origins(context))
     for number in range(50):
-        held_origin = table.keep(Origin.from_url("http://a.test/"), held(number).request)
+        held_origin = hold_in(table, Origin.from_url("http://a.test/"), held(number).request)
     told = []
     for now in map(float, range(21)):
-        table.tell_idle(math.inf, math.inf)
-        table.left(held_origin, held(1), was_held=True)
+        table.tell(math.inf, math.inf, idle=True)
+        table.left(held_origin, held(1)._replace(counts=True))
         told.append(len(caplog.messages))
     assert told == [1] * 10 + [2] * 10 + [3]
 
@@ -143,7 +151,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             entry = Entry(str(origin), unreachable_since=1.0, attempts=1, error=errors[name])
             origins.table.put(origin, entry)
         for number in range(count):
-            table.keep(origin, held(number).request)
+            hold_in(table, origin, held(number).request)
     caplog.clear()
     table.tell(1, 2)
     odd = errors["b"][:60]

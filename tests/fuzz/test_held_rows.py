@@ -16,7 +16,7 @@ from scrapy import Request
 
 from scrapy_rep.holding.hold import dumps, loads
 from tests.fuzz.strategies import damaged
-from tests.helpers.held import INF, SPIDER, A, B, held, numbers, opened, take
+from tests.helpers.held import INF, SPIDER, A, B, held, numbers, opened, read_all
 from tests.helpers.timing import in_a_slice
 from tests.protocol.strategies import any_text
 
@@ -133,14 +133,12 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
         db.execute(f"UPDATE sqlite_sequence SET seq = {kinds[8]}", values[8:])  # noqa: S608 (the same)
     hold = opened(file)
     try:
-        recovered = {
-            origin: take(hold, upto=1 << 63, origin=origin) for origin, _, _ in hold.recover()
-        }
+        recovered = {origin: read_all(hold, heap) for origin, heap in hold.recover()}
         assert GOOD.url in [one.request.url for one in recovered[A]]
         number, ran = hold.last()
         assert 0 <= ran < INF
-        hold.hold(B, held(number + 1, ran))
-        assert numbers(take(hold, upto=number + 1, origin=B)) == [number + 1]
+        new = hold.hold(B, held(number + 1, ran))
+        assert numbers(read_all(hold, [new])) == [number + 1]
         assert hold._journal.unwritten("held", number + 1) is None
     finally:
         hold.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -19,9 +20,9 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals
 from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.hold import Held, Hold
+from scrapy_rep.holding.hold import Entry, Held, Hold
 from tests.helpers.behaviours import RULES, Behaviour, as_behaviour
-from tests.helpers.crawling import CrawlResult, ListSpider
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Site
 
 DEFER: dict[str, Any] = {
@@ -89,6 +90,14 @@ class Record:
             signals.request_released: self._release,
             signals.robots_resolved: self._resolve,
         }
+
+    async def crawl(self, spider: Any, **more: Any) -> CrawlResult:
+        """Crawl, and hold what is unreachable.
+
+        *more*: settings, in capitals, and arguments of the spider.
+        """
+        settings = {name: more.pop(name) for name in list(more) if name.isupper()}
+        return await crawl(spider, {**DEFER, **settings}, signal_handlers=self.handlers, **more)
 
     def close(self, reason: str = "enough") -> None:
         """Close the spider."""
@@ -204,6 +213,25 @@ class KeepingSpider(ListSpider):
         self.errors.append((failure.request, failure.value))
 
 
+class InlineSpider(ListSpider):
+    """Downloads `inline` in the callback of each of its pages, one after another."""
+
+    def __init__(self, inline: list[str], meta: dict[str, Any] | None = None, **kw: Any) -> None:
+        super().__init__(**kw)
+        self.inline, self.meta = inline, meta
+        self.outcomes: list[Any] = []
+
+    async def parse(self, response: Response, **kwargs: Any) -> None:
+        self.responses.append(response)
+        for url in self.inline:
+            try:
+                answered = await self.crawler.engine.download_async(Request(url, meta=self.meta))
+            except IgnoreRequest as error:
+                self.outcomes.append(error)
+            else:
+                self.outcomes.append(answered.status)
+
+
 INF = float("inf")
 
 
@@ -244,23 +272,10 @@ def numbers(taken: list[Held]) -> list[int]:
     return [one.number for one in taken]
 
 
-def count(hold: Hold, origin: str = A) -> int:
-    """How many requests are held."""
-    return sum(len(heaps.get(origin, ())) for heaps in (hold._heaps, hold._ready))
-
-
-def take(
-    hold: Hold, many: int = 1000, upto: int = 10**9, before: float = INF, origin: str = A
-) -> list[Held]:
-    """As *many* of them as may be taken."""
-    taken: list[Held] = []
-    while len(taken) < many and (one := hold.take(origin, upto, before)) is not None:
-        taken.append(one)
-    return taken
-
-
-def take_all(hold: Hold, origin: str = A) -> list[int]:
-    return numbers(take(hold, origin=origin))
+def read_all(hold: Hold, heap: list[Entry]) -> list[Held]:
+    """What can be read of it, in the order in which it would leave."""
+    found = [hold.read(entry) for entry in sorted(heap)]
+    return [one for one in found if one is not None]
 
 
 def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
@@ -270,10 +285,10 @@ def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
     return hold
 
 
-def run(path: Path) -> tuple[DiskHold, dict[str, int]]:
-    """The next run."""
+def run(path: Path) -> tuple[DiskHold, dict[str, list[Entry]]]:
+    """The next run, and what it has of earlier ones."""
     hold = opened(path)
-    return hold, {origin: count for origin, count, _ in hold.recover()}
+    return hold, dict(hold.recover())
 
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:

@@ -15,7 +15,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.core.scheduler import Scheduler
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
@@ -24,24 +24,22 @@ from tests.helpers.held import (
     as_soon_as,
     assert_clean,
     assert_nothing_dropped,
-    later,
     silent_until_open,
     when_open,
 )
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.needs_reactor(
     reason="one robots.txt is fetched at a time, and those of new origins go first"
 )
 @pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_a_released_request_is_next(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
-    """Though 60 hosts wait, whose requests were made before."""
+async def test_a_released_request_is_next(sites: Sites) -> None:
+    """Though 40 hosts wait, whose requests were made before."""
     held = sites.add(robots=in_turn(503, RULES)).url("/x")
-    others = [sites.add(robots=404, pages={"/x": after(0.02, "x")}).url("/x") for _ in range(60)]
+    others = [sites.add(robots=404, pages={"/x": after(0.01, "x")}).url("/x") for _ in range(40)]
     reached: list[str] = []
     record = Record()
 
@@ -53,7 +51,6 @@ async def test_a_released_request_is_next(sites: Sites, tmp_path: Path, jobdir: 
         **DEFER,
         "CONCURRENT_REQUESTS": 1,
         "SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue",
-        "JOBDIR": str(tmp_path) if jobdir else None,
     }
     handlers = {
         **record.handlers,
@@ -62,22 +59,34 @@ async def test_a_released_request_is_next(sites: Sites, tmp_path: Path, jobdir: 
     result = await crawl([held, *others], settings, signal_handlers=handlers)
     assert sorted(reached) == sorted([held, *others])
     assert record.released == [held]
-    assert reached.index(held) < 40
+    assert reached.index(held) < 30
     assert_nothing_dropped(result, record)
     assert_clean(result)
 
 
-@pytest.mark.usefixtures("in_time")
-async def test_each_is_scheduled_once(sites: Sites) -> None:
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 12 else None)
-    pages = [site.url(f"/{number}") for number in range(12)]
-    result = await crawl(pages, DEFER, signal_handlers=record.handlers)
-    assert sorted(result.responses) == sorted(pages)
-    assert result.stat("scheduler/dequeued") == result.stat("scheduler/enqueued") == 12
-    assert_nothing_dropped(result, record)
-    assert_clean(result)
+async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
+    """They may all leave when their download slot, which a page has, is free again; the answers for the
+    most urgent ones came last."""
+    busy = Gate("x", "x")
+    busy.before = when_open(busy, "x")
+    urls = [sites.add(robots=after(0.05 * n, RULES)).url(f"/{n}") for n in range(4)]
+    requests = [
+        Request(url, priority=number, meta={"download_slot": "one"})
+        for number, url in enumerate(urls)
+    ]
+    page = sites.add(pages={"/busy": busy}).url("/busy")
+    meta = {"dont_obey_robotstxt": True, "download_slot": "one"}
+    record, left = Record(), []
+
+    def request_left_downloader(request: Request) -> None:
+        if request.url in urls:
+            left.append(urls.index(request.url))
+
+    record.on_resolved = lambda: busy.open() if len(record.resolved) == 4 else None
+    record.handlers[scrapy_signals.request_left_downloader] = request_left_downloader
+    first = Request(page, meta=meta, priority=9)
+    await record.crawl([first, *requests], CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    assert left == [3, 2, 1, 0]
 
 
 class FullDisk(Scheduler):
@@ -95,10 +104,11 @@ class FullDisk(Scheduler):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("full", [False, True])
 async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
-    sites: Sites, tmp_path: Path, full: bool
+    sites: Sites, tmp_path: Path, full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a JOBDIR whose file for held requests can't be opened: Scrapy's queue has to keep them. If
     its disk is full, they fail."""
+    monkeypatch.setattr("scrapy_rep.storages.journal._THREAD_LOCK_SECONDS", 0.05)
     gates = [silent_until_open() for _ in range(5)]
     held = [sites.add(robots=gate).url("/x") for gate in gates]
     busy = Gate("x", "x")
@@ -139,7 +149,7 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     with closing(sqlite3.connect(tmp_path / "rep-held.sqlite")) as file:
         file.execute("PRAGMA locking_mode = EXCLUSIVE")
         file.execute("BEGIN EXCLUSIVE")
-        first = await crawl(requests, settings, signal_handlers=record.handlers)
+        first = await record.crawl(requests, **settings)
     assert first.reason == "enough"
     assert len(record.released) < 5  # one may find a slot that a robots.txt has just left
     assert bool(first.failures) == full
@@ -148,27 +158,3 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     second = await crawl([], settings)
     ends = [*first.responses, *first.failures, *second.responses]
     assert sorted(ends) == sorted(urls)
-
-
-async def test_those_given_up_fail_though_the_crawl_ends_first(sites: Sites) -> None:
-    held = [sites.add(robots=silence()).url("/x") for _ in range(5)]
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")  # takes the only slot until the crawl ends
-    other = sites.add(pages={"/busy": busy})
-    request = Request(other.url("/busy"), meta={"dont_obey_robotstxt": True})
-    record = Record()
-
-    def stop() -> None:
-        record.close()
-        busy.open()
-
-    record.on_deferred = lambda _, count: later(0.5, stop) if count == 5 else None
-    settings = {
-        **DEFER,
-        "CONCURRENT_REQUESTS": 1,
-        "REP_DEFER_GRACE": 0.01,
-        "REP_DEFER_MAX_WAIT": 0.1,
-    }
-    result = await crawl([*held, request], settings, signal_handlers=record.handlers)
-    assert set(result.failures) == set(held)
-    assert len(result.spider.errors) == result.stat("rep/given_up") == 5

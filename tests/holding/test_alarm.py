@@ -10,8 +10,6 @@ import pytest
 from scrapy_rep.engine.timers import Alarm
 from tests.helpers.crawling import captured_log
 
-pytestmark = pytest.mark.loop
-
 
 class Timer:
     """What `call_later` returns."""
@@ -74,15 +72,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def test_rings_once_at_the_time(world: World) -> None:
-    world.alarm.set("a", 105.0)
-    world.go_to(104.9)
-    assert world.due == []
-    world.go_to(200.0)
-    assert world.due == [(105.0, "a")]
-    assert world.armed == []
-
-
 def test_what_is_over_already_rings_at_the_next_turn(world: World) -> None:
     """Not at once: who sets it is in the middle of something."""
     world.alarm.set("a", 1.0)
@@ -91,24 +80,15 @@ def test_what_is_over_already_rings_at_the_next_turn(world: World) -> None:
     assert world.keys == ["a"]
 
 
-def test_one_timer_for_a_thousand_keys(world: World) -> None:
-    for number in range(1000):
-        world.alarm.set(f"{number}", 200.0 - number % 100)
-        assert len(world.armed) == 1
-    world.go_to(300.0)
-    assert sorted(world.keys, key=int) == [f"{number}" for number in range(1000)]
-    assert [time for time, _ in world.due] == sorted(200.0 - number % 100 for number in range(1000))
-    assert world.armed == []
-
-
 def test_a_thousand_at_the_same_moment_take_turns(world: World) -> None:
     """The event loop has its own between them."""
     for number in range(1000):
         world.alarm.set(f"{number}", 101.0)
+        assert len(world.armed) == 1
     world.now = 101.0
     turns = 0
     while world.armed:
-        world.armed[0].function(), world.timers.pop(0)
+        world.timers.pop(0).function()
         turns += 1
         assert len(world.due) <= 200 * turns
     assert len(world.due) == 1000
@@ -125,14 +105,7 @@ def test_an_alarm_set_again_rings_once_at_the_new_time(
     assert world.due == [(max(second, 100.0), "a")]
 
 
-def test_set_back_and_forth(world: World) -> None:
-    for time in (105.0, 103.0, 105.0, 103.0, 105.0):
-        world.alarm.set("a", time)
-    world.go_to(200.0)
-    assert world.due == [(105.0, "a")]
-
-
-def test_an_alarm_set_to_infinity_never_rings(world: World) -> None:
+def test_a_forgotten_key_never_rings(world: World) -> None:
     world.alarm.set("a", 105.0)
     world.alarm.forget("b")
     world.alarm.forget("a")
@@ -142,14 +115,10 @@ def test_an_alarm_set_to_infinity_never_rings(world: World) -> None:
 
 
 def test_an_alarm_can_be_set_again_while_it_rings(world: World) -> None:
-    def again(key: str) -> None:
-        if len(world.due) < 5:
-            world.alarm.set(key, world.now + 10)
-
-    world.on_due = again
+    world.on_due = lambda key: world.alarm.set(key, world.now + 10)
     world.alarm.set("a", 110.0)
-    world.go_to(1000.0)
-    assert world.due == [(110.0, "a"), (120.0, "a"), (130.0, "a"), (140.0, "a"), (150.0, "a")]
+    world.go_to(135.0)
+    assert world.due == [(110.0, "a"), (120.0, "a"), (130.0, "a")]
 
 
 def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
@@ -158,15 +127,11 @@ def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
     world.paused = True
     world.go_to(120.0)
     assert world.due == []
-    assert len(world.armed) == 1
-    world.alarm.set("c", 121.0)
-    world.go_to(130.0)
-    assert world.due == []
     world.paused = False
     world.go_to(131.0)
-    assert world.keys == ["a", "c"]
+    assert world.keys == ["a"]
     world.go_to(141.0)
-    assert world.keys == ["a", "c", "b"]
+    assert world.keys == ["a", "b"]
     assert world.armed == []
 
 
@@ -186,14 +151,6 @@ def test_a_stopped_alarm_rings_no_more(world: World, ringing: bool) -> None:
     assert world.armed == []
 
 
-def test_nothing_is_kept_of_what_rang(world: World) -> None:
-    for number in range(100):
-        world.alarm.set(f"{number}", 101.0)
-    world.go_to(102.0)
-    assert not world.alarm._times
-    assert not world.alarm._heap
-
-
 def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
     """However far off they were due."""
     world.alarm.set("last", 1e6)
@@ -203,6 +160,7 @@ def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
     assert len(world.alarm._heap) < 1100
     world.go_to(1e6)
     assert world.keys == [*(f"{number}" for number in range(9999, 9994, -1)), "last"]
+    assert not world.alarm._times and not world.alarm._heap
 
 
 def test_one_that_fails_is_due_again(world: World) -> None:

@@ -1,5 +1,5 @@
 """Requests that do not come through the scheduler wait while robots.txt is being fetched, and fail
-when it can't be had: nothing holds them, nothing goes round in circles."""
+when it can't be had, whatever is held of the same origin: nothing goes round in circles."""
 
 from __future__ import annotations
 
@@ -8,94 +8,38 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import (
-    NEVER,
-    Gate,
-    Record,
-    a_while,
-    assert_clean,
-    urls,
-)
+from scrapy_rep.exceptions import RobotsUnreachable
+from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.crawling import crawl
+from tests.helpers.held import NEVER, Gate, InlineSpider, Record, a_while, assert_clean, urls
 from tests.helpers.recorded import counting, passed
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
-class InlineSpider(ListSpider):
-    """Downloads `inline` in the callback of each of its pages, one after another."""
-
-    def __init__(self, inline: list[str], meta: dict[str, Any] | None = None, **kw: Any) -> None:
-        super().__init__(**kw)
-        self.inline, self.meta = inline, meta
-        self.outcomes: list[Any] = []
-        self.sent: list[Request] = []
-
-    async def parse(self, response: Response, **kwargs: Any) -> None:
-        self.responses.append(response)
-        for url in self.inline:
-            request = Request(url, meta=self.meta)
-            self.sent.append(request)
-            try:
-                answered = await self.crawler.engine.download_async(request)
-            except IgnoreRequest as error:
-                self.outcomes.append(error)
-            else:
-                self.outcomes.append(answered.status)
-
-
-async def test_waits_while_robots_txt_is_being_fetched(sites: Sites) -> None:
-    """However long that takes; what comes of it is what counts."""
-    slow = sites.add(robots=after(0.6, RULES))
-    record, inline = Record(), [slow.url("/x"), slow.url("/private"), slow.url("/y")]
-    result = await crawl(
-        InlineSpider,
-        counting(REP_DEFER_GRACE=0.1),
-        requests=["data:,start"],
-        inline=inline,
-        signal_handlers=record.handlers,
-    )
-    first, forbidden, last = result.spider.outcomes
-    assert first == last == 200
-    assert isinstance(forbidden, RobotsDisallowed)
-    assert slow.count("/robots.txt") == 1
-    assert record.deferred == []
-    assert all(1 <= count <= 2 for url in inline for count in passed(result, url))
-    assert [request.dont_filter for request in result.spider.sent] == [False] * 3
-    assert await record.concurrency() == [16, 16]
-    assert_clean(result)
-
-
-@pytest.mark.parametrize("robots", [answer("", 503), silence()], ids=["503", "silent"])
+@pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
 async def test_a_direct_download_fails_when_robots_txt_is_unreachable(
     sites: Sites, robots: Any
 ) -> None:
     """The first when that is known, the others at once: it is not asked for again."""
-    down = sites.add(robots=robots)
-    record, inline = Record(), urls(down, 4)
+    down, record = sites.add(robots=robots), Record()
+    times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "REP_DOWNLOAD_TIMEOUT": 0.3}
     result = await crawl(
         InlineSpider,
-        counting(REP_DEFER_GRACE=0.1, REP_RETRY_DELAY=NEVER, REP_RETRY_MAX_DELAY=NEVER,
-                 REP_DOWNLOAD_TIMEOUT=0.5),
+        counting(REP_DEFER_GRACE=0.1, **times),
         requests=["data:,start"],
-        inline=inline,
+        inline=urls(down, 4),
         signal_handlers=record.handlers,
-    )  # fmt: skip
-    for error in result.spider.outcomes:
-        assert isinstance(error, RobotsUnreachable)
-        assert error.attempts == 1
-    assert len(result.spider.outcomes) == 4
+    )
+    outcomes = result.spider.outcomes
+    assert [type(error) for error in outcomes] == [RobotsUnreachable] * 4
+    assert {error.attempts for error in outcomes} == {1}
     assert result.stat("rep/unreachable/dropped") == 4
     assert down.count("/robots.txt") == 1
     assert record.deferred == []
-    assert all(1 <= count <= 2 for url in inline for count in passed(result, url))
-    assert [request.dont_filter for request in result.spider.sent] == [False] * 4
     assert await record.concurrency() == [16, 16]
     assert_clean(result)
 
@@ -103,8 +47,7 @@ async def test_a_direct_download_fails_when_robots_txt_is_unreachable(
 async def test_fails_while_others_are_held(sites: Sites) -> None:
     """It is not held, but the scheduled requests of its origin are, before and after."""
     gate = Gate(503, RULES)
-    down = sites.add(robots=gate)
-    record = Record()
+    down, record = sites.add(robots=gate), Record()
 
     class Spider(InlineSpider):
         async def parse(self, response: Response, **kwargs: Any) -> None:
@@ -121,18 +64,18 @@ async def test_fails_while_others_are_held(sites: Sites) -> None:
         signal_handlers=record.handlers,
     )
     # Its own pages download inline too, when they come: robots.txt is known then.
-    outcomes = result.spider.outcomes
-    assert [outcome for outcome in outcomes if outcome != 200] == [outcomes[0]]
-    assert isinstance(outcomes[0], RobotsUnreachable)
-    assert len(outcomes) == 6
+    unreachable, *others = result.spider.outcomes
+    assert isinstance(unreachable, RobotsUnreachable)
+    assert others == [200] * 5
     assert set(record.deferred) == set(record.released) == set(urls(down, 5))
     assert sum(passed(result, "/inline")) <= 7
     assert_clean(result)
 
 
+@pytest.mark.loop
 async def test_one_at_a_time(sites: Sites) -> None:
     """With a single slot, which the waiting download would take from the robots.txt."""
-    start, slow = sites.add(robots=RULES), sites.add(robots=after(0.3, RULES))
+    start, slow = sites.add(robots=RULES), sites.add(robots=after(0.2, RULES))
     record = Record()
     result = await crawl(
         InlineSpider,
@@ -143,30 +86,6 @@ async def test_one_at_a_time(sites: Sites) -> None:
     )
     assert result.spider.outcomes == [200, 200, 200]
     assert await record.concurrency() == [1, 1]
-    assert_clean(result)
-
-
-async def test_meta_of_a_held_page_in_a_direct_download(sites: Sites) -> None:
-    """Copied meta, or the very same request once more."""
-    held, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503)
-
-    class Spider(InlineSpider):
-        async def parse(self, response: Response, **kwargs: Any) -> None:
-            self.meta = response.meta
-            await super().parse(response, **kwargs)
-            again = await self.crawler.engine.download_async(response.request)
-            self.outcomes.append(again.status)
-
-    result = await crawl(
-        Spider,
-        counting(REP_RETRY_MAX_DELAY=NEVER),
-        requests=[held.url("/page")],
-        inline=[held.url("/x"), other.url("/x")],
-    )
-    same, unreachable, again = result.spider.outcomes
-    assert same == again == 200
-    assert isinstance(unreachable, RobotsUnreachable)
-    assert passed(result, other.url("/x")) == [1]
     assert_clean(result)
 
 

@@ -11,14 +11,14 @@ from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers import crawling
-from tests.helpers.behaviours import RULES, silence
+from tests.helpers.behaviours import silence
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import NEVER, Record, assert_clean, assert_no_errors, urls
+from tests.helpers.held import NEVER, Record, assert_no_errors, urls
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +45,10 @@ class InlineErrbackSpider(ListSpider):
             self.outcomes.append(answered.status)
 
 
-@pytest.mark.parametrize("there", ["silent", "healthy"])
-async def test_a_direct_download_to_a_new_origin(sites: Sites, there: str) -> None:
-    """Its robots.txt is not waited for, or not for long."""
-    busy = sites.add(robots=503)
-    other = sites.add(robots=silence() if there == "silent" else RULES)
+@pytest.mark.loop
+async def test_a_direct_download_to_a_new_origin(sites: Sites) -> None:
+    """Its robots.txt is not waited for."""
+    busy, other = sites.add(robots=503), sites.add(robots=silence())
     record = Record(on_deferred=lambda _, count: record.close() if count == 3 else None)
     result = await crawl(
         InlineErrbackSpider,
@@ -59,9 +58,7 @@ async def test_a_direct_download_to_a_new_origin(sites: Sites, there: str) -> No
         signal_handlers=record.handlers,
     )
     assert closing_took(result) < SECONDS
-    assert len(result.spider.outcomes) == 3
-    if there == "silent":
-        assert all(isinstance(one, RobotsUnreachable) for one in result.spider.outcomes)
+    assert [type(one) for one in result.spider.outcomes] == [RobotsUnreachable] * 3
     assert await record.concurrency() == [16, 16]
     assert_no_errors(result)
 
@@ -85,42 +82,16 @@ async def test_unserialisable_requests_are_given_up(
     # With a grace, those of the silent site only wait.
     held = 13 if grace == 0 else 3
     record = Record(on_deferred=lambda _, count: record.close() if count == held else None)
-    result = await crawl(
+    result = await record.crawl(
         LambdaSpider,
-        {**SLOW, "REP_DEFER_GRACE": grace, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 16},
         requests=wanted,
-        signal_handlers=record.handlers,
+        **SLOW,
+        REP_DEFER_GRACE=grace,
+        JOBDIR=str(tmp_path),
+        CONCURRENT_REQUESTS=16,
     )
     assert closing_took(result) < SECONDS
     assert len(lines(result, "to disk", level="WARNING")) == 1
     assert set(result.failures) == set(wanted)
     assert result.stats["rep/held"] == 0
     assert_no_errors(result)
-
-
-async def test_other_policies_do_not_wait_for_the_next_tick(sites: Sites) -> None:
-    """What is known when a request gets there is what counts, though it was handed over to be
-    held: here a middleware answers for robots.txt at once."""
-
-    class Answering:
-        def process_request(self, request: Request) -> Any:
-            if request.url.endswith("/robots.txt"):
-                from scrapy.http import TextResponse
-
-                return TextResponse(request.url, 503, request=request)
-            return None
-
-    site = sites.add()
-    for choice in ("drop", "allow"):
-        result = await crawl(
-            urls(site, 3),
-            {
-                "REP_UNREACHABLE": choice,
-                "CONCURRENT_REQUESTS": 1,  # none may wait in place
-                "REP_RETRY_DELAY": NEVER,
-                "REP_RETRY_MAX_DELAY": NEVER,
-                "DOWNLOADER_MIDDLEWARES": {Answering: 950},
-            },
-        )
-        assert len(result.failures if choice == "drop" else result.responses) == 3
-        assert_clean(result)

@@ -12,25 +12,27 @@ import pytest
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep import RepMiddleware
 from tests.helpers import crawling
-from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
     Gate,
     Record,
+    as_soon_as,
     assert_clean,
     assert_no_errors,
-    assert_nothing_dropped,
     later,
+    silent_until_open,
     urls,
     when_open,
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +49,8 @@ def rows(directory: Path) -> int:
     return int(count)
 
 
-async def test_on_disk_from_the_moment_they_are_held(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.scrapy_api
+async def test_on_disk_from_the_moment_they_are_held(sites: Sites, tmp_path: Path) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     counts = []
@@ -61,7 +62,7 @@ async def test_on_disk_from_the_moment_they_are_held(
 
     record = Record(on_deferred=look)
     settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    result = await crawl(urls(site, 20), settings, signal_handlers=record.handlers)
+    result = await record.crawl(urls(site, 20), **settings)
     # Those that waited together are written together.
     assert all(count >= number for number, count in enumerate(counts, 1)) and counts[-1] == 20
     assert len(result.responses) == 20
@@ -71,25 +72,28 @@ async def test_on_disk_from_the_moment_they_are_held(
 
 async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
     """Also the one that is next, and has no download slot so far."""
-    busy = Gate("x", "x")
+    busy, robots = Gate("x", "x"), silent_until_open()
     busy.before = when_open(busy, "x")
-    pages = {f"/page{number}": busy for number in range(10)}
-    site = sites.add(robots=after(0.1, RULES), pages=pages)
+    site = sites.add(robots=robots, pages={f"/page{number}": busy for number in range(10)})
     record = Record()
 
-    def stop(request: Request) -> None:
-        if "page" in request.url:
-            later(0.1, record.close)
-            later(0.2, busy.open)
+    def all_wait() -> bool:
+        return record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0) == 10
 
-    record.handlers[scrapy_signals.request_reached_downloader] = stop
-    settings = {
-        **DEFER,
-        "JOBDIR": str(tmp_path),
-        "REP_DEFER_GRACE": NEVER,
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
-    }
-    result = await crawl(urls(site, 10), settings, signal_handlers=record.handlers)
+    def stop() -> None:
+        middleware: Any = record.engine.spider.crawler.get_downloader_middleware(RepMiddleware)
+        record.close()
+        as_soon_as(lambda: middleware._deferral.closing, busy.open)
+
+    def reached(request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            as_soon_as(all_wait, robots.open)
+        else:
+            later(0.1, stop)
+
+    record.handlers[scrapy_signals.request_reached_downloader] = reached
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    result = await record.crawl(urls(site, 10), **settings, REP_DEFER_GRACE=NEVER)
     assert len(result.responses) == 1
     assert "rep/handed_back" not in result.stats
     assert rows(tmp_path) == 9
@@ -98,51 +102,17 @@ async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_p
     assert_clean(result)
 
 
-class LambdaSpider(ListSpider):
-    """Every other request can't be written to disk."""
-
-    def recorded(self, request: str | Request) -> Request:
-        made = super().recorded(request)
-        if int(made.url[-1]) % 2:
-            made = made.replace(callback=lambda response: self.parse(response))
-        return made
-
-
-# Older Scrapy's disk queues leave a file open for each request that they can't write.
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_requests_that_cannot_be_serialised_are_held_in_memory(
-    sites: Sites, tmp_path: Path
-) -> None:
-    """Held in memory, with one warning, and released in their places among the others."""
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    wanted = urls(site, 200)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 200 else None)
-    result = await crawl(
-        LambdaSpider,
-        {**DEFER, "JOBDIR": str(tmp_path)},
-        requests=wanted,
-        signal_handlers=record.handlers,
-    )
-    assert set(result.responses) == set(wanted)
-    assert record.released == record.deferred
-    assert len(lines(result, "to disk", level="WARNING")) == 1
-    assert_nothing_dropped(result, record)
-    assert_clean(result)
-
-
 async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
     """REP_DEFER_MAX_WAIT ends the wait in this run; the next one waits anew."""
     site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.5}
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.2}
     for _ in range(2):
         result = await crawl([] if _ else urls(site, 5), settings)
         assert len(result.failures) == result.stat("rep/given_up") == 5
         assert rows(tmp_path) == 5
         assert_clean(result)
     site.set("/robots.txt", RULES)
-    # Half a second may be less than it takes to start and to ask.
+    # That may be less than it takes to start and to ask.
     result = await crawl([], {**settings, "REP_DEFER_MAX_WAIT": NEVER})
     assert set(result.responses) == set(urls(site, 5))
     assert rows(tmp_path) == 0
@@ -164,14 +134,12 @@ async def test_waiting_goes_on_in_the_next_run(
     def wait_and_close() -> None:
         nonlocal passed
         passed += 60
-        later(0.5, record.close)
+        later(0.1, record.close)
 
     record.on_deferred = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
     for limit, reason in ((1000, "enough"), (90, "enough"), (50, "finished")):
-        result = await crawl(
-            urls(site, 5) if limit == 1000 else [],
-            {**settings, "REP_DEFER_MAX_WAIT": limit},
-            signal_handlers=record.handlers,
+        result = await record.crawl(
+            urls(site, 5) if limit == 1000 else [], **settings, REP_DEFER_MAX_WAIT=limit
         )
         assert result.reason == reason
         assert len(result.failures) == (5 if limit == 50 else 0)
@@ -179,7 +147,7 @@ async def test_waiting_goes_on_in_the_next_run(
         passed += 1000
         record = Record()
         # Enough to tell that nothing was given up at once.
-        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 5 else None
+        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
 
 
 class RenamedSpider(ListSpider):
@@ -197,24 +165,21 @@ async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> No
     fetched."""
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    record = Record(on_deferred=lambda _, count: record.close() if count % 80 == 0 else None)
+    record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)
     for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
-        wanted = urls(site, 80, paths)
-        await crawl(spider, settings, requests=wanted, signal_handlers=record.handlers)
-    assert rows(tmp_path) == 160
+        wanted = urls(site, 20, paths)
+        await record.crawl(spider, requests=wanted, **settings)
+    assert rows(tmp_path) == 40
 
     site.set("/robots.txt", RULES)
     result = await crawl([], settings)
-    assert set(result.responses) == set(urls(site, 80, "/there"))
+    assert set(result.responses) == set(urls(site, 20, "/there"))
     [line] = lines(result, "parse_renamed", level="WARNING")
-    assert "80 held requests can't be read" in line
+    assert "20 held requests can't be read" in line
     assert result.stats["rep/held"] == 0
 
 
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_no_robots_txt_is_asked_for_during_a_pause(
-    sites: Sites, tmp_path: Path, jobdir: bool
-) -> None:
+async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path: Path) -> None:
     """Nothing is forgotten either."""
     gate = Gate(503, RULES)
     busy, silent = sites.add(robots=gate), sites.add(robots=silence())
@@ -245,9 +210,12 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(
 
     record = Record(on_deferred=pause)
     record.handlers[scrapy_signals.request_reached_downloader] = reached
-    settings = {**DEFER, "REP_RETRY_MAX_DELAY": 0.1, "REP_DEFER_GRACE": 0.1}
-    if jobdir:
-        settings["JOBDIR"] = str(tmp_path)
+    settings = {
+        **DEFER,
+        "REP_RETRY_MAX_DELAY": 0.1,
+        "REP_DEFER_GRACE": 0.1,
+        "JOBDIR": str(tmp_path),
+    }
     result = await crawl(
         [*urls(busy, 15), *urls(silent, 15)],
         # It times out during the pause.
@@ -259,20 +227,3 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(
     assert result.failures == {}
     assert record.dropped == []
     assert_clean(result)
-
-
-async def test_closed_while_paused(sites: Sites) -> None:
-    site = sites.add(robots=503)
-
-    def pause(spider: Spider, count: int) -> None:
-        if count == 10:
-            record.engine.pause()
-            later(0.3, record.close)
-
-    record = Record(on_deferred=pause)
-    result = await crawl(
-        urls(site, 10), {**DEFER, "REP_DEFER_MAX_WAIT": NEVER}, signal_handlers=record.handlers
-    )
-    assert result.reason == "enough"
-    assert set(result.failures) == set(urls(site, 10))
-    assert_no_errors(result)

@@ -7,144 +7,66 @@ from typing import Any
 
 import pytest
 from scrapy import FormRequest, Request
-from scrapy import signals as scrapy_signals
-from scrapy.http import JsonRequest
 
-from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, in_turn
-from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.held import DEFER, Gate, KeepingSpider, Record, assert_clean, urls
+from tests.helpers.held import Gate, KeepingSpider, Record, assert_clean
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
-
-MARK = "_rep_held"
-# What Scrapy itself adds on the way; not the same in any two crawls.
-SCRAPYS_META = ("download_latency", "download_slot", "download_timeout")
-
-
-class Thing:
-    """Something of the user's in meta."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Thing) and other.name == self.name
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def full_of_everything(site: Site, dont_filter: bool) -> list[Request]:
-    """Requests with a value for each attribute, and of each class."""
-    common: dict[str, Any] = {
-        "cb_kwargs": {"number": 1, "thing": Thing("of the callback")},
-        "meta": {"thing": Thing("of mine"), "list": [1, {"a": b"\xff"}], "rep_user_agent": "me"},
-        "priority": 7,
-        "headers": {"X-One": ["1", "2"], "User-Agent": "me/1.0"},
-        "cookies": {"session": "abc"},
-        "flags": ["flag"],
-        "dont_filter": dont_filter,
-    }
-    return [
-        Request(site.url("/get"), **common),
-        Request(site.url("/caf%E9?q=1"), encoding="latin-1", **common),
-        Request(site.url("/put"), method="PUT", body=b"\x00\xffbody", **common),
-        FormRequest(site.url("/form"), formdata={"a": "b", "c": "d e"}, **common),
-        JsonRequest(site.url("/json"), data={"a": [1, 2]}, dumps_kwargs={"indent": 1}, **common),
-        Request(site.url("/private"), **common),
-    ]
-
-
-def described(result: CrawlResult, site: Site) -> dict[str, Any]:
-    """What callbacks and errbacks saw and what the server was asked, but for the site's name."""
-    spider = result.spider
-    seen = [(one.request, one.status) for one in spider.responses]
-    seen += [(request, type(error).__name__) for request, error in spider.errors]
-    fingerprint = spider.crawler.request_fingerprinter.fingerprint
-    described = {}
-    for request, outcome in seen:
-        fields = request.to_dict(spider=spider)
-        path = fields.pop("url").removeprefix(site.url(""))
-        assert fingerprint(request) == fingerprint(request.copy())
-        assert MARK not in request.meta
-        for key in SCRAPYS_META:
-            fields["meta"].pop(key, None)
-        hits = [
-            (
-                hit.method,
-                hit.target,
-                hit.body,
-                sorted((k, v) for k, v in hit.headers if k != "Host"),
-            )
-            for hit in site.hits(path.partition("?")[0])
-        ]
-        described[path] = (type(request), outcome, hits, fields)
-    return described
-
-
-@pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("dont_filter", [False, True])
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_a_held_request_keeps_all_its_attributes(
-    sites: Sites, tmp_path: Path, jobdir: bool, dont_filter: bool
-) -> None:
-    """Two crawls, one of which has its requests held: callbacks, errbacks and servers see the
-    same."""
-    described_by_crawl = []
-    for name, gate in (("healthy", Gate(RULES, RULES)), ("held", Gate(503, RULES))):
-        site = sites.add(robots=gate)
-        record = Record(on_deferred=lambda _, count, gate=gate: gate.open() if count == 6 else None)
-        result = await crawl(
-            KeepingSpider,
-            {**DEFER, **({"JOBDIR": str(tmp_path / name)} if jobdir else {})},
-            requests=full_of_everything(site, dont_filter),
-            signal_handlers=record.handlers,
-        )
-        assert len(record.deferred) == (6 if name == "held" else 0)
-        assert [type(error) for _, error in result.spider.errors] == [RobotsDisallowed]
-        described_by_crawl.append(described(result, site))
-        assert_clean(result)
-    healthy, held = described_by_crawl
-    assert set(healthy) == {"/get", "/caf%E9?q=1", "/put", "/form", "/json", "/private"}
-    for path, one in healthy.items():
-        assert held[path] == one
-        assert len(one[2]) == (path != "/private")
+pytestmark = pytest.mark.slow
 
 
 async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
     """Without JOBDIR there is no copying: a request may carry what can't be copied."""
     site, things = sites.add(robots=in_turn(503, RULES)), [object(), lambda: None]
     request = Request(site.url("/x"), meta={"things": things}, cb_kwargs={"things": things})
-    result = await crawl(KeepingSpider, DEFER, requests=[request])
+    record = Record()
+    result = await record.crawl(KeepingSpider, requests=[request])
     [response] = result.spider.responses
     assert response.meta["things"] is response.cb_kwargs["things"] is things
-    assert result.stat("rep/deferred") == 1
+    assert record.deferred == [request.url]
     assert_clean(result)
 
 
-async def test_priority_counts_after_release(sites: Sites) -> None:
+@pytest.mark.scrapy_api
+@pytest.mark.usefixtures("in_time")
+async def test_a_request_held_on_disk_keeps_all_its_attributes(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """Two sites, one of which has its requests held: callbacks and servers see the same."""
     gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    requests = [Request(url, priority=number) for number, url in enumerate(urls(site, 30))]
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 30 else None)
-    record.handlers[scrapy_signals.request_reached_downloader] = reached = Reached()
-    await crawl(
-        KeepingSpider,
-        {**DEFER, "CONCURRENT_REQUESTS": 1},
-        requests=requests,
-        signal_handlers=record.handlers,
-    )
-    # All were released before the first was fetched again, since that is one slice.
-    assert reached.pages == [one.url for one in reversed(requests)]
+    healthy, down = sites.add(robots=RULES), sites.add(robots=gate)
 
+    def requests_to(site: Site) -> list[Request]:
+        common: dict[str, Any] = {
+            "cb_kwargs": {"number": 1, "thing": (1, 2)},
+            "meta": {"thing": {1, 2}, "list": [1, {"a": b"\xff"}], "rep_user_agent": "me"},
+            "priority": 7,
+            "headers": {"X-One": ["1", "2"], "User-Agent": "me/1.0"},
+            "cookies": {"session": "abc"},
+            "flags": ["flag"],
+            "dont_filter": True,
+        }
+        return [
+            Request(site.url("/caf%E9?q=1"), encoding="latin-1", **common),
+            Request(site.url("/put"), method="PUT", body=b"\x00\xffbody", **common),
+            FormRequest(site.url("/form"), formdata={"a": "b", "c": "d e"}, **common),
+        ]
 
-class Reached:
-    """Pages in the order in which they were sent."""
-
-    def __init__(self) -> None:
-        self.pages: list[str] = []
-
-    def __call__(self, request: Request) -> None:
-        if not request.url.endswith("/robots.txt"):
-            self.pages.append(request.url)
+    record = Record(on_deferred=lambda _, count: gate.open() if count == 3 else None)
+    wanted = [*requests_to(healthy), *requests_to(down)]
+    result = await record.crawl(KeepingSpider, requests=wanted, JOBDIR=str(tmp_path))
+    assert len(record.deferred) == 3
+    seen: dict[Site, dict[str, Any]] = {healthy: {}, down: {}}
+    for response in result.spider.responses:
+        site = healthy if response.url.startswith(healthy.url("")) else down
+        fields = response.request.to_dict(spider=result.spider)
+        path = fields.pop("url").removeprefix(site.url(""))
+        # What Scrapy itself adds on the way.
+        for key in ("download_latency", "download_slot", "download_timeout"):
+            fields["meta"].pop(key, None)
+        [hit] = [one for one in site.requests if one.target == path]
+        headers = sorted(one for one in hit.headers if one[0] != "Host")
+        seen[site][path] = type(response.request), fields, hit.method, hit.body, headers
+    assert seen[healthy] == seen[down]
+    assert len(seen[down]) == 3
+    assert_clean(result)

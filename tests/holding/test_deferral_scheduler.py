@@ -15,12 +15,12 @@ from scrapy.utils.request import request_from_dict
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import ListSpider
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class SharedScheduler(BaseScheduler):
@@ -84,23 +84,7 @@ class Once(ListSpider):
     dont_filter = False
 
 
-@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent, Forgetful])
-async def test_held_and_released(sites: Sites, scheduler: type) -> None:
-    """While it goes on all is as with Scrapy's own."""
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    wanted = [*urls(site, 20), site.url("/page0")]
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 20 else None)
-    result = await crawl(
-        Once, {**SLOW, "SCHEDULER": scheduler}, requests=wanted, signal_handlers=record.handlers
-    )
-    assert [site.count(f"/page{number}") for number in range(20)] == [1] * 20
-    assert record.dropped == [site.url("/page0")]
-    assert record.released == record.deferred
-    assert scheduler.queue == []
-    assert_clean(result)
-
-
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
 async def test_a_shared_queue_gets_held_requests_back_at_the_end(
     sites: Sites, scheduler: type
@@ -114,11 +98,8 @@ async def test_a_shared_queue_gets_held_requests_back_at_the_end(
             as_soon_as(lambda: len(scheduler.seen) == 40 and not scheduler.queue, record.close)
 
     record = Record(on_deferred=close)
-    result = await crawl(
-        Once,
-        {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_GRACE": 30},
-        requests=wanted,
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        Once, requests=wanted, **SLOW, SCHEDULER=scheduler, REP_DEFER_GRACE=30
     )
     assert result.reason == "enough"
     assert closing_took(result) < SECONDS
@@ -133,9 +114,7 @@ async def test_a_shared_queue_gets_held_requests_back_at_the_end(
     for site in (busy, silent):
         site.set("/robots.txt", gate)
     again = Record(on_deferred=lambda _, count: gate.open() if count == 40 else None)
-    result = await crawl(
-        Once, {**SLOW, "SCHEDULER": scheduler}, requests=wanted, signal_handlers=again.handlers
-    )
+    result = await again.crawl(Once, requests=wanted, **SLOW, SCHEDULER=scheduler)
     assert set(result.responses) == set(wanted)
     assert all(site.count(f"/page{n}") == 1 for site in (busy, silent) for n in range(20))
     assert sorted(again.dropped) == sorted(wanted)
@@ -161,18 +140,16 @@ async def test_those_handed_back_wait_on(
         "SCHEDULER": Persistent,
         "REP_DEFER_GRACE": 0.1,
         "REP_DEFER_MAX_WAIT": 90,
-        "REP_DOWNLOAD_TIMEOUT": 3,  # how long the last attempt may take
+        "REP_DOWNLOAD_TIMEOUT": 0.5,  # how long the last attempt may take
     }
 
     def close(spider: Spider, count: int) -> None:
         if count == 5 and passed < 90:  # the last run ends by itself, at once
-            later(0.3, record.close)
+            later(0.1, record.close)
 
     for reason in ("enough", "enough", "finished"):
         record = Record(on_deferred=close)
-        result = await crawl(
-            Once, settings, requests=[] if passed else wanted, signal_handlers=record.handlers
-        )
+        result = await record.crawl(Once, requests=[] if passed else wanted, **settings)
         assert result.reason == reason
         assert result.stat("rep/deferred") == 5
         assert set(result.failures) == (set() if reason == "enough" else set(wanted))
@@ -182,11 +159,11 @@ async def test_those_handed_back_wait_on(
 
 async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> None:
     """They waited for a first answer, which is none: others may fetch them, or there is room later."""
-    site = sites.add(robots=in_turn(after(0.5, 503), RULES))
+    site = sites.add(robots=in_turn(after(0.3, 503), RULES))
     wanted = urls(site, 10)
     settings = {**SLOW, "SCHEDULER": Persistent, "REP_DEFER_MAX_REQUESTS": 3, "REP_DEFER_GRACE": 30}
     record = Record()
-    result = await crawl(Once, settings, requests=wanted, signal_handlers=record.handlers)
+    result = await record.crawl(Once, requests=wanted, **settings)
     assert set(result.responses) == set(wanted)
     assert result.stats["rep/held/max"] <= 3
     assert_clean(result)
@@ -195,12 +172,7 @@ async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> Non
 async def test_given_up_where_it_does_not_outlive(sites: Sites) -> None:
     site = sites.add(robots=503)
     record = Record(on_deferred=lambda _, count: record.close() if count == 20 else None)
-    result = await crawl(
-        Once,
-        {**SLOW, "SCHEDULER": Forgetful},
-        requests=urls(site, 20),
-        signal_handlers=record.handlers,
-    )
+    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=Forgetful)
     assert set(result.failures) == set(urls(site, 20))
     assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
     assert all(request.dont_filter is False for request, _ in result.spider.errors)
@@ -219,11 +191,6 @@ async def test_a_queue_that_is_gone(sites: Sites, monkeypatch: pytest.MonkeyPatc
             record.close()
 
     record = Record(on_deferred=close)
-    result = await crawl(
-        Once,
-        {**SLOW, "SCHEDULER": Persistent},
-        requests=urls(site, 5),
-        signal_handlers=record.handlers,
-    )
+    result = await record.crawl(Once, requests=urls(site, 5), **SLOW, SCHEDULER=Persistent)
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 5))

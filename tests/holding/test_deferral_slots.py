@@ -11,44 +11,45 @@ from scrapy import signals as scrapy_signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.reactor import is_reactor_installed
 
-from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
     Record,
+    as_soon_as,
     assert_clean,
     assert_nothing_dropped,
+    later,
     silent_until_open,
     urls,
     when_open,
 )
 from tests.helpers.servers import Connection, Hit, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 UNLIMITED = tuple(map(int, scrapy.__version__.split(".")[:2])) >= (2, 19)
 """Whether CONCURRENT_REQUESTS = 0 means no limit; before, nothing was downloaded."""
 
-CONCURRENCY = [1, 2, pytest.param(0, marks=pytest.mark.skipif(not UNLIMITED, reason="no 0"))]
+ROWS = [
+    (1, 0),
+    (1, NEVER),
+    pytest.param(0, 0, marks=pytest.mark.skipif(not UNLIMITED, reason="no 0")),
+]
 
 
-@pytest.mark.parametrize("grace", [0, NEVER])
-@pytest.mark.parametrize("concurrency", CONCURRENCY)
+@pytest.mark.loop
+@pytest.mark.parametrize(("concurrency", "grace"), ROWS)
 async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: float) -> None:
     several = [sites.add(robots=robots) for robots in (RULES, after(0.1, RULES))]
     several.append(sites.add(robots=in_turn(503, after(0.1, 503), RULES)))
     record = Record()
-    result = await crawl(
+    result = await record.crawl(
         [url for site in several for url in urls(site, 4)],
-        {
-            **DEFER,
-            "REP_RETRY_MAX_DELAY": 0.1,
-            "CONCURRENT_REQUESTS": concurrency,
-            "REP_DEFER_GRACE": grace,
-        },
-        signal_handlers=record.handlers,
+        REP_RETRY_MAX_DELAY=0.1,
+        CONCURRENT_REQUESTS=concurrency,
+        REP_DEFER_GRACE=grace,
     )
     assert len(result.responses) == 12
     assert [site.count("/robots.txt") for site in several] == [1, 1, 3]
@@ -57,19 +58,15 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
     assert_clean(result)
 
 
-@pytest.mark.parametrize("grace", [0.1, NEVER])
-async def test_silent_sites_leave_the_slots_to_pages(
-    sites: Sites, grace: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """16 robots.txt are awaited by many requests, however long these may wait in place; only when
-    all pages of a healthy site have been fetched do the answers come."""
-    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
+async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
+    """16 robots.txt are awaited by many requests; only when all pages of a healthy site have been
+    fetched do the answers come."""
     robots = silent_until_open()
     silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
     wanted = urls(healthy, 30)
 
     def page() -> None:
-        if sum(hit.path != "/robots.txt" for hit in list(healthy.requests)) == 30:
+        if len(healthy.pages_asked) == 30:
             robots.open()
 
     record = Record()
@@ -81,12 +78,7 @@ async def test_silent_sites_leave_the_slots_to_pages(
             *(site.url(path) for path in ("/a", "/b", "/c") for site in silent),
             *wanted[1:],
         ],
-        {
-            **DEFER,
-            "CONCURRENT_REQUESTS": 4,
-            "REP_DEFER_GRACE": grace,
-            "REP_DOWNLOAD_TIMEOUT": NEVER,
-        },
+        {**DEFER, "CONCURRENT_REQUESTS": 4, "REP_DEFER_GRACE": 0.1, "REP_DOWNLOAD_TIMEOUT": NEVER},
         signal_handlers=record.handlers,
     )
     assert len(result.responses) == 16 * 3 + 30
@@ -96,8 +88,7 @@ async def test_silent_sites_leave_the_slots_to_pages(
     assert_clean(result)
 
 
-@pytest.mark.parametrize("concurrency", [2, 4])
-async def test_no_more_pages_at_a_time_than_slots(sites: Sites, concurrency: int) -> None:
+async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
     """Also while fetches end: the slot that one had is gone before Scrapy looks for a page."""
     running = most = 0
 
@@ -108,24 +99,25 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites, concurrency: int
             most = max(most, running)
 
     several = [
-        sites.add(robots=after(0.02, RULES), pages={"/x": after(0.05, "x")}) for _ in range(40)
+        sites.add(robots=after(0.02, RULES), pages={"/x": after(0.03, "x")}) for _ in range(20)
     ]
     record = Record()
     result = await crawl(
         [site.url("/x") for site in several],
-        {**DEFER, "CONCURRENT_REQUESTS": concurrency},
+        {**DEFER, "CONCURRENT_REQUESTS": 2},
         signal_handlers={
             **record.handlers,
             scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
             scrapy_signals.request_left_downloader: lambda request: change(request, -1),
         },
     )
-    assert most == concurrency
-    assert len(result.responses) == 40
+    assert most == 2
+    assert len(result.responses) == 20
     assert_nothing_dropped(result, record)
     assert_clean(result)
 
 
+@pytest.mark.loop
 async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four for each of CONCURRENT_REQUESTS; without a reactor, where Scrapy opens no more
     connections than that, half of it. The others take their turns."""
@@ -142,19 +134,39 @@ async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.M
         most = max(most, running)
         if running == cap:
             # Time for one too many.
-            asyncio.get_running_loop().call_later(0.3, robots.open)
+            asyncio.get_running_loop().call_later(0.2, robots.open)
         await inner(hit, connection)
         running -= 1
 
     several = [sites.add(robots=counted) for _ in range(20)]
     record = Record()
-    result = await crawl(
-        [site.url("/x") for site in several],
-        {**DEFER, "CONCURRENT_REQUESTS": 2, "REP_DEFER_GRACE": 0.1},
-        signal_handlers=record.handlers,
+    result = await record.crawl(
+        [site.url("/x") for site in several], CONCURRENT_REQUESTS=2, REP_DEFER_GRACE=0.1
     )
     assert most == cap
     assert len(result.responses) == 20
     assert await record.concurrency() == [2, 2]
     assert_nothing_dropped(result, record)
     assert_clean(result)
+
+
+async def test_requests_that_wait_for_first_answers_are_limited(sites: Sites) -> None:
+    """Eight for each of CONCURRENT_REQUESTS; the others stay in the scheduler."""
+    robots = silent_until_open()
+    wanted = [sites.add(robots=robots).url("/x") for _ in range(12)]
+    record, taken = Record(), []
+
+    def dequeued() -> int:
+        return int(record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0))
+
+    def look() -> None:
+        taken.append(dequeued())
+        robots.open()
+
+    record.handlers[scrapy_signals.spider_opened] = lambda spider: (
+        record._opened(spider),
+        as_soon_as(lambda: dequeued() >= 8, lambda: later(0.1, look)),
+    )
+    result = await record.crawl(wanted, CONCURRENT_REQUESTS=1, REP_DEFER_GRACE=NEVER)
+    assert taken == [8]
+    assert len(result.responses) == 12

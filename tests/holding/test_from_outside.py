@@ -15,13 +15,12 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Gate, silent_until_open, urls
 from tests.helpers.servers import Site, Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAGES = 20
 OURS: dict[str, Any] = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.1, "REP_DEFER_IDLE": 60}
@@ -29,14 +28,7 @@ SCRAPYS: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 
 # robots.txt that is there at once, that takes a while, and that is down at first. Scrapy's own
 # middleware takes a failure for permission.
-ROBOTS = {"quick": RULES, "slow": after(1.0, RULES), "down": in_turn(503, 503, RULES)}
-
-
-@pytest.fixture(params=[False, True], ids=["memory", "jobdir"])
-def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> list[dict[str, Any]]:
-    """Settings for a crawl with ours, and one with Scrapy's own middleware."""
-    folders = ("ours", "scrapys")
-    return [{"JOBDIR": str(tmp_path / one)} if request.param else {} for one in folders]
+ROBOTS = {"quick": RULES, "slow": after(0.7, RULES), "down": in_turn(503, 503, RULES)}
 
 
 async def both(
@@ -89,10 +81,17 @@ def of_scheduler(result: CrawlResult) -> dict[str, Any]:
     return {name: value for name, value in result.stats.items() if name.startswith(names)}
 
 
-@pytest.mark.parametrize("robots", ROBOTS)
+@pytest.mark.loop
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize(
+    ("robots", "jobdir"),
+    [("down", False), ("quick", False), ("slow", False), ("slow", True), ("down", True)],
+)
 async def test_signals_idleness_and_stats(
-    sites: Sites, robots: str, jobs: list[dict[str, Any]]
+    sites: Sites, tmp_path: Path, robots: str, jobdir: bool
 ) -> None:
+    folders = ("ours", "scrapys")
+    jobs = [{"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in folders]
     ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
     assert ours.spider.seen == scrapys.spider.seen
     assert ours.spider.seen["request_scheduled"] == PAGES
@@ -116,7 +115,7 @@ class QuotaSpider(WatchedSpider):
             raise IgnoreRequest("over the quota")
 
 
-@pytest.mark.parametrize("robots", ROBOTS)
+@pytest.mark.parametrize("robots", ["slow", "down"])
 async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
     for result in await both(sites.add(robots=ROBOTS[robots]), QuotaSpider):
         assert len(result.responses) == PAGES
@@ -250,8 +249,11 @@ class Slotted:
     enqueue_request, next_request = FourMethods.enqueue_request, FourMethods.next_request
 
 
-@pytest.mark.parametrize("scheduler", [FourMethods, Slotted])
-@pytest.mark.parametrize("robots", ROBOTS)
+@pytest.mark.loop
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize(
+    ("scheduler", "robots"), [(FourMethods, "down"), (FourMethods, "slow"), (Slotted, "down")]
+)
 async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: str) -> None:
     jobs = [{"SCHEDULER": scheduler}, {"SCHEDULER": scheduler}]
     ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
@@ -296,14 +298,4 @@ async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
     settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
     result = await crawl(Spider, settings, requests=urls(busy, 40))
     assert len(result.responses) == 45
-
-
-async def test_an_error_keeps_its_cause_and_errbacks_are_called_once(sites: Sites) -> None:
-    site = sites.add(robots=503)
-    settings = {**OURS, "REP_DEFER_MAX_WAIT": 0.3}
-    result = await crawl(urls(site, PAGES), settings)
-    assert len(result.spider.errors) == PAGES
-    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
-    name = "downloader/exception_type_count/scrapy_rep.exceptions.RobotsUnreachable"
-    assert result.stats[name] == result.stats["rep/given_up"] == PAGES
-    result.assert_clean()
+    assert "retry/count" not in result.stats  # no slot had to be freed by a timeout

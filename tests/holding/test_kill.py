@@ -14,12 +14,14 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.process import Crawl, on_every_reactor
+from tests.helpers.process import Crawl
+from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.process.town import Town
 from tests.helpers.servers import Sites
 
@@ -157,10 +159,11 @@ class Chain:
         self.town.up()
         self.end(run.join())
 
-    def stop_at(self, kind: str, count: int) -> None:
+    def stop_at(self, kind: str, count: int, *, new_pages: int = 0) -> None:
         """Not a kill: Ctrl-C."""
         self.town.down()
-        run = self.start(f"SIGINT {kind} {count}")
+        run = self.start(f"SIGINT {kind} {count}", new_pages=new_pages)
+        run.wait_for("deferred", new_pages)
         run.wait_for("refused", 4)
         self.town.up()
         run.join()
@@ -221,21 +224,20 @@ class LinkedChain(Chain):
         self.go([self.while_retrying, *rounds])
 
 
-PRIORITY_QUEUES = (
-    (Chain, "scrapy_rep.BroadPriorityQueue"),
-    (Chain, "scrapy.pqueues.ScrapyPriorityQueue"),
-    (LinkedChain, "scrapy.pqueues.DownloaderAwarePriorityQueue"),
+KINDS = (
+    (Chain, "scrapy_rep.BroadPriorityQueue", "none"),
+    (LinkedChain, "scrapy.pqueues.DownloaderAwarePriorityQueue", "asyncio"),
 )
 
 
 def test_nothing_held_is_lost_by_kills_at_any_moment(sites: Sites, tmp_path: Path) -> None:
-    """15 kills, two crawls at a time; fewer if runs are over before."""
+    """10 kills, two crawls at a time, one without a reactor; fewer if runs are over before."""
     chains = []
-    for number, (kind, queue) in enumerate(PRIORITY_QUEUES):
+    for number, (kind, queue, reactor) in enumerate(KINDS):
         folder = tmp_path / str(number)
         folder.mkdir()
         chance = random.Random(f"{SEED} {kind.__name__} {number}")
-        chains.append(kind(sites, folder, chance, SCHEDULER_PRIORITY_QUEUE=queue))
+        chains.append(kind(sites, folder, chance, reactor, SCHEDULER_PRIORITY_QUEUE=queue))
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda chain: chain.all_rounds(), chains))
     for chain in chains:
@@ -243,36 +245,30 @@ def test_nothing_held_is_lost_by_kills_at_any_moment(sites: Sites, tmp_path: Pat
         assert chain.kills
 
 
-@on_every_reactor
-def test_the_next_run_goes_on_after_a_kill_on_every_reactor(
-    sites: Sites, tmp_path: Path, reactor: str
-) -> None:
-    """What is on disk, and in which moment, does not depend on the reactor: one kill is enough, in
-    a run that has held, asked again, released and downloaded."""
-    chain = Chain(sites, tmp_path, random.Random(f"{SEED} {reactor}"), reactor)
-    chain.go([chain.while_downloading])
-    chain.check()
-
-
-@pytest.mark.parametrize("count", [5, 30], ids=["5-released", "30-released"])
-@pytest.mark.parametrize("kind", [Chain, LinkedChain], ids=["start-requests", "linked-pages"])
-def test_what_a_kill_leaves_in_the_schedulers_files_does_no_harm(
-    sites: Sites, tmp_path: Path, kind: type[Chain], count: int
-) -> None:
-    """Scrapy's disk queues are not made for kills. A file to which little was added is empty
-    then, and adding to it raises `struct.error`; from the others the next run gets what it has
-    had before, instead of what it adds."""
-    chain = kind(sites, tmp_path, random.Random(SEED))
-    chain.go([lambda: chain.at("released", count)])
-    chain.check()
-
-
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize("kind", [Chain, LinkedChain], ids=["start-requests", "linked-pages"])
-def test_a_graceful_stop_after_a_kill_loses_nothing(
-    sites: Sites, tmp_path: Path, kind: type[Chain]
-) -> None:
-    chain = kind(sites, tmp_path, random.Random(SEED))
+def test_a_graceful_stop_after_a_kill_loses_nothing(sites: Sites, tmp_path: Path) -> None:
+    chain = LinkedChain(sites, tmp_path, random.Random(SEED))
     # However many of the released ones were done before the kill: at least 20 of 40 are left.
     chain.go([lambda: chain.at("released", 20), lambda: chain.stop_at("released", 15)])
     chain.check()
+
+
+def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """Just before some are released, then, and when pages arrive."""
+    chains = []
+    for kind, moment, count in (
+        (Chain, "resolved", 2),
+        (LinkedChain, "released", 15),
+        (Chain, "page", 20),
+    ):
+        folder = tmp_path / moment
+        folder.mkdir()
+        chain = kind(sites, folder, random.Random(SEED))
+        chains.append(chain)
+        chain.go([partial(chain.stop_at, moment, count, new_pages=PAGES)])
+    for chain in chains:
+        chain.check()
+        assert set(chain.town.asked.values()) == {1}
+        assert {page.detail for run in chain.runs for page in run.of("page")} == {PAGE_AS_EVER}

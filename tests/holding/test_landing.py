@@ -15,8 +15,6 @@ from tests.helpers.held import DEFER, NEVER, Gate, Record, a_while, assert_clean
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
-pytestmark = pytest.mark.loop
-
 
 def crawl_more_meanwhile(record: Record, gate: Gate, more: list[str]) -> None:
     """While the first failure is announced, schedule *more*; then open *gate*."""
@@ -32,9 +30,9 @@ def crawl_more_meanwhile(record: Record, gate: Gate, more: list[str]) -> None:
     record.handlers[signals.robots_resolved] = resolved
 
 
-@pytest.mark.parametrize("jobdir", [False, True])
+@pytest.mark.loop
 async def test_a_request_that_comes_while_a_failure_is_announced(
-    sites: Sites, tmp_path: Path, jobdir: bool
+    sites: Sites, tmp_path: Path
 ) -> None:
     """All are held, each counts once, and the log and stats say so."""
     gate = Gate(503, RULES)
@@ -42,8 +40,8 @@ async def test_a_request_that_comes_while_a_failure_is_announced(
     wanted, more = urls(site, 5), urls(site, 3, "/more")
 
     crawl_more_meanwhile(record, gate, more)
-    settings = {"JOBDIR": str(tmp_path)} if jobdir else {}
-    result = await crawl(wanted, {**DEFER, **settings}, signal_handlers=record.handlers)
+    settings = {**DEFER, "JOBDIR": str(tmp_path)}
+    result = await record.crawl(wanted, **settings)
     assert result.failures == {}
     assert set(result.responses) == {*wanted, *more}
     assert sorted(record.deferred) == sorted(record.released) == sorted([*wanted, *more])
@@ -60,7 +58,7 @@ async def test_those_that_wait_have_the_room(sites: Sites) -> None:
 
     crawl_more_meanwhile(record, gate, more)
     settings = {**DEFER, "REP_DEFER_GRACE": NEVER, "REP_DEFER_MAX_REQUESTS": 5}
-    result = await crawl(wanted, settings, signal_handlers=record.handlers)
+    result = await record.crawl(wanted, **settings)
     assert set(result.responses) == set(wanted)
     assert set(result.failures) == set(more)
     assert result.stat("rep/deferred") == result.stat("rep/held/max") == 5
@@ -68,8 +66,7 @@ async def test_those_that_wait_have_the_room(sites: Sites) -> None:
     assert_clean(result)
 
 
-@pytest.mark.parametrize("jobdir", [False, True])
-async def test_room_for_some_of_those_that_wait(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
+async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
     """The first are held and fetched later, the others fail at once. An origin of which none is held is
     forgotten: its robots.txt keeps nobody waiting."""
     gate = Gate(503, RULES)
@@ -82,11 +79,8 @@ async def test_room_for_some_of_those_that_wait(sites: Sites, tmp_path: Path, jo
             if len(self.errors) == len(others) + len(last):
                 gate.open()
 
-    settings = {"JOBDIR": str(tmp_path)} if jobdir else {}
     result = await crawl(
-        Spider,
-        {**DEFER, "REP_DEFER_MAX_REQUESTS": 5, **settings},
-        requests=[*first, *others, *last],
+        Spider, {**DEFER, "REP_DEFER_MAX_REQUESTS": 5}, requests=[*first, *others, *last]
     )
     assert set(result.responses) == set(first)
     assert set(result.failures) == {*others, *last}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.process import Crawl, on_every_reactor
+from tests.helpers.process import Crawl
 from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Site, Sites
@@ -90,13 +90,12 @@ def hold_all_and_stop(run: Crawl, count: int = PAGES) -> None:
     assert run.reason == "shutdown", run.log
 
 
-@on_every_reactor
 def test_another_process_fetches_what_was_held(
-    sites: Sites, queue: Any, crawl: Callable[..., Crawl], reactor: str
+    sites: Sites, queue: Any, crawl: Callable[..., Crawl]
 ) -> None:
     site = sites.add(robots=503)
     urls = urls_of(site)
-    first = crawl(urls, reactor=reactor)
+    first = crawl(urls)
     hold_all_and_stop(first)
     assert first.urls("failed") == []
     assert first.stats["rep/held"] == "0"
@@ -108,7 +107,7 @@ def test_another_process_fetches_what_was_held(
     site.set("/robots.txt", UP)
     # It requests the same pages once more: the dupe filter knows each of them, once.
     assert queue.scard("pages:dupefilter") == PAGES
-    second = crawl(urls, reactor=reactor).join()
+    second = crawl(urls).join()
     assert second.reason == "finished"
     assert pages_asked(site) == urls
     assert sorted(second.urls("dropped")) == urls
@@ -117,56 +116,6 @@ def test_another_process_fetches_what_was_held(
     assert queue.scard("pages:dupefilter") == PAGES
     first.assert_clean()
     second.assert_clean()
-
-
-def test_what_was_held_can_be_held_again(
-    sites: Sites, queue: Any, crawl: Callable[..., Crawl]
-) -> None:
-    """And the time that it may be held goes on counting: it is held for a second first."""
-    site = sites.add(robots=503)
-    urls = urls_of(site)
-    began = time.monotonic()
-    first = crawl(urls)
-    first.wait_for("deferred", PAGES)
-    time.sleep(1.0)
-    first.interrupt()
-    first.join()
-    assert first.reason == "shutdown"
-    longest = time.monotonic() - began
-
-    second = crawl([], settings={"REP_DEFER_MAX_WAIT": longest + 2})
-    second.wait_for("deferred", PAGES)
-    second.wait_for("refused", 2)
-    second.interrupt()
-    second.join()
-    assert second.reason == "shutdown"
-    assert sorted(second.urls("deferred")) == urls
-
-    # Over at once: if it began anew, about six attempts would come first.
-    before = site.robots_fetches
-    third = crawl([], settings={"REP_DEFER_MAX_WAIT": 1.0}).join()
-    assert third.reason == "finished"
-    assert sorted(third.urls("deferred")) == sorted(third.urls("failed")) == urls
-    assert site.robots_fetches - before <= 3
-    assert pages_asked(site) == []
-    for run in (first, second, third):
-        assert run.urls("failed") == [] or run is third
-        run.assert_clean()
-
-
-def test_without_persistence_the_errbacks_get_the_reason(
-    sites: Sites, queue: Any, crawl: Callable[..., Crawl]
-) -> None:
-    site = sites.add(robots=503)
-    urls = urls_of(site)
-    run = crawl(urls, persist=False)
-    hold_all_and_stop(run)
-    assert sorted(run.urls("failed")) == urls
-    for failed in run.of("failed"):
-        assert failed.detail.startswith("RobotsUnreachable: ")
-        assert "HTTP 503" in failed.detail
-    assert queue.keys() == []
-    run.assert_clean()
 
 
 def test_start_urls_are_read_while_something_is_held(
@@ -185,7 +134,7 @@ def test_start_urls_are_read_while_something_is_held(
     settings = {"MAX_IDLE_TIME_BEFORE_CLOSE": 1}
     run = crawl([], spider=spider, settings=settings)
     run.wait_for("deferred", PAGES)
-    time.sleep(2)
+    time.sleep(1.2)
     assert run.reason is None, "closed while something was held"
     push(*urls_of(up))
     run.wait_for("page", PAGES)

@@ -6,12 +6,7 @@ Ctrl-C ends a process, and the next run is another one.
 
 from __future__ import annotations
 
-import random
-import sqlite3
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +14,7 @@ import pytest
 
 from tests.helpers.behaviours import silence
 from tests.helpers.held import NEVER, silent_until_open
-from tests.helpers.process import Crawl, on_every_reactor
-from tests.helpers.process.recorder import PAGE_AS_EVER
+from tests.helpers.process import Crawl
 from tests.helpers.process.town import Town
 from tests.helpers.servers import Sites
 
@@ -55,79 +49,6 @@ def end(crawl: Crawl) -> None:
     crawl.join()
 
 
-# With JOBDIR
-
-
-class Stopped:
-    """A run that is stopped in order at some moment, and one that finishes."""
-
-    def __init__(self, sites: Sites, folder: Path, kind: str, count: int, linked: bool) -> None:
-        self.town = Town(sites)
-        self.folder = folder
-        self.ends = f"SIGINT {kind} {count}"
-        self.arguments = {"linked": "yes"} if linked else {}
-        self.runs: list[Crawl] = []
-
-    def start(self, pages: int, ends: str = "") -> Crawl:
-        settings = {**QUICK, "JOBDIR": self.folder / "job"}
-        urls = self.town.pages(pages)
-        run = Crawl(self.folder, urls, settings, ends=ends, **self.arguments)
-        self.runs.append(run)
-        return run
-
-    def go(self) -> None:
-        try:
-            first = self.start(PAGES, self.ends)
-            if " deferred " not in self.ends and " refused " not in self.ends:
-                first.wait_for("deferred", PAGES)
-                self.town.up()
-            first.join()
-            self.town.up()
-            self.start(0).join()
-        finally:
-            for run in self.runs:
-                run.close()
-
-    def check(self) -> None:
-        first, second = self.runs
-        what = f"{self.ends} {self.arguments}"
-        assert (first.reason, second.reason) == ("shutdown", "finished"), what
-        held = set(first.urls("deferred"))
-        asked = self.town.asked
-        assert held - set(asked) == set(), f"{what}: never asked for"
-        assert {url: n for url, n in asked.items() if n > 1} == {}, f"{what}: more than once"
-        assert sorted(first.urls("page") + second.urls("page")) == sorted(asked), what
-        assert first.urls("failed") + second.urls("failed") == [], what
-        assert {page.detail for page in first.of("page") + second.of("page")} == {PAGE_AS_EVER}
-        first.assert_clean()
-        second.assert_clean()
-
-
-def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
-    sites: Sites, tmp_path: Path
-) -> None:
-    chance = random.Random(SEED)
-    moments = [
-        ("deferred", chance.randrange(1, PAGES)),  # while requests are being held
-        ("refused", chance.randrange(6, 16)),  # while robots.txt is asked for again
-        ("resolved", chance.randrange(1, 4)),  # just before some are released
-        ("released", 1),
-        ("released", chance.randrange(2, PAGES)),
-        ("reached", chance.randrange(1, PAGES)),
-        ("left", chance.randrange(1, PAGES)),
-        ("page", chance.randrange(1, PAGES)),
-    ]
-    rounds = []
-    for number, (kind, count) in enumerate(moments):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        rounds.append(Stopped(sites, folder, kind, count, linked=number % 2 == 1))
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(Stopped.go, rounds))
-    for one in rounds:
-        one.check()
-
-
 @pytest.mark.scrapy_api
 def test_a_second_ctrl_c_loses_nothing(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
@@ -154,143 +75,27 @@ def test_a_second_ctrl_c_loses_nothing(
     second.assert_clean()
 
 
-@on_every_reactor
-def test_what_waits_in_place_is_kept_too(
-    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl], reactor: str
-) -> None:
-    """Silent sites, asked a moment ago: all requests wait for a first answer, and none is held yet."""
-    town = Town(sites)
-    for site in town.sites:
-        site.set("/robots.txt", silence())
-    settings = {**PATIENT, "JOBDIR": tmp_path / "job", "REP_DEFER_GRACE": 60}
-    first = crawl(town.pages(PAGES), settings, reactor=reactor)
-    first.wait_for("scheduled", PAGES)
-    first.wait_until(lambda: all(site.robots_fetches for site in town.sites), "robots.txt")
-    end(first)
-    assert first.reason == "shutdown"
-    assert first.urls("failed") == []
-
-    town.up()
-    second = crawl((), settings, reactor=reactor).join()
-    assert second.reason == "finished"
-    assert set(town.asked.values()) == {1}
-    assert len(town.asked) == PAGES
-    first.assert_clean()
-    second.assert_clean()
-
-
-@pytest.mark.parametrize("grace", [0.05, 60], ids=["held", "waiting-in-place"])
-def test_what_cannot_be_serialised_is_given_up(
-    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl], grace: float
-) -> None:
-    """Those that wait in place announce nothing, so a moment has to do."""
-    site = sites.add(robots=silence())
-    urls = [site.url(f"/{number}") for number in range(6)]
-    settings = {**PATIENT, "JOBDIR": tmp_path / "job", "REP_DEFER_GRACE": grace}
-    run = crawl(urls, settings, unserialisable="yes")
-    run.wait_until(lambda: site.count("/robots.txt"), "robots.txt to be asked for")
-    if grace < 1:
-        run.wait_for("deferred", len(urls))
-    else:
-        run.wait_for("scheduled", len(urls))
-        time.sleep(0.2)  # for the others to join the first
-    end(run)
-    assert run.reason == "shutdown"
-    assert sorted(run.urls("failed")) == sorted(urls)
-    assert all("the crawl" in event.detail for event in run.of("failed"))
-    run.assert_clean()
-
-
 # Without
 
 
-@on_every_reactor
-@pytest.mark.parametrize("grace", [0.05, 60], ids=["held", "waiting-in-place"])
 def test_without_jobdir_the_errbacks_get_the_reason(
-    sites: Sites, crawl: Callable[..., Crawl], reactor: str, grace: float
+    sites: Sites, crawl: Callable[..., Crawl]
 ) -> None:
     silent, busy = sites.add(robots=silence()), sites.add(robots=503)
     urls = [site.url(f"/{number}") for number in range(20) for site in (silent, busy)]
-    run = crawl(urls, {**PATIENT, "REP_DEFER_GRACE": grace}, reactor=reactor)
-    run.wait_for("deferred", 20 if grace > 1 else 40)
+    run = crawl(urls, {**PATIENT, "REP_DEFER_GRACE": 0.05}, reactor="none")
+    run.wait_for("deferred", 40)
     run.wait_for("refused", 3)
     end(run)
     assert run.reason == "shutdown"
     reasons = {event.url: event.detail for event in run.of("failed")}
     assert sorted(run.urls("failed")) == sorted(set(reasons)), "an errback was called twice"
-    assert set(run.urls("deferred")) <= set(reasons)
     assert all(reason.startswith("RobotsUnreachable: ") for reason in reasons.values())
     assert "HTTP 503" in reasons[busy.url("/0")]
     assert "the crawl ended" in reasons[busy.url("/0")]
-    if grace < 1:
-        assert len(reasons) == len(urls)
-        assert int(run.stats["rep/given_up"]) == len(urls)
-        assert run.stats["rep/held"] == "0"
+    assert len(reasons) == int(run.stats["rep/given_up"]) == len(urls)
+    assert run.stats["rep/held"] == "0"
     run.assert_clean()
-
-
-# Given-up time
-
-
-def times(jobdir: Path) -> tuple[float, float]:
-    """For how long runs were going when the first request was held, and by now, in seconds."""
-    with closing(sqlite3.connect(jobdir / "rep-held.sqlite")) as database:
-        query = "SELECT (SELECT min(since) FROM held), (SELECT max(ran) FROM clock)"
-        since, ran = database.execute(query).fetchone()
-        return since, ran or 0.0
-
-
-def test_time_counts_only_while_a_run_is_going(
-    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
-) -> None:
-    """What lies between two runs does not count: the second is one in whose process it is later."""
-    site, job = sites.add(robots=503), tmp_path / "job"
-    settings = {"JOBDIR": job, "REP_DEFER_MAX_WAIT": 1000}
-    first = crawl([site.url("/page")], settings)
-    first.wait_for("deferred")
-    # It writes its time down each second, for the case that it is killed.
-    first.wait_until(lambda: times(job)[1] > times(job)[0] + 1, "a second of holding")
-    first.interrupt()
-    first.join()
-    since, ran = times(job)
-
-    # With the time between the runs, this would be over when the run begins.
-    second = crawl((), {**settings, "REP_DEFER_MAX_WAIT": ran - since + 500}, later=1000)
-    second.wait_for("refused", 2)
-    second.interrupt()
-    second.join()
-    assert len(second.of("refused")) >= 2
-    assert second.reason == "shutdown"
-    assert second.urls("failed") == []
-    assert times(job) > (since, ran)
-
-    # And this would not, if each run began anew: at least four attempts would come first.
-    before = site.robots_fetches
-    third = crawl((), {**settings, "REP_DEFER_MAX_WAIT": ran - since}).join()
-    assert third.reason == "finished"
-    assert third.urls("failed") == [site.url("/page")]
-    assert site.robots_fetches - before <= 1
-
-
-def test_what_is_given_up_is_kept_for_the_next_run(
-    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
-) -> None:
-    site = sites.add(robots=503)
-    urls = sorted(site.url(f"/{number}") for number in range(5))
-    settings = {"JOBDIR": tmp_path / "job"}
-    first = crawl(urls, {**settings, "REP_DEFER_MAX_WAIT": 0.6}).join()
-    assert first.reason == "finished"
-    assert sorted(first.urls("failed")) == urls
-    assert all("held for 0.6 s" in event.detail for event in first.of("failed"))
-
-    site.set("/robots.txt", 404)
-    second = crawl((), settings).join()
-    assert sorted(second.urls("page")) == urls
-    first.assert_clean()
-    second.assert_clean()
-
-    with sqlite3.connect(tmp_path / "job" / "rep-held.sqlite") as database:
-        assert database.execute("SELECT count(*) FROM held").fetchone() == (0,)
 
 
 # Scrapy's own queue
@@ -300,38 +105,21 @@ def warned_of_kill(run: Crawl) -> int:
     return run.log.count("was killed. Scrapy saves its queue")
 
 
-@pytest.mark.parametrize("interrupts", [0, 2], ids=["kill", "second Ctrl-C"])
 def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
-    sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path, interrupts: int
+    sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path
 ) -> None:
-    """Once, and no more when a run was closed in order."""
     site = sites.add(robots="", pages={"/hang": silence()})
     settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
     # More than may wait at the gate for the first answer.
     urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
-
-    def start() -> Crawl:
-        run = crawl(urls, settings)
-        run.wait_until(lambda: site.count("/hang"), "the first page")
-        site.requests.clear()
-        return run
-
-    run = start()
-    for _ in range(interrupts):
-        run.interrupt()
-        run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
-    if interrupts:
-        run.join()
-    else:
-        run.kill()
-    assert run.reason is None
+    run = crawl(urls, settings)
+    run.wait_until(lambda: site.count("/hang"), "the first page")
+    run.kill()
     assert warned_of_kill(run) == 0
     site.set("/hang", "answered")
     after = crawl(urls, settings).join()
     assert after.reason == "finished"
     assert warned_of_kill(after) == 1
-    last = crawl(urls, settings).join()
-    assert warned_of_kill(last) == 0
 
 
 def test_an_orderly_stop_is_no_kill(
