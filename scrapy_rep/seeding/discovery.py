@@ -77,7 +77,8 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     try:
         if value is None or isinstance(value, list | tuple):
-            mode = settings.sitemaps or (LISTED if own_sitemaps(crawler) else False)
+            named = own_sitemaps(crawler)
+            mode = settings.sitemaps or (LISTED if named else False)
         else:
             mode = sitemaps(value)
         return mode and not is_interactive(crawler) and mode
