@@ -34,7 +34,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
-from scrapy_rep.seeding.spool import ASKED, MAX_HOSTS, RETRY_SECONDS
+from scrapy_rep.seeding.spool import ASKED, DONE, MAX_HOSTS, RETRY_SECONDS, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +178,7 @@ class SitemapRequester:
             self.request(sitemap)
         except Exception:  # the feeder retries
             self._outstanding.pop(sitemap.url, None)
-            self._spool.sitemaps.put_back(sitemap)
+            self._spool.sitemaps.mark(sitemap, WAITING)
             raise
 
     def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
@@ -271,11 +271,12 @@ class Loader:
         url, sitemaps = about["url"], self._spool.sitemaps
         found = sitemaps.get(url)
         if found is None:
-            # Another process found it, or our file lost it. If it is done, adding it does no harm.
-            host, origin = str(Origin.from_url(url)), request.meta[SITEMAP_KEY]
-            chain, guessed = tuple(about["chain"]), about["guessed"]
-            sitemaps.add(url, host, origin, chain, guessed=guessed, state=ASKED)
-            found = sitemaps.get(url)
+            # Another process found it, or our file lost it. If it is done, it is not new.
+            where, by = {url: str(Origin.from_url(url))}, request.meta[SITEMAP_KEY]
+            if sitemaps.add(by, where, tuple(about["chain"]), guessed=about["guessed"])[0]:
+                found = sitemaps.get(url)
+                assert found is not None
+                sitemaps.mark(found, ASKED)
         return found
 
     def dropped(self, request: Request) -> None:
@@ -314,24 +315,42 @@ class Loader:
     ) -> None:
         """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the origin is
         not *down*, make the next one."""
+        forbidden = isinstance(error, RobotsDisallowed)
         if not self._feeder.stopped:
-            answered = error is None or isinstance(error, RobotsDisallowed)
-            if sitemap.guessed and answered and not down:
-                with suppress(sqlite3.Error):  # it is but a guess
-                    self._guess_after(sitemap)
-            self._spool.sitemaps.done(sitemap)
+            if sitemap.guessed and (error is None or forbidden) and not down:
+                with suppress(sqlite3.Error, ValueError):  # another version guesses other places
+                    self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
+            self._spool.sitemaps.mark(sitemap, DONE)
         self._feeder.sitemaps.finished(sitemap.url)
-        expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
-        self.log.failed(sitemap, why, expected=expected)
+        self.log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
-    def _guess_after(self, sitemap: SitemapRow) -> None:
-        path = sitemap.url.removeprefix(sitemap.host)
-        at = GUESSES.index(path) + 1 if path in GUESSES else len(GUESSES)
-        if at < len(GUESSES):
-            url = f"{sitemap.host}{GUESSES[at]}"
-            if self._spool.sitemaps.add(url, sitemap.host, sitemap.origin, (), guessed=True):
-                self._discovery.count(url)
-                self._feeder.sitemaps.added()
+    def guess(self, origin: str, after: str | None = None) -> None:
+        """Try the first of the usual places, or the next *after* one.
+
+        :raises sqlite3.Error: if the spool can't be read
+        """
+        at = 0 if after is None else GUESSES.index(after) + 1
+        for place in GUESSES[at : at + 1]:
+            url = origin + place
+            self._added(self._spool.sitemaps.add(origin, {url: origin}, guessed=True)[0])
+
+    def add_listed(self, origin: str, sitemaps: dict[str, str]) -> None:
+        """Add sitemaps that the robots.txt of *origin* lists, which are counted already.
+
+        :param sitemaps: the origin that each is fetched from, by its URL
+        :raises sqlite3.Error: if the spool can't be read
+        """
+        most = self._crawl.settings.sitemap_max_files
+        _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
+        for url in beyond:
+            self.log.too_many(url, origin)
+        self._feeder.sitemaps.added()
+
+    def _added(self, urls: list[str]) -> None:
+        for url in urls:
+            self._discovery.count(url)
+        if urls and not self._feeder.stopped:
+            self._feeder.sitemaps.added()
 
     def lost(self, urls: list[str]) -> None:
         """The crawl is idle, so another component must have dropped the requests for these *urls*."""
@@ -378,16 +397,16 @@ class Loader:
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes,
             max_entries=settings.sitemap_max_urls,
-            media=self._context.options.media,
+            media=self._options.media,
         )
-        verdict, found = self._verifier.verdict, self._found
-        selection = await retry(Selection, self._context, sitemap, reader, verdict, found)
+        selection = await retry(Selection, self._context, sitemap, reader, self._verifier.verdict)
         slices = Slices()
         for entries in reader.read([response.body]):
             selection.add(entries)
             more = True
             while more:
                 more = await retry(selection.write)
+                self._added(selection.take_sitemaps())
                 if slices.over:
                     self._feeder.wake()
                     await pause()
@@ -396,19 +415,10 @@ class Loader:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
-        spool.sitemaps.done(sitemap)
+        spool.sitemaps.mark(sitemap, DONE)
         self.log.read(sitemap, reader, selection)
         if 0 < selection.accepted == selection.unproven:
             told = partial(self.log.nothing_proven, sitemap)
             self._verifier.expect(sitemap.id, selection.unproven, told)
         self._feeder.sitemaps.finished(sitemap.url)
         self._feeder.gauge()
-
-    def _found(self, index: SitemapRow, url: str, host: str) -> bool:
-        chain = (*index.chain, index.url)
-        if not self._spool.sitemaps.add(url, host, index.origin, chain):
-            return False
-        self._discovery.count(url)
-        if not self._feeder.stopped:
-            self._feeder.sitemaps.added()
-        return True

@@ -27,9 +27,7 @@ async def test_found_in_any_case_and_requested_if_it_is_on(sites: Sites, on: boo
     urls = [site.url("/b.xml?x=1"), site.url("/a.xml")]
     site.set("/robots.txt", listing(*urls))
     discovered = Discovered()
-    result = await crawl(
-        site.url("/page"), ON if on else None, signal_handlers=discovered.handlers
-    )
+    result = await crawl(site.url("/page"), ON if on else None, signal_handlers=discovered.handlers)
     assert sorted(site.pages_asked) == ["/page"] if not on else ["/a.xml", "/b.xml?x=1", "/page"]
     assert discovered.urls == urls  # in the file's order
     for one in discovered.all:
@@ -152,7 +150,9 @@ async def test_what_a_sitemap_line_says(sites: Sites) -> None:
                 asked = {*site.pages_asked} - {"/start", "/good.xml"}
                 assert asked == ({path} - {None, "/robots.txt?map=1"})
                 kind = "a relative" if value in RELATIVE else "an invalid"
-                said = [one for one in warnings(result, without=UNREAD) if site.url("") + " " in one]
+                said = [
+                    one for one in warnings(result, without=UNREAD) if site.url("") + " " in one
+                ]
                 assert len(said) == (value in RELATIVE or value in NONSENSE)
                 start = value.partition("{")[0][:200]
                 assert all(f"lists a sitemap with {kind} URL: {start}" in one for one in said)

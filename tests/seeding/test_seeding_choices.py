@@ -208,7 +208,9 @@ async def test_well_known_places_are_tried_one_after_the_other(sites: Sites) -> 
     assert [down.count(place) for place in GUESSES] == [3, 0, 0, 0, 0, 0]
     assert listed.count(GUESSES[0]) == 0
     # To be expected: not worth a warning.
-    assert len(lines(result, nowhere.url("/"), "was not read: HTTP 404", level=None)) == len(GUESSES)
+    assert len(lines(result, nowhere.url("/"), "was not read: HTTP 404", level=None)) == len(
+        GUESSES
+    )
     assert lines(result, "was not read", level="WARNING") == []
 
 

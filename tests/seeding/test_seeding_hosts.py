@@ -25,7 +25,7 @@ DEFER = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05, "REP_RETRY_MAX_DEL
 @pytest.mark.parametrize("policy", ["strict", "any"])
 async def test_urls_of_other_hosts(sites: Sites, policy: str) -> None:
     """Only if the other host's own robots.txt lists the same sitemap, or the user says so."""
-    site, listed, unlisted, without, maps = every = [sites.add() for _ in range(5)]
+    site, listed, unlisted, maps, _ = every = [sites.add() for _ in range(5)]
     url = maps.url("/map.xml")
     site.set("/robots.txt", listing(url))
     listed.set("/robots.txt", listing("http://something.test/else.xml", url))

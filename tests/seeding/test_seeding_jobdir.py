@@ -39,9 +39,7 @@ def left(folder: Path) -> int:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(
-    importlib.util.find_spec(REACTORLESS_LIBRARY) is None, reason=NO_REACTORLESS
-)
+@pytest.mark.skipif(importlib.util.find_spec(REACTORLESS_LIBRARY) is None, reason=NO_REACTORLESS)
 def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
     """Ctrl-C on each kind of reactor: nothing is lost, nothing is fetched twice."""
     listed, runs = Listed(sites), []
@@ -118,8 +116,8 @@ def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., C
         return crawls[-1]
 
     yield one
-    for crawl in crawls:
-        crawl.close()
+    for started in crawls:
+        started.close()
 
 
 @pytest.mark.process
