@@ -66,6 +66,7 @@ async def usages(
     }
 
 
+@pytest.mark.scrapy_api
 async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
     site = sites.add(robots=ROBOTS)
     result, verdicts = await usages(site, "/", "/open/page")
@@ -75,18 +76,10 @@ async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
         "/open/page": {"train-ai": "n", "search": "y", "ai-input": "n"},
     }
     found = result.spider.usages[site.url("/open/page")]  # type: ignore[attr-defined]
-    assert [(one.where, one.text, one.says) for one in found.statements] == [
-        (
-            "robots.txt, line 7",
-            "Content-Usage: /open/ train-ai=y",
-            {"train-ai": "y"},
-        ),
-        ("robots.txt, line 2", "Content-Signal: ai-input=no", {"ai-input": "n"}),
-        (
-            "robots.txt, line 8",
-            "Content-Signal: search=yes, ai-train=no",
-            {"search": "y", "train-ai": "n"},
-        ),
+    assert [str(one) for one in found.statements] == [
+        "robots.txt, line 7: Content-Usage: /open/ train-ai=y",
+        "robots.txt, line 2: Content-Signal: ai-input=no",
+        "robots.txt, line 8: Content-Signal: search=yes, ai-train=no",
     ]
     assert found.licenses == ("https://example.com/license.xml",)
     assert found.robots_sha256 == hashlib.sha256(ROBOTS.encode()).hexdigest()
@@ -155,37 +148,28 @@ async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
     assert found[site.url("/plain")].robots_sha256 is None
 
 
-async def test_what_may_not_be_fetched_has_no_content_usage(sites: Sites) -> None:
-    """draft-ietf-aipref-attach-05: preferences apply to what can be crawled."""
-    site = sites.add(robots=ROBOTS)
-    request = Request(site.url("/private"), meta={"dont_obey_robotstxt": True})
-    result = await crawl(UsageSpider, requests=[site.url("/"), request])
-    found = result.spider.usages[request.url]  # type: ignore[attr-defined]
-    assert [one.line for one in found.statements] == [2, 8]
-
-
 async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
+    """draft-ietf-aipref-attach-05: preferences apply to what can be crawled; signals in any case."""
     robots = (
-        "User-agent: *\nContent-Usage: train-ai=n\nUser-agent: shopbot\nContent-Usage: search=n"
+        "User-agent: *\nContent-Usage: train-ai=n\nContent-Signal: ai-input=no\nDisallow: /private\n"
+        "User-agent: shopbot\nContent-Usage: search=n"
     )
     site = sites.add(robots=robots)
-    named = Request(site.url("/named"), meta={"rep_user_agent": "ShopBot"})
-    sent = Request(site.url("/sent"), headers={"User-Agent": "ShopBot/1.0"})
-    result = await crawl(UsageSpider, requests=[site.url("/"), named, sent])
+    requests = [
+        Request(site.url("/"), callback=None),
+        Request(site.url("/named"), meta={"rep_user_agent": "ShopBot"}),
+        Request(site.url("/sent"), headers={"User-Agent": "ShopBot/1.0"}),
+        Request(site.url("/private"), meta={"dont_obey_robotstxt": True}),
+    ]
+    result = await crawl(UsageSpider, requests=requests)
     found = result.spider.usages  # type: ignore[attr-defined]
-    assert (found[site.url("/")]["train-ai"], found[site.url("/")]["search"]) == ("n", None)
-    for one in (named, sent):
-        assert (found[one.url]["train-ai"], found[one.url]["search"]) == (None, "n")
-
-
-async def test_a_request_without_a_callback_of_its_own(sites: Sites) -> None:
-    class Spider(UsageSpider):
-        def recorded(self, request: Any) -> Request:
-            return super().recorded(request).replace(callback=None)
-
-    site = sites.add(robots=ROBOTS)
-    result = await crawl(Spider, requests=[site.url("/")])
-    assert result.spider.usages[site.url("/")]["train-ai"] == "n"  # type: ignore[attr-defined]
+    said = [
+        {purpose: word for purpose, word in found[one.url].verdicts.items() if word}
+        for one in requests
+    ]
+    assert said == [
+        {"train-ai": "n", "ai-input": "n"}, {"search": "n"}, {"search": "n"}, {"ai-input": "n"}
+    ]  # fmt: skip
 
 
 async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> None:
