@@ -110,7 +110,7 @@ async def test_starts_redirects_and_retries_are_no_links(sites: Sites) -> None:
     pages = {
         "/a": redirect("/b"),
         "/b": in_turn(500, page("x", "nofollow")),
-        "/c": page("x", "none"),
+        "/c": page("%PDF", "none", type="application/pdf"),
     }
     site = sites.add(pages=pages)
     requests = [site.url("/a"), site.url("/c")]
@@ -141,16 +141,6 @@ async def test_seeded_pages_are_no_links(sites: Sites) -> None:
     settings = {"REP_NOFOLLOW": True, "REP_SITEMAPS": True}
     await crawl(LinkSpider, settings, requests=[site.url("/")])
     assert sorted(site.pages_asked) == ["/", "/sitemap.xml", "/x"]
-
-
-async def test_links_of_a_pdf_are_links(sites: Sites) -> None:
-    class PdfSpider(LinkSpider):
-        def parse(self, response: Response, **kwargs: Any) -> Any:
-            yield response.follow("/x", self.parse)
-
-    site = sites.add(pages={"/": page("%PDF", "nofollow", type="application/pdf")})
-    await crawl(PdfSpider, {"REP_NOFOLLOW": "page"}, requests=[site.url("/")])
-    assert asked(site) == set()
 
 
 class RulesSpider(ListSpider, CrawlSpider):

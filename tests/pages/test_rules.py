@@ -40,24 +40,20 @@ def test_any_response_can_be_asked(response: Response, meaning: str) -> None:
     assert told(page_rules(response)) == meaning
 
 
-@pytest.mark.parametrize(
-    ("request_", "meaning"),
-    [
-        (None, ""),
-        (Request(URL), ""),
-        (Request(URL, headers={"User-Agent": "Mozilla/5.0 (compatible; FooBot/1.0)"}), "noindex"),
-        (Request(URL, meta={"rep_user_agent": ["bar", "foobot"]}), "noindex"),
-        (Request(URL, meta={"rep_user_agent": "no token"}), ""),
-    ],
-)
-def test_without_a_crawl_the_request_tells_the_agent(
-    request_: Request | None, meaning: str
-) -> None:
-    response = Response(URL, headers={"X-Robots-Tag": "foobot: noindex"}, request=request_)
-    assert told(page_rules(response)) == meaning
-    assert told(page_rules(response, "FooBot")) == "noindex"
-    assert told(page_rules(response, ["x", "foobot"])) == "noindex"
-    assert told(page_rules(response, ())) == ""
+def test_without_a_crawl_the_request_tells_the_agent() -> None:
+    headers = {"User-Agent": "Mozilla/5.0 (compatible; FooBot/1.0)"}
+    requests = {
+        None: "",
+        Request(URL): "",
+        Request(URL, headers=headers): "noindex",
+        Request(URL, meta={"rep_user_agent": ["bar", "foobot"]}): "noindex",
+        Request(URL, meta={"rep_user_agent": "no token"}): "",
+    }
+    for request, meaning in requests.items():
+        response = Response(URL, headers={"X-Robots-Tag": "foobot: noindex"}, request=request)
+        agents: list[Any] = [None, "FooBot", ["x", "foobot"], ()]
+        found = [told(page_rules(response, one)) for one in agents]
+        assert found == [meaning, "noindex", "noindex", ""]
 
 
 def test_a_response_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

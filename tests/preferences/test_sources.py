@@ -21,23 +21,20 @@ from scrapy_rep.preferences.sources import (
 from scrapy_rep.preferences.statements import Reservation, TdmFile, from_headers, from_html
 from scrapy_rep.protocol import RobotsTxt
 
+LINES = {
+    "search=yes, ai-input=no,ai-train=NO": {"search": "y", "ai-input": "n", "train-ai": "n"},
+    "search=yes,use=reference": {"search": "y"},
+    "ai-train = no": {"train-ai": "n"},
+    "ai-train=no, ai-train=yes": {"train-ai": "n"},
+    "ai-train=yes, ai-train=no": {"train-ai": "n"},
+    "ai-train=n, search=maybe, other=no, =no, ,": {},
+    "ai-train": {},
+    "": {},
+}
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        ("search=yes, ai-input=no, ai-train=no", {"search": "y", "ai-input": "n", "train-ai": "n"}),
-        ("search=yes,ai-train=no,use=reference", {"search": "y", "train-ai": "n"}),
-        ("AI-Train=NO", {"train-ai": "n"}),
-        ("ai-train = no", {"train-ai": "n"}),
-        ("ai-train=no, ai-train=yes", {"train-ai": "n"}),
-        ("ai-train=yes, ai-train=no", {"train-ai": "n"}),
-        ("ai-train=n, search=maybe, other=no, =no, ,", {}),
-        ("ai-train", {}),
-        ("", {}),
-    ],
-)
-def test_signals_of_a_line(value: str, says: dict[str, str]) -> None:
-    assert signals(value) == says
+
+def test_signals_of_a_line() -> None:
+    assert {line: signals(line) for line in LINES} == LINES
 
 
 def test_blanks_around_the_equals_sign_are_noticed() -> None:
@@ -52,23 +49,15 @@ def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
 NO = {"tdm": "n"}
 
 
-@pytest.mark.parametrize(
-    ("values", "policies", "found"),
-    [
-        ([b"1"], [], (NO, None)),
-        ([b" 1 "], [b"https://a.example/p"], (NO, "https://a.example/p")),
-        ([b"0"], [b"https://a.example/p"], ({}, None)),
-        ([b"0", b"1"], [], (NO, None)),
-        ([b"true"], [], None),
-        ([b"1, 1"], [], None),
-        ([b""], [], None),
-        ([], [b"https://a.example/p"], None),
-    ],
-)
-def test_headers_that_reserve_mining(
-    values: list[bytes], policies: list[bytes], found: Any
-) -> None:
-    assert told(from_headers(values, policies)) == found
+def test_headers_that_reserve_mining() -> None:
+    policies = [b"https://a.example/p"]
+    found = [
+        told(from_headers(values, policies))
+        for values in ([b" 1 "], [b"0"], [b"0", b"1"], [b"true"], [b"1, 1"], [b""], [])
+    ]
+    reserved = (NO, "https://a.example/p")
+    assert found == [reserved, ({}, None), reserved, None, None, None, None]
+    assert told(from_headers([b"1"], [])) == (NO, None)
 
 
 METAS: dict[str, Any] = {
@@ -144,25 +133,26 @@ def test_links_beyond_the_limit_are_not_reported() -> None:
     assert len(link_licenses(links)) == MAX_LICENSES
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ("User-agent: CCBot\nDisallow: /", "n"),
-        ("User-agent: *\nDisallow: /", "n"),
-        ("User-agent: CCBot\nAllow: /", "y"),
-        ("User-agent: CCBot\nDisallow:", "y"),
-        ("User-agent: CCBot\nDisallow: /other", None),
-        ("User-agent: *\nAllow: /", None),
-        ("User-agent: CCBot\nDisallow: /\nAllow: /x", "y"),
-        ("User-agent: CCBot", None),
-        ("", None),
-    ],
-)
-def test_what_a_policy_token_is_told(lines: str, said: str | None) -> None:
-    decision = RobotsTxt.parse(lines.encode()).decide("/x", "CCBot")
-    found = token_statement("CCBot", decision, ["train-ai", "search"])
-    assert (found and found.says) == (said and {"train-ai": said, "search": said})
-    assert found is None or found.source == "robots.txt for CCBot"
+TOLD = {
+    "User-agent: CCBot\nDisallow: /": "n",
+    "User-agent: *\nDisallow: /": "n",
+    "User-agent: CCBot\nAllow: /": "y",
+    "User-agent: CCBot\nDisallow:": "y",
+    "User-agent: CCBot\nDisallow: /other": None,
+    "User-agent: *\nAllow: /": None,
+    "User-agent: CCBot\nDisallow: /\nAllow: /x": "y",
+    "User-agent: CCBot": None,
+}
+
+
+def test_what_a_policy_token_is_told() -> None:
+    found = {}
+    for lines in TOLD:
+        decision = RobotsTxt.parse(lines.encode()).decide("/x", "CCBot")
+        statement = token_statement("CCBot", decision, ["search"])
+        found[lines] = statement and statement.says["search"]
+        assert statement is None or statement.source == "robots.txt for CCBot"
+    assert found == TOLD
 
 
 def test_any_no_wins_then_yes() -> None:

@@ -104,48 +104,47 @@ async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
     ]
 
 
+# The page, what it says, and where.
+PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
+    "/usage": (
+        page("<p>", ("Content-Usage", "train-ai=n"), ("Content-Usage", "search=y;x")),
+        {"train-ai": "n", "search": "y"},
+        ["header Content-Usage: train-ai=n, search=y;x"],
+    ),
+    "/tag": (
+        page("<p>", ("X-Robots-Tag", "testbot: noimageai"), ("X-Robots-Tag", "all")),
+        {"train-ai-images": "n"},
+        ["X-Robots-Tag 1: noimageai"],
+    ),
+    "/meta": (
+        page('\n<meta name="robots" content="noai">', ("X-Robots-Tag", "otherbot: noai")),
+        {"train-ai": "n", "train-ai-images": "n"},
+        ["meta robots, line 2: noai"],
+    ),
+    "/tdm": (
+        page("<p>", ("TDM-Reservation", "1"), ("TDM-Policy", "https://a.example/p")),
+        {"tdm": "n"},
+        ["header tdm-reservation: 1"],
+    ),
+    "/html": (
+        page('<meta name="tdm-reservation" content="0">', ("TDM-Reservation", "1")),
+        {},
+        ["meta tdm-reservation, line 1: 0"],
+    ),
+    "/link": (page("<p>", ("Link", "<l>;rel=license;type=application/rsl+xml")), {}, []),
+}
+
+
 async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
-    site = sites.add(
-        pages={
-            "/usage": page("<p>", ("Content-Usage", "train-ai=n"), ("Content-Usage", "search=y;x")),
-            "/broken": page("<p>", ("Content-Usage", "train-ai=n, Search")),
-            "/tag": page("<p>", ("X-Robots-Tag", "testbot: noimageai"), ("X-Robots-Tag", "all")),
-            "/meta": page('\n<meta name="robots" content="noai">'),
-            "/other": page("<p>", ("X-Robots-Tag", "otherbot: noai")),
-            "/tdm": page("<p>", ("TDM-Reservation", "1"), ("TDM-Policy", "https://a.example/p")),
-            "/html": page('<meta name="tdm-reservation" content="0">', ("TDM-Reservation", "1")),
-            "/link": page(
-                "<p>", ("Link", '<https://a.example/l>; rel="license"; type="application/rsl+xml"')
-            ),
-            "/plain": page(),
-        }
-    )
-    result, verdicts = await usages(site, *[path for path in site.pages if path != "/robots.txt"])
-    assert verdicts == {
-        "/usage": {"train-ai": "n", "search": "y"},
-        "/broken": {},
-        "/tag": {"train-ai-images": "n"},
-        "/meta": {"train-ai": "n", "train-ai-images": "n"},
-        "/other": {},
-        "/tdm": {"tdm": "n"},
-        "/html": {},
-        "/link": {},
-        "/plain": {},
-    }
-    found = result.spider.usages  # type: ignore[attr-defined]
-    assert [str(one) for path in site.pages for one in (
-        found[site.url(path)].statements if path != "/robots.txt" else ()
-    )] == [
-        "header Content-Usage: train-ai=n, search=y;x",
-        "header Content-Usage: train-ai=n, Search",
-        "X-Robots-Tag 1: noimageai",
-        "meta robots, line 2: noai",
-        "header tdm-reservation: 1",
-        "meta tdm-reservation, line 1: 0",
-    ]  # fmt: skip
-    assert found[site.url("/tdm")].tdm_policy == "https://a.example/p"
-    assert found[site.url("/link")].licenses == ("https://a.example/l",)
-    assert found[site.url("/plain")].robots_sha256 is None
+    site = sites.add(pages={path: row[0] for path, row in PAGES.items()})
+    result, verdicts = await usages(site, *PAGES)
+    found = {path: result.spider.usages[site.url(path)] for path in PAGES}  # type: ignore[attr-defined]
+    assert verdicts == {path: row[1] for path, row in PAGES.items()}
+    statements = {path: [*map(str, one.statements)] for path, one in found.items()}
+    assert statements == {path: row[2] for path, row in PAGES.items()}
+    assert found["/tdm"].tdm_policy == "https://a.example/p"
+    assert found["/link"].licenses == ("l",)
+    assert found["/link"].robots_sha256 is None
 
 
 async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:

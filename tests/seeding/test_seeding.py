@@ -13,7 +13,7 @@ from tests.helpers.log import warnings
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import SeededSpider, listing, seeded
+from tests.helpers.sitemaps import SeededSpider, listing, seeded, urlset
 
 ON = {"REP_SITEMAPS": True}
 UNREAD = " was not read: "
@@ -68,20 +68,24 @@ async def test_once_though_robots_txt_is_fetched_again(
     assert discovered.urls == [site.url("/a.xml"), site.url("/new.xml")]
 
 
-async def test_robots_txt_of_the_sitemaps_own_host_decides(sites: Sites) -> None:
-    """Whatever allowed_domains says, which is about pages."""
+async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
+    """The robots.txt of its own host decides about a sitemap, whatever allowed_domains says."""
     rules = "User-agent: *\nDisallow: /private\n"
     forbidding, allowing, busy = sites.add(robots=rules), sites.add(), sites.add(robots=503)
+    # Who only serves sitemaps for others is not a site that the crawl meets.
+    allowing.set("/robots.txt", listing("http://ignored.test/x"))
     private = [one.url("/private.xml") for one in (forbidding, allowing, busy)]
     site = sites.add(name="pages.test")
     site.set("/robots.txt", listing(*private, site.url("/private/own.xml"), rules=rules))
+    allowing.set("/private.xml", urlset([site.url("/page"), allowing.url("/page")]))
     spider = type("Onsite", (SeededSpider,), {"allowed_domains": ["pages.test"]})
-    result = await seeded(site, spider=spider)
+    result = await seeded(site, spider=spider, REP_SITEMAP_CROSS_HOST="any")
     assert allowing.pages_asked == ["/private.xml"]
     assert forbidding.pages_asked == busy.pages_asked == []
-    assert site.pages_asked == ["/start"]
+    assert sorted(site.pages_asked) == ["/page", "/start"]
     assert result.stat("robotstxt/forbidden") == 2
-    assert result.stat("rep/sitemaps/found") == 4
+    assert result.stat("rep/sitemaps/failed") == 3
+    assert result.stat("offsite/filtered") == 1
 
 
 async def test_as_many_as_a_site_may_submit_are_taken(sites: Sites) -> None:

@@ -16,7 +16,7 @@ from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
 from scrapy_rep.engine.pause import pause
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.seeding.discovery import Entries, SpiderOptions
+from scrapy_rep.seeding.discovery import SpiderOptions
 from scrapy_rep.seeding.loader import GUESSES
 from scrapy_rep.seeding.selection import entry_as_json
 from tests.helpers.behaviours import redirect
@@ -25,7 +25,7 @@ from tests.helpers.log import lines
 from tests.helpers.pagesite import page
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
-from tests.helpers.sitemaps import SeededSpider, index, listing, lists, pages, seeded, urlset
+from tests.helpers.sitemaps import SeededSpider, index, lists, pages, seeded, urlset
 
 pytestmark = pytest.mark.slow
 
@@ -143,11 +143,6 @@ def test_what_a_page_carries_is_bounded() -> None:
     assert entry_as_json(some, 1_000) == "{}"
 
 
-def test_what_a_filter_gets_is_an_iterator_with_a_type() -> None:
-    some = Entries([{"loc": "1"}, {"loc": "2"}], "urlset")
-    assert (next(some), some.type, list(some)) == ({"loc": "1"}, "urlset", [{"loc": "2"}])
-
-
 # What a filter does with two entries: how many are left of them, and how many it failed with.
 BAD_FILTERS: dict[str, tuple[Any, int, int]] = {
     "nothing": (lambda entries: None, 0, 0),
@@ -212,12 +207,6 @@ async def test_well_known_places_are_tried_one_after_the_other(sites: Sites) -> 
         GUESSES
     )
     assert lines(result, "was not read", level="WARNING") == []
-
-
-async def test_nothing_is_guessed_without_the_setting(sites: Sites) -> None:
-    site = sites.add(robots=404)
-    await seeded(site)
-    assert site.pages_asked == ["/start"]
 
 
 @pytest.mark.parametrize("others", [False, True])
@@ -318,23 +307,6 @@ async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
     result = await seeded(spider=Late, REP_SITEMAPS="start")
     assert len(pages(result)) == 2 + len(linked)
     assert site.count("/robots.txt") == 1
-
-
-async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
-    """A sitemap of another host needs nothing in allowed_domains; its own robots.txt decides."""
-    maps = sites.add(name="maps.example")
-    page_site, other = sites.add(name="pages.test"), sites.add(name="other.test")
-    page_site.set("/robots.txt", listing(maps.url("/index.xml")))
-    maps.set("/index.xml", index([maps.url("/private/no.xml"), maps.url("/map.xml")]))
-    # Who only serves sitemaps for others is not a site that the crawl meets.
-    maps.set("/robots.txt", "User-agent: *\nDisallow: /private\nSitemap: http://ignored.test/x\n")
-    maps.set("/map.xml", urlset([page_site.url("/page"), other.url("/page")]))
-    onsite = spider(allowed_domains=["pages.test"])
-    result = await seeded(page_site, spider=onsite, REP_SITEMAP_CROSS_HOST="any")
-    assert pages(result) == [page_site.url("/page")]
-    assert maps.count("/private/no.xml") == 0
-    assert result.stat("offsite/filtered") == 1
-    assert result.stat("rep/sitemaps/failed") == 1
 
 
 async def test_priorities_are_those_of_the_settings(sites: Sites) -> None:

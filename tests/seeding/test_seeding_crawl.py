@@ -14,7 +14,6 @@ import pytest
 from scrapy import Request, signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.dupefilters import RFPDupeFilter
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.seeding.spool import FILE_NAME
@@ -253,29 +252,3 @@ async def test_a_disk_that_fails_for_a_while(
     assert lines(result, level="ERROR") == []
     assert len(lines(result, "Can't use", level="WARNING")) == 1
     assert all(one.exc_info is None for one in result.records)
-
-
-async def test_one_step_at_a_time(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever wakes the feeder, and however often: the event loop has its turn after each step."""
-    pending, most = 0, 0
-
-    def counting(delay: float, function: Any, *arguments: Any) -> Any:
-        nonlocal pending, most
-
-        def run() -> None:
-            nonlocal pending
-            pending -= 1
-            function(*arguments)
-
-        pending += 1
-        most = max(most, pending)
-        return call_later(delay, run)
-
-    monkeypatch.setattr("scrapy_rep.seeding.feeder.call_later", counting)
-    site = sites.add()
-    # Most are dropped by the dupe filter as soon as they are handed over.
-    lists(site, "/map.xml").set("/map.xml", urlset(some(site, "page", 5) * 100))
-    result = await seeded(site)
-    assert pages(result) == some(site, "page")
-    assert result.stat("rep/sitemaps/emitted") == 500
-    assert most == 1

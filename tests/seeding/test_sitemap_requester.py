@@ -12,7 +12,6 @@ from scrapy import Request
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.seeding import loader as module
 from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
 from scrapy_rep.seeding.loader import SitemapRequester
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
@@ -107,19 +106,6 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
     assert max(map(len, kept)) <= 33
 
 
-@pytest.mark.parametrize("foreign", [False, True])
-def test_everything_goes_at_the_end(foreign: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In slices, however short they are."""
-    monkeypatch.setattr("scrapy_rep.engine.pause.SLICE_SECONDS", 0.0)
-    world = World(foreign=foreign)
-    urls = world.add(*hosts(20), each=60)
-    steps = 1
-    while world.asking.request_some(everything=True):
-        steps += 1
-    assert sorted(world.scheduled) == sorted(urls)
-    assert steps >= 20
-
-
 def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -> None:
     world = World(foreign=True)
     urls = world.add(*hosts(100), each=5)
@@ -142,13 +128,3 @@ def test_what_the_scheduler_did_not_take_is_asked_for_again() -> None:
     world.down = False
     world.asking.request_some()
     assert sorted(world.scheduled) == urls
-
-
-def test_no_more_while_very_many_pages_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAGES_ENOUGH", 5)
-    world = World()
-    world.add(*hosts(3))
-    world.spool.waiting = 5
-    assert world.asking.request_some() is False
-    assert world.scheduled == []
-    assert world.asking
