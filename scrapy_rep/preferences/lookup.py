@@ -87,28 +87,28 @@ def usage_of(
 
     :param request: what *response* answers
     """
-    headers = response.headers
-    robots = (
-        lookup.robots(request, chain) if lookup is not None and request is not None else Usage()
-    )
-    statements = [
-        *robots.statements,
-        *header_statements(headers.getlist("Content-Usage")),
-        *page_statements(page_rules(response, chain)),
-    ]
+    values = response.headers.getlist
     tdm, sha256 = None, None
     if is_html(response):
         tdm = from_html(response.body, encoding_of(response))
-    tdm = tdm or from_headers(headers.getlist(RESERVATION), headers.getlist(POLICY))
-    if lookup is not None and request is not None and tdm is None:
-        tdm, sha256 = lookup.tdmrep(request)
-    if tdm is not None:
-        statements.append(tdm.statement)
+    tdm = tdm or from_headers(values(RESERVATION), values(POLICY))
+    if lookup is None or request is None:
+        robots = Usage()
+    else:
+        robots = lookup.robots(request, chain)
+        if tdm is None:
+            tdm, sha256 = lookup.tdmrep(request)
+    statements = [
+        *robots.statements,
+        *header_statements(values("Content-Usage")),
+        *page_statements(page_rules(response, chain)),
+        *([tdm.statement] if tdm is not None else ()),
+    ]
     found = _known[response] = replace(
         robots,
         statements=tuple(statements),
-        licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(headers.getlist("Link"))])),
-        tdm_policy=tdm.policy if tdm is not None else None,
+        licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(values("Link"))])),
+        tdm_policy=None if tdm is None else tdm.policy,
         tdmrep_sha256=sha256,
     )
     return found

@@ -70,7 +70,7 @@ class Feeder:
     def stop(self) -> None:
         """Schedule nothing more."""
         self._stopped = self.outstanding.stopped = True
-        self.sitemaps.stop()
+        self.sitemaps.transfers.end()
 
     def close(self) -> None:
         """End a run that was not killed."""

@@ -70,24 +70,20 @@ MAXSIZE = "download_maxsize"
 :meth:`Loader.check` removes it from retries."""
 
 
-class Transfers:
-    """Limits the transfers of sitemaps, while there are any."""
+class Transfers(Listener):
+    """Limits the transfers of sitemaps, while there are any: a ``bytes_received`` handler is called for
+    every piece of every page."""
 
     def __init__(self, context: CrawlContext) -> None:
-        crawler = context.crawler
         handlers: dict[object, Callable[..., Any]] = {
             signals.bytes_received: self._bytes_received,
             signals.response_downloaded: self._response_downloaded,
         }
-        self._listener = Listener(crawler, handlers)
+        super().__init__(context.crawler, handlers)
         self._max_bytes = context.settings.sitemap_max_bytes
-        maxsize = crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
+        maxsize = context.crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
         self._other_encodings_max = min(maxsize, OTHER_ENCODINGS_MAX)
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
-
-    def watch(self, on: bool) -> None:
-        """Begin or end. A ``bytes_received`` handler is called for every piece of every page."""
-        (self._listener.begin if on else self._listener.end)()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         if SITEMAP not in request.meta:
@@ -121,7 +117,7 @@ class SitemapRequester:
         self._options = context.options
         self._wake = wake
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
-        self._transfers = Transfers(context.crawl)
+        self.transfers = Transfers(context.crawl)
         self._waiting = False
         self._host = ""  # had the last turn
         self._outstanding: dict[str, str] = {}  # URL: host
@@ -133,12 +129,9 @@ class SitemapRequester:
 
     def open(self) -> None:
         """Begin."""
-        self._shared = self._engine.scheduler_is_foreign  # and may hand us anything at any time
-        self._transfers.watch(self._shared)
-
-    def stop(self) -> None:
-        """The crawl is closing."""
-        self._transfers.watch(False)
+        self._shared = self._engine.scheduler_is_foreign
+        if self._shared:  # and may hand us anything at any time
+            self.transfers.begin()
 
     def added(self) -> None:
         """Note that there are more sitemaps in the spool."""
@@ -192,7 +185,7 @@ class SitemapRequester:
             # A sitemap may be on any host: allowed_domains is about pages.
             meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
         )
-        self._transfers.watch(True)
+        self.transfers.begin()
         self._engine.crawl(self._options.prepared(request))
 
     def _headers(self, url: str) -> dict[str, str]:
@@ -212,7 +205,8 @@ class SitemapRequester:
     def finished(self, url: str) -> None:
         """Note that a sitemap was read, or won't be."""
         self._outstanding.pop(url, None)
-        self._transfers.watch(self._shared or bool(self._outstanding))
+        if not (self._shared or self._outstanding):
+            self.transfers.end()
         self._wake()
 
 
@@ -377,11 +371,9 @@ class Loader:
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, sqlite3.Error):  # those are logged already
-                logger.error(
-                    "Sitemap %(url)s was not read completely: %(error)s",
-                    {"url": request.url, "error": text_of(error)},
-                    extra=self._crawl.extra,
-                )
+                message = "Sitemap %(url)s was not read completely: %(error)s"
+                values = {"url": request.url, "error": text_of(error)}
+                logger.error(message, values, extra=self._crawl.extra)
             self._crawl.stats.inc_value("rep/sitemaps/failed")
             self._feeder.sitemaps.finished(request.meta[SITEMAP]["url"])
         finally:

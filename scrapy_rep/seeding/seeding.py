@@ -254,12 +254,11 @@ class SitemapSeeding(ResolutionListener):
         self._feeder.stop()
         left = spool.waiting + spool.unproven + self._feeder.outstanding.total
         if left and not spool.durable:
-            logger.info(
+            message = (
                 "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep "
-                "them for the next run",
-                {"pages": counted(left, "page")},
-                extra=self._context.extra,
+                "them for the next run"
             )
+            logger.info(message, {"pages": counted(left, "page")}, extra=self._context.extra)
 
     async def _spider_closed(self) -> None:
         self._feeder.close()

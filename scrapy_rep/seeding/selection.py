@@ -341,7 +341,13 @@ class SitemapLog:
         """Tell of a sitemap that is done."""
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
-        nothing = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
+        nothing: dict[str, Any] = {
+            "kind": None,
+            "entries": 0,
+            "taken": 0,
+            "rejected": {},
+            "failed": None,
+        }
         fields = {"found": found, "by": by, **nothing, **about}
         at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
         record = Record(SITEMAP, at, about_it, reason=reason, sitemap=fields)
