@@ -150,7 +150,6 @@ class UsageMiddleware:
         return refused is not None and not self._dry_run
 
     def _say(self, request: Request, verdict: str, purpose: str, statement: Statement) -> None:
-        """Count, log and record that something is dropped."""
         what, stat = _DROPPED[verdict]
         self._count(stat)
         origin = self._write(request, verdict, f"{purpose}: {statement}", dry_run=self._dry_run)
@@ -196,7 +195,6 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         self._usage = self.crawler.get_downloader_middleware(UsageMiddleware)
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        """Return *item*; None if it must not be used."""
         unwanted = False
         if response is not None and response.request is not None and self._usage is not None:
             with self._isolated("check of items (REP_USAGE)"):

@@ -76,7 +76,6 @@ class Signal(NamedTuple):
 
 
 def read_signals(value: str) -> list[Signal]:
-    """Return the signals of a line."""
     found = []
     for part in value.lower().split(",", _MAX_SIGNALS)[:_MAX_SIGNALS]:
         name, equals, said = part.partition("=")
@@ -102,7 +101,6 @@ RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, 
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
-    """Return what the rules of a page say."""
     return [
         Statement(rule.source, rule.line, rule.name, dict.fromkeys(RULES[rule.name], NO))
         for rule in rules.rules
@@ -141,7 +139,6 @@ _LICENSE = re.compile(r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|licens
 
 
 def link_licenses(values: Sequence[bytes]) -> list[str]:
-    """Return the URLs of ``Link: <URL>; rel="license"; type="application/rsl+xml"`` headers."""
     text = b",".join(values)[:_MAX_BYTES].decode("latin-1")
     return [
         url.strip()
@@ -302,7 +299,6 @@ def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, re.Match[s
 
 
 def value_of(line: re.Match[str]) -> str:
-    """Return a line's value, without its comment."""
     return line[2].partition("#")[0].strip(SPACE)
 
 

@@ -137,8 +137,6 @@ class Malformed(ValueError):
 
 
 class Members(NamedTuple):
-    """What a dictionary of preferences contains."""
-
     says: dict[str, str]
     """``"y"`` or ``"n"`` by purpose."""
     unknown: tuple[str, ...]
@@ -221,8 +219,6 @@ _LOCATION = 500
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What one source says."""
-
     statement: Statement
     policy: str | None
 
@@ -253,7 +249,6 @@ def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservat
 
 
 def from_html(body: bytes, encoding: str) -> Reservation | None:
-    """Return what the metas ``tdm-reservation`` and ``tdm-policy`` of a page say."""
     values: list[tuple[str, int]] = []
     policy = None
     for name, content, line in metas_of(body, encoding, {RESERVATION, POLICY}):

@@ -236,7 +236,6 @@ class SpiderOptions:
         return method
 
     def prepared(self, request: Request) -> Request:
-        """Return the request for a sitemap as ``sitemap_request`` makes it."""
         if self._request is None:
             return request
         ours = dict(request.meta)
@@ -272,7 +271,6 @@ class SpiderOptions:
         return False, None
 
     def follows(self, url: str) -> bool:
-        """Whether a sitemap from an index is wanted."""
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
     def filtered(self, entries: list[Entry], kind: str, *, log: bool) -> tuple[list[Entry], int]:

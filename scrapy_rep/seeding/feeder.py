@@ -64,11 +64,9 @@ class Feeder:
         return self._stopped or self._spool.over
 
     def __bool__(self) -> bool:
-        """Whether any page or sitemap waits."""
         return not self.stopped and bool(self.sitemaps or self._spool.waiting)
 
     def stop(self) -> None:
-        """Schedule nothing more."""
         self._stopped = self.outstanding.stopped = True
         self.sitemaps.transfers.end()
 
@@ -107,7 +105,6 @@ class Feeder:
             call_later(pause, self._run)
 
     def _failed(self, error: Exception) -> float | None:
-        """Return the seconds until the next attempt; None: give up."""
         now, extra = time.monotonic(), self._crawl.extra
         if self._failing_since is None:
             self._failing_since = now
@@ -205,7 +202,6 @@ class Feeder:
         return request if wanted else None
 
     def _forget(self) -> None:
-        """Delete the rows of pages that are done."""
         if finished := self.outstanding.finished[:]:
             self._spool.forget(finished)
             del self.outstanding.finished[: len(finished)]  # there may be more by now
@@ -222,7 +218,6 @@ class Feeder:
         return not more
 
     def gauge(self) -> None:
-        """Update the stat of waiting pages."""
         waiting = self._spool.waiting + self._spool.unproven
         self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
 
@@ -248,7 +243,6 @@ class Outstanding:
 
     @property
     def total(self) -> int:
-        """How many pages are in the scheduler."""
         return len(self._sites)
 
     def add(self, request: Request, row: int, site: int) -> None:
@@ -290,7 +284,6 @@ class Outstanding:
             self.finished.append(row)
 
     def dropped(self, request: Request) -> None:
-        """Note that the dupe filter has dropped a page."""
         self._leave(request.meta[FED])
 
     def close(self) -> None:
@@ -309,7 +302,6 @@ class Outstanding:
             self._leave(row)  # it may never have arrived: a filter has dropped it
 
     def _leave(self, row: int) -> None:
-        """Note that a page has left the scheduler."""
         site = self._sites.pop(row, None)
         if site is not None:
             self.by_site[site] -= 1

@@ -128,13 +128,11 @@ class SitemapRequester:
         return self._waiting or bool(self._outstanding)
 
     def open(self) -> None:
-        """Begin."""
         self._shared = self._engine.scheduler_is_foreign
         if self._shared:  # and may hand us anything at any time
             self.transfers.begin()
 
     def added(self) -> None:
-        """Note that there are more sitemaps in the spool."""
         self._waiting = True
         self._wake()
 
@@ -175,7 +173,6 @@ class SitemapRequester:
             raise
 
     def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
-        """Schedule the request for *sitemap*."""
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         request = Request(
             sitemap.url,
@@ -199,11 +196,9 @@ class SitemapRequester:
 
     @property
     def outstanding(self) -> list[str]:
-        """The URLs of the sitemaps that are requested and not read yet."""
         return list(self._outstanding)
 
     def finished(self, url: str) -> None:
-        """Note that a sitemap was read, or won't be."""
         self._outstanding.pop(url, None)
         if not (self._shared or self._outstanding):
             self.transfers.end()

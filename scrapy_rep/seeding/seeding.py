@@ -188,7 +188,6 @@ class SitemapSeeding(ResolutionListener):
         self._feeder.outstanding.held(request, on_disk=on_disk)
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
-        """The dupe filter has dropped a request of ours."""
         if FED in request.meta:
             self._feeder.outstanding.dropped(request)
         elif SITEMAP in request.meta and not self._feeder.stopped:

@@ -283,7 +283,6 @@ class SitemapLog:
         context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        """Log that *sitemap* was read."""
         assert reader.kind is not None
         rejected = {reason: count for reason, count in selection.rejected.items() if count}
         nothing = bool(rejected and not selection.accepted)
@@ -338,7 +337,6 @@ class SitemapLog:
             self._warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        """Tell of a sitemap that is done."""
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: dict[str, Any] = {

@@ -79,8 +79,6 @@ list, its alternate URLs)."""
 
 
 class Page(NamedTuple):
-    """A page to be requested."""
-
     id: int
     url: str
     entry: dict[str, Any]
@@ -89,8 +87,6 @@ class Page(NamedTuple):
 
 
 class SitemapRow(NamedTuple):
-    """A sitemap to be read."""
-
     id: int
     url: str
     host: str  # the origin that it is fetched from
@@ -101,8 +97,6 @@ class SitemapRow(NamedTuple):
 
 @dataclass(slots=True)
 class _Site:
-    """A site with pages waiting."""
-
     waiting: int = 0
     sent: int = 0  # the last row that went to the scheduler before, and is taken again
     position: int | None = None  # the last row taken in this run
@@ -110,8 +104,6 @@ class _Site:
 
 @dataclass(slots=True)
 class Recovered:
-    """What an earlier run left."""
-
     wrong: int
     """How many rows were deleted: they were tampered with, or damaged on disk."""
     sites: dict[int, _Site]
@@ -256,7 +248,6 @@ def _loaded(text: str | None) -> Any:
 
 
 def _entry(lastmod: str | None, text: str | None) -> dict[str, Any]:
-    """Return what a page's row says of its entry."""
     found = _loaded(text)
     entry = {"lastmod": lastmod, "alternate": strings(found)}
     entry.update(found if isinstance(found, dict) else {})
@@ -351,7 +342,6 @@ class Spool:
         self._journal.close()
 
     def site(self, origin: str) -> int:
-        """Return the number of a site."""
         found = self._read("SELECT id FROM sites WHERE origin = ?", origin)
         if found:
             return int(found[0][0])
@@ -360,7 +350,6 @@ class Spool:
         return number
 
     def origin_of(self, site: int) -> str:
-        """Return the origin with this number."""
         found = self._read("SELECT origin FROM sites WHERE id = ?", site)
         return str(found[0][0]) if found else ""
 
@@ -439,11 +428,9 @@ class Spool:
         self.waiting += len(pages)
 
     def forget(self, pages: Iterable[int]) -> None:
-        """Delete these pages: the crawl is done with them."""
         self._journal.delete("pages", *pages)
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
-        """The first entries of *origin* that wait, with their numbers."""
         rows = self._read(
             "SELECT id, site, sitemap, url, lastmod, alternate FROM unproven "
             "WHERE site = ? ORDER BY id LIMIT ?",
@@ -453,7 +440,6 @@ class Spool:
         return [(row[0], row[1:]) for row in rows]
 
     def settle(self, numbers: list[int], accepted: list[Row]) -> None:
-        """Delete waiting entries; those accepted become pages."""
         with self._journal.together():
             self._put("pages", accepted)
             self._journal.delete("unproven", *numbers)

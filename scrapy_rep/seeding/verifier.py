@@ -65,13 +65,10 @@ class Listing:
 
 
 class Listings:
-    """The listings that were used last."""
-
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str | None], Listing] = {}
 
     def of(self, state: OriginState) -> Listing:
-        """Return the listing of an origin's robots.txt."""
         url = state.entry.url or state.origin.robots_url
         file = url, state.entry.sha256  # not the entry, which holds the body
         listing = self._kept.pop(file, None)
@@ -102,7 +99,6 @@ class Verifier:
         """How many entries of each sitemap were rejected; less than nothing if any was accepted."""
 
     def __bool__(self) -> bool:
-        """Whether any entries wait."""
         return bool(self._pending)
 
     def recover(self, origins: list[tuple[str, str]]) -> None:
