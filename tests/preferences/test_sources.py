@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -170,22 +169,6 @@ def test_any_no_wins_then_yes() -> None:
     assert str(yes) == "x, line 1: a"
     with pytest.raises(KeyError, match="ai-train"):
         usage["ai-train"]
-
-
-def test_all_of_it_as_json() -> None:
-    time = datetime(2026, 11, 23, 1, 2, 3, 4, timezone.utc)
-    usage = Usage((Statement("x", 1, "a", {"tdm": "n"}),), ("l",), "p", "1f", time, None, time)
-    assert json.loads(json.dumps(usage.as_dict())) == {
-        **dict.fromkeys(PURPOSES),
-        "tdm": "n",
-        "statements": [{"source": "x", "line": 1, "text": "a", "says": {"tdm": "n"}}],
-        "licenses": ["l"],
-        "tdm_policy": "p",
-        "robots_sha256": "1f",
-        "robots_fetched_at": "2026-11-23T01:02:03Z",
-        "tdmrep_sha256": None,
-        "time": "2026-11-23T01:02:03Z",
-    }
 
 
 def test_settings_as_a_command_line_has_them() -> None:

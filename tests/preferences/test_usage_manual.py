@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import re
@@ -11,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.settings import Settings
 
 import scrapy_rep
 from scrapy_rep.preferences import PURPOSES, Usage
 from scrapy_rep.preferences.sources import ACTIONS, MAX_LINES
-from scrapy_rep.settings import RepSettings
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.log import lines, warnings
 from tests.helpers.pagesite import recorded
@@ -55,14 +52,6 @@ def like_the_manual(text: str, site: Site) -> str:
 @pytest.fixture
 def site(sites: Sites) -> Site:
     return sites.add(robots=ROBOTS)
-
-
-def test_settings_are_valid_ones() -> None:
-    before = RepSettings.from_settings(Settings())
-    for node in ast.parse("".join(blocks("python", "REP_"))).body:
-        assert isinstance(node, ast.Assign)
-        name, value = ast.unparse(node.targets[0]), ast.literal_eval(node.value)
-        assert RepSettings.from_settings(Settings({name: value})) != before
 
 
 async def test_the_spider_of_the_manual(
