@@ -146,7 +146,9 @@ async def test_one_that_never_answers(
     # The engine is told that the crawl may be over, it need not look every 5 s.
     monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
     dead = sites.add(robots=robots)
-    await given_up(sites.add(), dead.url(""), **DEFER, REP_DEFER_MAX_WAIT=0.3)
+    # However long the next attempt at it is away.
+    late = {"REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 0.3}
+    await given_up(sites.add(), dead.url(""), **{**DEFER, **late})
 
 
 @pytest.mark.parametrize("policy", ["drop", "allow", "defer"])
