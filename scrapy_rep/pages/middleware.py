@@ -57,7 +57,6 @@ class PageMiddleware(BaseSpiderMiddleware):
             )
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
-        """Return *request* if it may be followed."""
         refused = None
         if response is not None and self._rep is not None and (self._page or self._links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
@@ -67,7 +66,6 @@ class PageMiddleware(BaseSpiderMiddleware):
         return None if refused is not None and self._drops_requests else request
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        """Return *item* if it may be kept."""
         refused = None
         if response is not None and self._rep is not None and self._items:
             with self._isolated("check of items (REP_NOINDEX)"):

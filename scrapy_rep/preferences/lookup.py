@@ -87,28 +87,28 @@ def usage_of(
 
     :param request: what *response* answers
     """
-    headers = response.headers
-    robots = (
-        lookup.robots(request, chain) if lookup is not None and request is not None else Usage()
-    )
-    statements = [
-        *robots.statements,
-        *header_statements(headers.getlist("Content-Usage")),
-        *page_statements(page_rules(response, chain)),
-    ]
+    values = response.headers.getlist
     tdm, sha256 = None, None
     if is_html(response):
         tdm = from_html(response.body, encoding_of(response))
-    tdm = tdm or from_headers(headers.getlist(RESERVATION), headers.getlist(POLICY))
-    if lookup is not None and request is not None and tdm is None:
-        tdm, sha256 = lookup.tdmrep(request)
-    if tdm is not None:
-        statements.append(tdm.statement)
+    tdm = tdm or from_headers(values(RESERVATION), values(POLICY))
+    if lookup is None or request is None:
+        robots = Usage()
+    else:
+        robots = lookup.robots(request, chain)
+        if tdm is None:
+            tdm, sha256 = lookup.tdmrep(request)
+    statements = [
+        *robots.statements,
+        *header_statements(values("Content-Usage")),
+        *page_statements(page_rules(response, chain)),
+        *([tdm.statement] if tdm is not None else ()),
+    ]
     found = _known[response] = replace(
         robots,
         statements=tuple(statements),
-        licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(headers.getlist("Link"))])),
-        tdm_policy=tdm.policy if tdm is not None else None,
+        licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(values("Link"))])),
+        tdm_policy=None if tdm is None else tdm.policy,
         tdmrep_sha256=sha256,
     )
     return found
@@ -131,12 +131,9 @@ def _lookup_behind(request: Request) -> UsageLookup | None:
 
 
 class Files(dict[KeyT, FileT]):
-    """What was read from files, up to a limit."""
-
     _bytes = 0
 
     def keep(self, key: KeyT, found: FileT) -> FileT:
-        """Return *found*, and keep it."""
         if len(self) >= _MAX_FILES or self._bytes > _MAX_BYTES:
             self.clear()
             self._bytes = 0
@@ -162,7 +159,6 @@ class UsageLookup:
         """Fetches tdmrep.json files; None without ``REP_TDMREP``."""
 
     def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
-        """Return the origin of *request*, and its state."""
         try:
             origin = origin_of(request)
         except ValueError:
@@ -193,7 +189,6 @@ class UsageLookup:
         )
 
     def tdmrep(self, request: Request) -> tuple[Reservation | None, str | None]:
-        """Return what tdmrep.json says about the page of *request*, and the file's SHA-256."""
         origin, _ = self.known(request)
         entry = self.tdm.known(origin) if self.tdm is not None and origin is not None else None
         if entry is None:
@@ -238,7 +233,6 @@ class UsageLookup:
 
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
-    """Return the look-up of the crawl that *rep* belongs to."""
     found = rep.parts.get(UsageLookup)
     if found is None:
         found = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
@@ -281,7 +275,6 @@ class TdmFiles:
         self._waiting = 0
 
     def known(self, origin: Origin) -> Entry | None:
-        """Return *origin*'s last answer; None if there is no file."""
         state = self._cache.get(TdmOrigin(*origin))
         return state.entry if state is not None and state.entry.outcome is Outcome.RULES else None
 
@@ -315,5 +308,4 @@ class TdmFiles:
         return state
 
     async def end(self) -> None:
-        """Cancel all fetches."""
         self._flights.end()

@@ -122,21 +122,23 @@ class UsageMiddleware:
         return response
 
     def _record(self, request: Request, usage: Usage) -> None:
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value("rep/usage/pages")
+        self._count("rep/usage/pages")
         for purpose, verdict in usage.verdicts.items():
             if verdict is not None:
-                self._crawler.stats.inc_value(f"rep/usage/{verdict}/{purpose}")
+                self._count(f"rep/usage/{verdict}/{purpose}")
         found = [(purpose, usage.decisive(purpose)) for purpose in self._recorded]
         reason = "; ".join(f"{purpose}: {one}" for purpose, one in found if one is not None)
         self._write(request, "usage", reason or None, usage=usage.as_dict(), dry_run=False)
 
+    def _count(self, stat: str) -> None:
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value(stat)
+
     def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
         """Return a purpose with one of *actions* to which *usage* says no, and the statement."""
         for purpose, action in self._recorded.items():
-            if action in actions and usage[purpose] == NO:
-                statement = usage.decisive(purpose)
-                assert statement is not None
+            statement = usage.decisive(purpose)
+            if action in actions and statement is not None and statement.says[purpose] == NO:
                 return purpose, statement
         return None
 
@@ -148,19 +150,12 @@ class UsageMiddleware:
         return refused is not None and not self._dry_run
 
     def _say(self, request: Request, verdict: str, purpose: str, statement: Statement) -> None:
-        """Count, log and record that something is dropped."""
         what, stat = _DROPPED[verdict]
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value(stat)
+        self._count(stat)
         origin = self._write(request, verdict, f"{purpose}: {statement}", dry_run=self._dry_run)
-        values = {
-            "what": what,
-            "url": request.url,
-            "drops": "Would drop" if self._dry_run else "Dropping",
-            "purpose": purpose,
-            "statement": statement,
-        }
-        message = "%(drops)s %(what)s %(url)s: the site says no to %(purpose)s (%(statement)s)"
+        drops = "Would drop" if self._dry_run else "Dropping"
+        message = f"{drops} {what} %(url)s: the site says no to %(purpose)s (%(statement)s)"
+        values = {"url": request.url, "purpose": purpose, "statement": statement}
         more = "; more for this origin at DEBUG level"
         self._tell.log(message, values, self._crawler.spider, (origin, verdict), more)
 
@@ -200,7 +195,6 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         self._usage = self.crawler.get_downloader_middleware(UsageMiddleware)
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        """Return *item*; None if it must not be used."""
         unwanted = False
         if response is not None and response.request is not None and self._usage is not None:
             with self._isolated("check of items (REP_USAGE)"):

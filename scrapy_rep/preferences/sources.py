@@ -76,7 +76,6 @@ class Signal(NamedTuple):
 
 
 def read_signals(value: str) -> list[Signal]:
-    """Return the signals of a line."""
     found = []
     for part in value.lower().split(",", _MAX_SIGNALS)[:_MAX_SIGNALS]:
         name, equals, said = part.partition("=")
@@ -102,7 +101,6 @@ RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, 
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
-    """Return what the rules of a page say."""
     return [
         Statement(rule.source, rule.line, rule.name, dict.fromkeys(RULES[rule.name], NO))
         for rule in rules.rules
@@ -141,7 +139,6 @@ _LICENSE = re.compile(r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|licens
 
 
 def link_licenses(values: Sequence[bytes]) -> list[str]:
-    """Return the URLs of ``Link: <URL>; rel="license"; type="application/rsl+xml"`` headers."""
     text = b",".join(values)[:_MAX_BYTES].decode("latin-1")
     return [
         url.strip()
@@ -168,15 +165,12 @@ def actions(value: Any) -> dict[str, str] | None:
     :raises ValueError: what *value* must be
     """
     try:
-        chosen = loaded(value) or {}
-        right = isinstance(chosen, Mapping) and all(
-            purpose in PURPOSES and action in ACTIONS for purpose, action in chosen.items()
-        )
-    except ValueError:  # broken JSON
-        right = False
-    if not right:
-        raise ValueError(_ACTIONS_HINT)
-    return dict(chosen) or None
+        chosen = dict(loaded(value) or {})
+        if chosen.keys() <= {*PURPOSES} and {*chosen.values()} <= {*ACTIONS}:
+            return chosen or None
+    except (ValueError, TypeError):  # broken JSON; no dict
+        pass
+    raise ValueError(_ACTIONS_HINT)
 
 
 def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
@@ -291,8 +285,8 @@ NOTHING = RobotsUsage()
 
 
 def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, re.Match[str]]]:
-    """Yield number, name (in lower case) and match of each line about use. :func:`value_of` and
-    :func:`text_of` take the match: there may be many lines, and few of them matter.
+    """Yield number, name (in lower case) and match of each line about use. :func:`value_of` takes the
+    match: there may be many lines, and few of them matter.
 
     :param stretch: some normalised lines, each with its line end in front
     :param number: of the line before
@@ -305,13 +299,7 @@ def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, re.Match[s
 
 
 def value_of(line: re.Match[str]) -> str:
-    """Return a line's value, without its comment."""
     return line[2].partition("#")[0].strip(SPACE)
-
-
-def text_of(line: re.Match[str]) -> str:
-    """Return a line for display."""
-    return readable(line[0].strip("\n" + SPACE))[:MAX_TEXT]
 
 
 def read_robots(body: bytes, token: str | None) -> RobotsUsage:
@@ -324,38 +312,63 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     if not any(name in lowered for name in (b"content-usage", b"content-signal", b"license")):
         return NOTHING
     token = token and token.lower()
-    rules: list[tuple[Rules | None, Statement]] = []
-    said: list[Statement] = []
-    licenses: list[str] = []
+    found = _Found()
     started = named = ended = False
-    number = size = 0
-    left, room = _MAX_READ, _MAX_PREFERENCES
+    number, left = 0, _MAX_READ
     for at, (name, stretch) in enumerate(Groups(normalise(body))):
-        if at:
-            number += 1  # the user-agent line
+        number += at > 0  # the user-agent line
         if name is not None:
             if ended:
                 named = ended = False
             started, named = True, named or name == token
         for line, kind, match in islice(fields(stretch, number), left):
             left -= 1
+            ended = ended or kind != "license"
             if kind == "license":
-                if len(licenses) < MAX_LICENSES and (value := value_of(match)):
-                    licenses.append(readable(value))
-                continue
-            ended = True
-            if kind == "content-signal" and (named or not started) and len(said) < MAX_LINES:
-                text = text_of(match)
-                said.append(Statement("robots.txt", line, text, signals(value_of(match))))
-            elif kind == "content-usage" and named and len(rules) < MAX_LINES:
-                text = text_of(match)
-                path, given = split_rule(value_of(match))
-                room -= len(given)
-                said_here = preferences(given.encode("latin-1")) if room >= 0 else {}
-                statement = Statement("robots.txt", line, text, said_here)
-                rules.append((Rules([path], [ALLOW - 1 - line]) if path else None, statement))
-                size += _LINE + len(text) + len(path)
+                found.license(match)
+            elif kind == "content-signal" and (named or not started):
+                found.signal(line, match)
+            elif kind == "content-usage" and named:
+                found.usage(line, match)
         ended = ended or (bool(stretch) and _RULE.search(stretch) is not None)
         number += stretch.count("\n")
-    size += sum(_LINE + len(one.text) for one in said) + sum(map(len, licenses))
-    return RobotsUsage(tuple(rules), tuple(said), tuple(licenses), size)
+    return found.all()
+
+
+class _Found:
+    """What the lines of a robots.txt say, up to limits."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[Rules | None, Statement]] = []
+        self._signals: list[Statement] = []
+        self._licenses: list[str] = []
+        self._size = 0
+        self._room = _MAX_PREFERENCES
+
+    def license(self, match: re.Match[str]) -> None:
+        if len(self._licenses) < MAX_LICENSES and (value := value_of(match)):
+            self._licenses.append(readable(value))
+            self._size += len(value)
+
+    def signal(self, line: int, match: re.Match[str]) -> None:
+        if len(self._signals) < MAX_LINES:
+            self._signals.append(self._statement(line, match, signals(value_of(match))))
+
+    def usage(self, line: int, match: re.Match[str]) -> None:
+        if len(self._rules) < MAX_LINES:
+            path, given = split_rule(value_of(match))
+            self._room -= len(given)
+            says = preferences(given.encode("latin-1")) if self._room >= 0 else {}
+            rules = Rules([path], [ALLOW - 1 - line]) if path else None
+            self._rules.append((rules, self._statement(line, match, says)))
+            self._size += len(path)
+
+    def _statement(self, line: int, match: re.Match[str], says: dict[str, str]) -> Statement:
+        text = readable(match[0].strip("\n" + SPACE))[:MAX_TEXT]
+        self._size += _LINE + len(text)
+        return Statement("robots.txt", line, text, says)
+
+    def all(self) -> RobotsUsage:
+        return RobotsUsage(
+            tuple(self._rules), tuple(self._signals), tuple(self._licenses), self._size
+        )

@@ -14,7 +14,7 @@ precedence over ``y``; without either, nothing is known.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from scrapy_rep.protocol.matching import ALLOW, SHORTEST, Rules
@@ -86,8 +86,8 @@ class Usage:
         """:raises KeyError: if there is no such purpose"""
         if purpose not in PURPOSES:
             raise KeyError(purpose)
-        decisive = self.decisive(purpose)
-        return None if decisive is None else decisive.says[purpose]
+        statement = self.decisive(purpose)
+        return None if statement is None else statement.says[purpose]
 
     @property
     def verdicts(self) -> dict[str, str | None]:
@@ -95,17 +95,15 @@ class Usage:
         return {purpose: self[purpose] for purpose in PURPOSES}
 
     def decisive(self, purpose: str) -> Statement | None:
-        """Return the first statement that decides about *purpose*."""
-        return decisive(self.statements, purpose)
+        """Return the first statement that says no to *purpose*; if none does, the first that says yes."""
+        said = {one.says[purpose]: one for one in reversed(self.statements) if purpose in one.says}
+        return said.get(NO) or said.get(YES)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it, ready for JSON."""
         return {
             **self.verdicts,
-            "statements": [
-                {"source": one.source, "line": one.line, "text": one.text, "says": dict(one.says)}
-                for one in self.statements
-            ],
+            "statements": [asdict(one) for one in self.statements],
             "licenses": list(self.licenses),
             "tdm_policy": self.tdm_policy,
             "robots_sha256": self.robots_sha256,
@@ -113,18 +111,6 @@ class Usage:
             "tdmrep_sha256": self.tdmrep_sha256,
             "time": _iso(self.time),
         }
-
-
-def decisive(statements: Iterable[Statement], purpose: str) -> Statement | None:
-    """Return the first statement that says no to *purpose*; if none does, the first that says yes."""
-    found = None
-    for one in statements:
-        said = one.says.get(purpose)
-        if said == NO:
-            return one
-        if said == YES and found is None:
-            found = one
-    return found
 
 
 def _iso(time: datetime | None) -> str | None:
@@ -151,8 +137,6 @@ class Malformed(ValueError):
 
 
 class Members(NamedTuple):
-    """What a dictionary of preferences contains."""
-
     says: dict[str, str]
     """``"y"`` or ``"n"`` by purpose."""
     unknown: tuple[str, ...]
@@ -235,8 +219,6 @@ _LOCATION = 500
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What one source says."""
-
     statement: Statement
     policy: str | None
 
@@ -267,7 +249,6 @@ def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservat
 
 
 def from_html(body: bytes, encoding: str) -> Reservation | None:
-    """Return what the metas ``tdm-reservation`` and ``tdm-policy`` of a page say."""
     values: list[tuple[str, int]] = []
     policy = None
     for name, content, line in metas_of(body, encoding, {RESERVATION, POLICY}):
@@ -289,30 +270,26 @@ class TdmFile:
         except (ValueError, RecursionError):
             entries = None
         self._rules: list[tuple[Rules, Reservation | None]] = []
+        self.size = 0
+        """About how many bytes it takes."""
         for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
             if isinstance(entry, dict) and isinstance(entry.get("location"), str):
-                self._rules.append(_rule(entry))
-        self.size = sum(_LOCATION + rules.size + _length(found) for rules, found in self._rules)
-        """About how many bytes it takes."""
+                self._add(entry)
+
+    def _add(self, entry: dict[str, Any]) -> None:
+        location = entry["location"].encode("utf-8", "replace").decode("latin-1")
+        said = {name: entry.get(name) for name in ("location", RESERVATION, POLICY)}
+        text = json.dumps({name: value for name, value in said.items() if value is not None})
+        found = _reservation("tdmrep.json", None, text, said[RESERVATION], said[POLICY])
+        rules = Rules([location], [ALLOW - 1])
+        self._rules.append((rules, found))
+        self.size += _LOCATION + rules.size
+        if found is not None:
+            self.size += len(found.statement.text) + len(found.policy or "")
 
     def about(self, path: str) -> Reservation | None:
         """Return what the first location that matches says.
 
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         """
-        for rules, reservation in self._rules:
-            if rules.find(path) >= SHORTEST:
-                return reservation
-        return None
-
-
-def _length(found: Reservation | None) -> int:
-    return 0 if found is None else len(found.statement.text) + len(found.policy or "")
-
-
-def _rule(entry: dict[str, Any]) -> tuple[Rules, Reservation | None]:
-    location = entry["location"].encode("utf-8", "replace").decode("latin-1")
-    said = {name: entry.get(name) for name in ("location", RESERVATION, POLICY)}
-    text = json.dumps({name: value for name, value in said.items() if value is not None})
-    found = _reservation("tdmrep.json", None, text, said[RESERVATION], said[POLICY])
-    return Rules([location], [ALLOW - 1]), found
+        return next((found for rules, found in self._rules if rules.find(path) >= SHORTEST), None)

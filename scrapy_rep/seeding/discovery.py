@@ -77,7 +77,8 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     try:
         if value is None or isinstance(value, list | tuple):
-            mode = settings.sitemaps or (LISTED if own_sitemaps(crawler) else False)
+            named = own_sitemaps(crawler)
+            mode = settings.sitemaps or (LISTED if named else False)
         else:
             mode = sitemaps(value)
         return mode and not is_interactive(crawler) and mode
@@ -124,12 +125,9 @@ class Discovery(ResolutionListener):
                 self._warn(origin, f"lists a sitemap with {wrong} URL: %(what)s", value[:200])
             yield
             if found is not None and self.count(found.url):
-                self._context.crawler.signals.send_catch_log(
-                    signals.sitemap_discovered,
-                    origin=origin,
-                    url=found.url,
-                    **self._context.extra,
-                )
+                about = {"origin": origin, "url": found.url, **self._context.extra}
+                send = self._context.crawler.signals.send_catch_log
+                send(signals.sitemap_discovered, **about)
         if few.left_out:
             self._warn(origin, "has %(what)s like these", counted(few.left_out, "more line"))
         if len(values) > MAX_SITEMAPS:
@@ -208,14 +206,13 @@ class SpiderOptions:
     def __init__(self, spider: Spider | None) -> None:
         """:raises SettingsError: if an attribute is wrong"""
         self._spider = spider
-        self._rules: list[tuple[re.Pattern[str], Any]] | None = self._checked(
+        pairs = "pairs of a regular expression and a callback (the name of a method, or a callable)"
+        self._rules = self._checked(
             "sitemap_rules",
             lambda rules: [(re.compile(regex), self._callback(name)) for regex, name in rules],
-            "pairs of a regular expression and a callback (the name of a method, or a callable)",
+            pairs,
         )
-        self._follow: list[re.Pattern[str]] | None = self._checked(
-            "sitemap_follow", _patterns, "regular expressions"
-        )
+        self._follow = self._checked("sitemap_follow", _patterns, "regular expressions")
         self._filter, self._request = map(self._method, ("sitemap_filter", "sitemap_request"))
         self._logged = False
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
@@ -239,25 +236,24 @@ class SpiderOptions:
         return method
 
     def prepared(self, request: Request) -> Request:
-        """Return the request for a sitemap as ``sitemap_request`` makes it."""
         if self._request is None:
             return request
         ours = dict(request.meta)
         try:
             made = self._request(request) or request
-            if not isinstance(made, Request):
-                raise TypeError(f"it returned {made!r}, which is no request")
-            made.meta.update(ours)
+            if isinstance(made, Request):
+                made.meta.update(ours)
+                return made
+            raise TypeError(f"it returned {made!r}, which is no request")
         except Exception:
             if not self._logged:
                 self._logged = True
-                logger.exception(
+                message = (
                     "sitemap_request() raised an exception: the sitemap is requested as it was. "
-                    "Further exceptions are not logged.",
-                    extra={"spider": self._spider},
+                    "Further exceptions are not logged."
                 )
+                logger.exception(message, extra={"spider": self._spider})
             return request
-        return made
 
     def _callback(self, value: Any) -> Any:
         callback = getattr(self._spider, value) if isinstance(value, str) else value
@@ -275,7 +271,6 @@ class SpiderOptions:
         return False, None
 
     def follows(self, url: str) -> bool:
-        """Whether a sitemap from an index is wanted."""
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
     def filtered(self, entries: list[Entry], kind: str, *, log: bool) -> tuple[list[Entry], int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -63,13 +64,11 @@ class Feeder:
         return self._stopped or self._spool.over
 
     def __bool__(self) -> bool:
-        """Whether any page or sitemap waits."""
         return not self.stopped and bool(self.sitemaps or self._spool.waiting)
 
     def stop(self) -> None:
-        """Schedule nothing more."""
         self._stopped = self.outstanding.stopped = True
-        self.sitemaps.stop()
+        self.sitemaps.transfers.end()
 
     def close(self) -> None:
         """End a run that was not killed."""
@@ -106,24 +105,17 @@ class Feeder:
             call_later(pause, self._run)
 
     def _failed(self, error: Exception) -> float | None:
-        """Return the seconds until the next attempt; None: give up."""
-        now = time.monotonic()
+        now, extra = time.monotonic(), self._crawl.extra
         if self._failing_since is None:
             self._failing_since = now
-            logger.error(
-                "Can't schedule pages from sitemaps, retrying: %(error)s",
-                {"error": text_of(error)},
-                extra=self._crawl.extra,
-                exc_info=not isinstance(error, OSError),
-            )
+            message = "Can't schedule pages from sitemaps, retrying: %(error)s"
+            unusual = not isinstance(error, OSError)
+            logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
         if now - self._failing_since < self._crawl.settings.defer_max_wait:
             return _RETRY_SECONDS
         self.stop()
-        logger.error(
-            "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above",
-            {"pages": counted(self._spool.waiting, "page")},
-            extra=self._crawl.extra,
-        )
+        message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
+        logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
         return None
 
     def _step(self) -> float | None:
@@ -134,16 +126,14 @@ class Feeder:
         self._forget()
         more = self.sitemaps.request_some()
         blocked = 0
-        while True:
-            site = self._spool.next_site()
-            if site is None:
-                return 0 if more else None
+        while (site := self._spool.next_site()) is not None:
             full = self.outstanding.total >= _ALL or self._deferral.held.full
-            if full or blocked > self._spool.sites:
+            if full or blocked > len(self._spool.sites):
                 return _LOOK
             blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
             if slices.over:
                 return 0
+        return 0 if more else None
 
     def _room(self, site: int) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
@@ -152,7 +142,7 @@ class Feeder:
         if self._engine.scheduler_is_foreign:
             room = _ALONE - self._engine.scheduled
         else:
-            share = max(self._each, _ALONE // self._spool.sites)
+            share = max(self._each, _ALONE // len(self._spool.sites))
             room = min(share - self.outstanding.by_site[site], _ALL - self.outstanding.total)
         return max(0, min(room, _BATCH))
 
@@ -184,16 +174,16 @@ class Feeder:
             self._crawl.stats.inc_value(Reason.NO_RULE.value)
             self.outstanding.finished.append(page.id)
             return
-        if self._engine.scheduler_is_foreign:
-            self._engine.crawl(request)
-            self.outstanding.finished.append(page.id)  # the scheduler keeps it
-        else:
+        shared = self._engine.scheduler_is_foreign  # and keeps the page
+        if not shared:
             self.outstanding.add(request, page.id, site)
-            try:
-                self._engine.crawl(request)
-            except Exception:
-                self.outstanding.take_back(page.id)
-                raise
+        try:
+            self._engine.crawl(request)
+        except Exception:
+            self.outstanding.take_back(page.id)
+            raise
+        if shared:
+            self.outstanding.finished.append(page.id)
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def _let_pass(self, request: Request, **_: object) -> None:
@@ -212,7 +202,6 @@ class Feeder:
         return request if wanted else None
 
     def _forget(self) -> None:
-        """Delete the rows of pages that are done."""
         if finished := self.outstanding.finished[:]:
             self._spool.forget(finished)
             del self.outstanding.finished[: len(finished)]  # there may be more by now
@@ -222,121 +211,101 @@ class Feeder:
         these were the last."""
         more = self.sitemaps.request_some(everything=True)
         slices = Slices()
-        while True:
-            site = self._spool.next_site()
-            if site is None:
-                return not more
+        while (site := self._spool.next_site()) is not None:
             self._feed(site, _BATCH)
             if slices.over:
                 return False
+        return not more
 
     def gauge(self) -> None:
-        """Update the stat of waiting pages."""
         waiting = self._spool.waiting + self._spool.unproven
         self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
-
-
-class _Sent(ref["Request"]):
-    """Tells when the request of a page is freed: after its callback."""
-
-    __slots__ = ("arrived", "row", "site")
-
-    row: int
-    site: int
-    arrived: bool
 
 
 class Outstanding:
     """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet.
 
-    Requests have :data:`~scrapy_rep.seeding.discovery.FED` in their meta from :meth:`add` to
-    :meth:`arrive`.
+    A page is done when its request is freed, after its callback. Requests have
+    :data:`~scrapy_rep.seeding.discovery.FED` in their meta from :meth:`add` to :meth:`arrive`.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """:param wake: called when there is room in the scheduler, or rows are to be deleted"""
         self._wake = wake
-        self.total = 0  # pages in the scheduler
-        self.by_site: Counter[int] = Counter()  # the same, for each site
+        self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
         self.finished: list[int] = []  # rows of finished pages, to be deleted
         self.stopped = False
         """Whether the crawl is closing: pages dropped from now on are for the next run."""
-        self._sent: dict[int, _Sent] = {}
+        self._requests: dict[int, ref[Request]] = {}  # by row
+        self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
         self._only_held: set[int] = set()
         """Rows of pages that would end with the process but for these: a hold in memory has them."""
+
+    @property
+    def total(self) -> int:
+        return len(self._sites)
 
     def add(self, request: Request, row: int, site: int) -> None:
         """Note that *request*, for the page of *row*, goes to the scheduler."""
         request.meta[FED] = row
-        sent = _Sent(request, self._released)
-        sent.row, sent.site, sent.arrived = row, site, False
-        self._sent[row] = sent
+        self._requests[row] = ref(request, partial(self._freed, row))
+        self._sites[row] = site
         self.by_site[site] += 1
-        self.total += 1
 
     def take_back(self, row: int) -> None:
         """Undo :meth:`add`: the scheduler raised an exception."""
-        self._leave(self._sent.pop(row, None))
+        self._requests.pop(row, None)
+        self._leave(row)
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
-        row = request.meta.pop(FED)
-        sent = self._sent.get(row)
-        request.dont_filter = False
-        if row in self._only_held:
+        row = request.meta[FED]
+        if self._is(request, row):
+            self._leave(row)
+        elif row in self._only_held:
             self._only_held.remove(row)
-            sent = self._sent[row] = _Sent(request, self._released)
-            sent.row, sent.site, sent.arrived = row, 0, True
-        elif sent is not None and sent() is request:
-            self._leave(sent)
+            self._requests[row] = ref(request, partial(self._freed, row))
+        del request.meta[FED]
+        request.dont_filter = False
 
     def held(self, request: Request, *, on_disk: bool) -> None:
         """Note that the hold has the page. Unless it is *on_disk*, its row stays until the page is done."""
-        row = self._pop(request)
-        if row is not None:
+        row = request.meta.get(FED, -1)
+        if self._is(request, row):
+            self.take_back(row)
             (self.finished.append if on_disk else self._only_held.add)(row)
 
     def handed_back(self, request: Request) -> None:
         """Note that the scheduler has the page again, and keeps it for the next run."""
-        row = self._pop(request)
-        if row is None and (row := request.meta.get(FED)) not in self._only_held:
-            return
-        self._only_held.discard(row)
-        self.finished.append(row)
-
-    def _pop(self, request: Request) -> int | None:
-        """Forget the page of *request*. Return its row, None if it is none."""
-        sent = self._sent.get(request.meta.get(FED, -1))
-        if sent is None or sent() is not request:
-            return None
-        del self._sent[sent.row]
-        self._leave(sent)
-        return sent.row
+        row = request.meta.get(FED, -1)
+        if self._is(request, row) or row in self._only_held:
+            self.take_back(row)
+            self._only_held.discard(row)
+            self.finished.append(row)
 
     def dropped(self, request: Request) -> None:
-        """Note that the dupe filter has dropped a page."""
-        self._leave(self._sent.get(request.meta[FED]))
+        self._leave(request.meta[FED])
 
     def close(self) -> None:
         """End a run that was not killed: pages that arrived are finished, others are for the next run."""
-        self.finished += [row for row, sent in self._sent.items() if sent.arrived]
+        self.finished += [row for row in self._requests if row not in self._sites]
 
-    def _released(self, sent: ref[Request]) -> None:
-        assert isinstance(sent, _Sent)
-        if self._sent.get(sent.row) is not sent or (self.stopped and not sent.arrived):
-            return
-        del self._sent[sent.row]
-        self.finished.append(sent.row)
-        self._leave(sent)  # it may never have arrived: a filter has dropped it
+    def _is(self, request: Request, row: int) -> bool:
+        """Whether *request* is the one that was added for *row*, not one of another run or a copy."""
+        known = self._requests.get(row)
+        return known is not None and known() is request
 
-    def _leave(self, sent: _Sent | None) -> None:
-        """Note that a page has left the scheduler."""
-        if sent is None or sent.arrived:
-            return
-        sent.arrived = True
-        self.total -= 1
-        self.by_site[sent.site] -= 1
-        if self.by_site[sent.site] <= 0:
-            del self.by_site[sent.site]
-        if len(self.finished) >= _ROWS:
-            self._wake()
+    def _freed(self, row: int, request: ref[Request]) -> None:
+        if self._requests.get(row) is request and not (self.stopped and row in self._sites):
+            del self._requests[row]
+            self.finished.append(row)
+            self._leave(row)  # it may never have arrived: a filter has dropped it
+
+    def _leave(self, row: int) -> None:
+        site = self._sites.pop(row, None)
+        if site is not None:
+            self.by_site[site] -= 1
+            if self.by_site[site] <= 0:
+                del self.by_site[site]
+            if len(self.finished) >= _ROWS:
+                self._wake()

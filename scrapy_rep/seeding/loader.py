@@ -34,7 +34,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
-from scrapy_rep.seeding.spool import ASKED, MAX_HOSTS, RETRY_SECONDS
+from scrapy_rep.seeding.spool import ASKED, DONE, MAX_HOSTS, RETRY_SECONDS, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,24 +70,20 @@ MAXSIZE = "download_maxsize"
 :meth:`Loader.check` removes it from retries."""
 
 
-class Transfers:
-    """Limits the transfers of sitemaps, while there are any."""
+class Transfers(Listener):
+    """Limits the transfers of sitemaps, while there are any: a ``bytes_received`` handler is called for
+    every piece of every page."""
 
     def __init__(self, context: CrawlContext) -> None:
-        crawler = context.crawler
         handlers: dict[object, Callable[..., Any]] = {
             signals.bytes_received: self._bytes_received,
             signals.response_downloaded: self._response_downloaded,
         }
-        self._listener = Listener(crawler, handlers)
+        super().__init__(context.crawler, handlers)
         self._max_bytes = context.settings.sitemap_max_bytes
-        maxsize = crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
+        maxsize = context.crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
         self._other_encodings_max = min(maxsize, OTHER_ENCODINGS_MAX)
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
-
-    def watch(self, on: bool) -> None:
-        """Begin or end. A ``bytes_received`` handler is called for every piece of every page."""
-        (self._listener.begin if on else self._listener.end)()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         if SITEMAP not in request.meta:
@@ -121,7 +117,7 @@ class SitemapRequester:
         self._options = context.options
         self._wake = wake
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
-        self._transfers = Transfers(context.crawl)
+        self.transfers = Transfers(context.crawl)
         self._waiting = False
         self._host = ""  # had the last turn
         self._outstanding: dict[str, str] = {}  # URL: host
@@ -132,16 +128,11 @@ class SitemapRequester:
         return self._waiting or bool(self._outstanding)
 
     def open(self) -> None:
-        """Begin."""
-        self._shared = self._engine.scheduler_is_foreign  # and may hand us anything at any time
-        self._transfers.watch(self._shared)
-
-    def stop(self) -> None:
-        """The crawl is closing."""
-        self._transfers.watch(False)
+        self._shared = self._engine.scheduler_is_foreign
+        if self._shared:  # and may hand us anything at any time
+            self.transfers.begin()
 
     def added(self) -> None:
-        """Note that there are more sitemaps in the spool."""
         self._waiting = True
         self._wake()
 
@@ -178,11 +169,10 @@ class SitemapRequester:
             self.request(sitemap)
         except Exception:  # the feeder retries
             self._outstanding.pop(sitemap.url, None)
-            self._spool.sitemaps.put_back(sitemap)
+            self._spool.sitemaps.mark(sitemap, WAITING)
             raise
 
     def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
-        """Schedule the request for *sitemap*."""
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         request = Request(
             sitemap.url,
@@ -192,7 +182,7 @@ class SitemapRequester:
             # A sitemap may be on any host: allowed_domains is about pages.
             meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
         )
-        self._transfers.watch(True)
+        self.transfers.begin()
         self._engine.crawl(self._options.prepared(request))
 
     def _headers(self, url: str) -> dict[str, str]:
@@ -206,13 +196,12 @@ class SitemapRequester:
 
     @property
     def outstanding(self) -> list[str]:
-        """The URLs of the sitemaps that are requested and not read yet."""
         return list(self._outstanding)
 
     def finished(self, url: str) -> None:
-        """Note that a sitemap was read, or won't be."""
         self._outstanding.pop(url, None)
-        self._transfers.watch(self._shared or bool(self._outstanding))
+        if not (self._shared or self._outstanding):
+            self.transfers.end()
         self._wake()
 
 
@@ -271,11 +260,12 @@ class Loader:
         url, sitemaps = about["url"], self._spool.sitemaps
         found = sitemaps.get(url)
         if found is None:
-            # Another process found it, or our file lost it. If it is done, adding it does no harm.
-            host, origin = str(Origin.from_url(url)), request.meta[SITEMAP_KEY]
-            chain, guessed = tuple(about["chain"]), about["guessed"]
-            sitemaps.add(url, host, origin, chain, guessed=guessed, state=ASKED)
-            found = sitemaps.get(url)
+            # Another process found it, or our file lost it. If it is done, it is not new.
+            where, by = {url: str(Origin.from_url(url))}, request.meta[SITEMAP_KEY]
+            if sitemaps.add(by, where, tuple(about["chain"]), guessed=about["guessed"])[0]:
+                found = sitemaps.get(url)
+                assert found is not None
+                sitemaps.mark(found, ASKED)
         return found
 
     def dropped(self, request: Request) -> None:
@@ -314,24 +304,42 @@ class Loader:
     ) -> None:
         """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the origin is
         not *down*, make the next one."""
+        forbidden = isinstance(error, RobotsDisallowed)
         if not self._feeder.stopped:
-            answered = error is None or isinstance(error, RobotsDisallowed)
-            if sitemap.guessed and answered and not down:
-                with suppress(sqlite3.Error):  # it is but a guess
-                    self._guess_after(sitemap)
-            self._spool.sitemaps.done(sitemap)
+            if sitemap.guessed and (error is None or forbidden) and not down:
+                with suppress(sqlite3.Error, ValueError):  # another version guesses other places
+                    self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
+            self._spool.sitemaps.mark(sitemap, DONE)
         self._feeder.sitemaps.finished(sitemap.url)
-        expected = sitemap.guessed or isinstance(error, RobotsDisallowed)
-        self.log.failed(sitemap, why, expected=expected)
+        self.log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
-    def _guess_after(self, sitemap: SitemapRow) -> None:
-        path = sitemap.url.removeprefix(sitemap.host)
-        at = GUESSES.index(path) + 1 if path in GUESSES else len(GUESSES)
-        if at < len(GUESSES):
-            url = f"{sitemap.host}{GUESSES[at]}"
-            if self._spool.sitemaps.add(url, sitemap.host, sitemap.origin, (), guessed=True):
-                self._discovery.count(url)
-                self._feeder.sitemaps.added()
+    def guess(self, origin: str, after: str | None = None) -> None:
+        """Try the first of the usual places, or the next *after* one.
+
+        :raises sqlite3.Error: if the spool can't be read
+        """
+        at = 0 if after is None else GUESSES.index(after) + 1
+        for place in GUESSES[at : at + 1]:
+            url = origin + place
+            self._added(self._spool.sitemaps.add(origin, {url: origin}, guessed=True)[0])
+
+    def add_listed(self, origin: str, sitemaps: dict[str, str]) -> None:
+        """Add sitemaps that the robots.txt of *origin* lists, which are counted already.
+
+        :param sitemaps: the origin that each is fetched from, by its URL
+        :raises sqlite3.Error: if the spool can't be read
+        """
+        most = self._crawl.settings.sitemap_max_files
+        _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
+        for url in beyond:
+            self.log.too_many(url, origin)
+        self._feeder.sitemaps.added()
+
+    def _added(self, urls: list[str]) -> None:
+        for url in urls:
+            self._discovery.count(url)
+        if urls and not self._feeder.stopped:
+            self._feeder.sitemaps.added()
 
     def lost(self, urls: list[str]) -> None:
         """The crawl is idle, so another component must have dropped the requests for these *urls*."""
@@ -358,11 +366,9 @@ class Loader:
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, sqlite3.Error):  # those are logged already
-                logger.error(
-                    "Sitemap %(url)s was not read completely: %(error)s",
-                    {"url": request.url, "error": text_of(error)},
-                    extra=self._crawl.extra,
-                )
+                message = "Sitemap %(url)s was not read completely: %(error)s"
+                values = {"url": request.url, "error": text_of(error)}
+                logger.error(message, values, extra=self._crawl.extra)
             self._crawl.stats.inc_value("rep/sitemaps/failed")
             self._feeder.sitemaps.finished(request.meta[SITEMAP]["url"])
         finally:
@@ -378,16 +384,16 @@ class Loader:
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes,
             max_entries=settings.sitemap_max_urls,
-            media=self._context.options.media,
+            media=self._options.media,
         )
-        verdict, found = self._verifier.verdict, self._found
-        selection = await retry(Selection, self._context, sitemap, reader, verdict, found)
+        selection = await retry(Selection, self._context, sitemap, reader, self._verifier.verdict)
         slices = Slices()
         for entries in reader.read([response.body]):
             selection.add(entries)
             more = True
             while more:
                 more = await retry(selection.write)
+                self._added(selection.take_sitemaps())
                 if slices.over:
                     self._feeder.wake()
                     await pause()
@@ -396,19 +402,10 @@ class Loader:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
-        spool.sitemaps.done(sitemap)
+        spool.sitemaps.mark(sitemap, DONE)
         self.log.read(sitemap, reader, selection)
         if 0 < selection.accepted == selection.unproven:
             told = partial(self.log.nothing_proven, sitemap)
             self._verifier.expect(sitemap.id, selection.unproven, told)
         self._feeder.sitemaps.finished(sitemap.url)
         self._feeder.gauge()
-
-    def _found(self, index: SitemapRow, url: str, host: str) -> bool:
-        chain = (*index.chain, index.url)
-        if not self._spool.sitemaps.add(url, host, index.origin, chain):
-            return False
-        self._discovery.count(url)
-        if not self._feeder.stopped:
-            self._feeder.sitemaps.added()
-        return True

@@ -35,18 +35,17 @@ from scrapy_rep.seeding.discovery import (
     own_sitemaps,
 )
 from scrapy_rep.seeding.feeder import Feeder
-from scrapy_rep.seeding.loader import GUESSES, Loader
+from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.spool import SeedingContext, Spool
 from scrapy_rep.seeding.verifier import Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable
 
     from scrapy_rep.holding.deferral import Deferral
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.protocol import RobotsTxt
     from scrapy_rep.seeding.discovery import Discovery
 
 logger = get_logger(__name__)
@@ -151,60 +150,44 @@ class SitemapSeeding(ResolutionListener):
             return
         state = self._cache.get(origin)
         if state is not None and not state.unreachable:
-            self._seed(origin, state.entry.url or origin.robots_url, state.robots)
+            robots_url = state.entry.url or origin.robots_url
+            self._seed(origin, robots_url, state.robots.sitemaps if state.robots else ())
 
     async def resolved(self, resolution: Resolution) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
         if there and origin in self._visited:
-            self._seed(origin, resolution.robots_url, robots)
+            self._seed(origin, resolution.robots_url, robots.sitemaps if robots else ())
 
-    def _seed(self, origin: Origin, robots_url: str, robots: RobotsTxt | None) -> None:
-        self._add_listed(str(origin), robots_url, robots.sitemaps if robots else ())
-
-    def _add_listed(self, origin: str, robots_url: str, values: tuple[str, ...]) -> None:
+    def _seed(self, origin: Origin, robots_url: str, sitemaps: Iterable[str]) -> None:
+        """Seed from *sitemaps*, the values of a robots.txt."""
         self._adding += 1
-        deferred_from_coro(self._add(origin, robots_url, values))
+        deferred_from_coro(self._add(str(origin), robots_url, sitemaps))
 
-    async def _add(self, origin: str, robots_url: str, values: tuple[str, ...]) -> None:
-        """Write sitemaps into the spool, in slices."""
-        retry = self._spool.retry
-        seen = set()
-        slices = Slices()
+    async def _add(self, origin: str, robots_url: str, values: Iterable[str]) -> None:
+        """Write sitemaps into the spool. Resolving hostile ones takes long."""
+        found, slices = {}, Slices()
         try:
-            for _, found in listed_sitemaps(robots_url, values):
-                if found is not None and found.url not in seen:
-                    seen.add(found.url)
-                    await retry(self._add_one, origin, found.url, str(found.origin))
+            for _, one in listed_sitemaps(robots_url, values):
+                if one is not None:
+                    found[one.url] = str(one.origin)
                 if slices.over:
                     await pause()
-            if not seen and self._settings.sitemap_guess:
-                url = f"{origin}{GUESSES[0]}"
-                if await retry(self._add_one, origin, url, origin, guessed=True):
-                    self._discovery.count(url)
+            if found:
+                await self._spool.retry(self.loader.add_listed, origin, found)
+            elif self._settings.sitemap_guess:
+                await self._spool.retry(self.loader.guess, origin)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
             self._adding -= 1
-
-    def _add_one(self, origin: str, url: str, host: str, *, guessed: bool = False) -> bool:
-        """Add a sitemap, if *origin* may have one more. Return whether it is new."""
-        sitemaps = self._spool.sitemaps
-        if sitemaps.counts(origin)[0] >= self._settings.sitemap_max_files:
-            self.loader.log.too_many(url, origin)
-            return False
-        if not sitemaps.add(url, host, origin, (), guessed=guessed):
-            return False
-        self._feeder.sitemaps.added()
-        return True
 
     def _request_deferred(self, request: Request, **_: Any) -> None:
         on_disk = self._deferral.held.hold.durable or not self._spool.durable
         self._feeder.outstanding.held(request, on_disk=on_disk)
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
-        """The dupe filter has dropped a request of ours."""
         if FED in request.meta:
             self._feeder.outstanding.dropped(request)
         elif SITEMAP in request.meta and not self._feeder.stopped:
@@ -227,7 +210,7 @@ class SitemapSeeding(ResolutionListener):
             by_origin.setdefault(Origin.from_url(url), []).append(url)
             self._discovery.count(url)
         for origin, listed in by_origin.items():
-            self._add_listed(str(origin), origin.robots_url, tuple(listed))
+            self._seed(origin, origin.robots_url, listed)
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""
@@ -270,12 +253,11 @@ class SitemapSeeding(ResolutionListener):
         self._feeder.stop()
         left = spool.waiting + spool.unproven + self._feeder.outstanding.total
         if left and not spool.durable:
-            logger.info(
+            message = (
                 "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep "
-                "them for the next run",
-                {"pages": counted(left, "page")},
-                extra=self._context.extra,
+                "them for the next run"
             )
+            logger.info(message, {"pages": counted(left, "page")}, extra=self._context.extra)
 
     async def _spider_closed(self) -> None:
         self._feeder.close()

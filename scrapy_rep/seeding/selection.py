@@ -4,13 +4,12 @@ says about it."""
 from __future__ import annotations
 
 import json
-import logging
 import sqlite3
 from collections import Counter, deque
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
 
@@ -22,9 +21,10 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind
 from scrapy_rep.reporting.record import SITEMAP, Record
+from scrapy_rep.seeding.spool import strings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Self
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow
 
 logger = get_logger(__name__)
-
-T = TypeVar("T")
 
 # Characters of JSON that a page's request carries of its entry; that all requests of one entry carry.
 _MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
@@ -117,33 +115,29 @@ class Selection:
         sitemap: SitemapRow,
         reader: SitemapReader,
         verdict: Callable[[Origin, str, tuple[str, ...]], Verdict],
-        found: Callable[[SitemapRow, str, str], bool],
     ) -> None:
-        """:param verdict: on entries of another origin: ``Verifier.verdict``
-        :param found: called with the URL and the origin of each sitemap in an index; returns whether it
-            is new
-        """
+        """:param verdict: on entries of another origin: ``Verifier.verdict``"""
         self._sitemap = sitemap
         self._reader = reader
         self._spool = context.spool
         self._settings = context.crawl.settings
         self._options = context.options
         self._verdict = verdict
-        self._found = found
         self._chain = (*sitemap.chain, sitemap.url)
         led_here = Origin.from_url(sitemap.origin)
         self._host = host_of(led_here)
-        near = context.crawl.settings.sitemap_cross_host == "site"
+        near = self._settings.sitemap_cross_host == "site"
         self._domain = registrable_domain(led_here.host) if near else None
-        self._files, self._urls = context.spool.sitemaps.counts(sitemap.origin)
-        self._pending: deque[tuple[Any, Entry, str | None]] = deque()
-        """URLs, each with its entry; if it is a page's, also as JSON."""
+        _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
+        self._pending: deque[tuple[Any, str | None]] = deque()
+        """URLs, those of pages with the JSON of their entries."""
         self._page_urls = PageURLs()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
         self.unproven = 0  # how many of these wait for the robots.txt of their host
         self.rejected: Counter[Reason] = Counter()
         self.undated = 0  # entries whose lastmod is not a date
+        self._new: list[str] = []
 
     def add(self, entries: list[Entry]) -> None:
         """Filter *entries*; :meth:`write` writes those that are left."""
@@ -157,14 +151,12 @@ class Selection:
         recent = [entry for entry in kept if not self._is_old(entry)]
         self.rejected[Reason.OLD] += len(kept) - len(recent)
         for entry in recent:
-            if kind is Kind.INDEX:
-                self._pending.append((entry.get("loc"), entry, None))
-                continue
-            urls = [entry.get("loc")]
-            if self._options.alternate_links:
-                urls += islice(_texts(entry.get("alternate")), _MAX_ALTERNATES)
-            text = entry_as_json(entry, len(urls))
-            self._pending.extend((url, entry, text) for url in urls)
+            urls, text = [entry.get("loc")], None
+            if kind is not Kind.INDEX:
+                if self._options.alternate_links:
+                    urls += strings(entry.get("alternate"))[:_MAX_ALTERNATES]
+                text = entry_as_json(entry, len(urls))
+            self._pending.extend((url, text) for url in urls)
 
     def _is_old(self, entry: Entry) -> bool:
         since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
@@ -177,32 +169,70 @@ class Selection:
     def write(self) -> bool:
         """Write some of what was added to the spool. Return whether there is more. After a ``sqlite3.Error``,
         call it again."""
-        slices, done = Slices(), 0
-        if self._reader.kind is Kind.INDEX:
-            while self._pending and not slices.over:
-                self._add_sitemap(self._pending[0][0])
-                self._pending.popleft()
-            return bool(self._pending)
+        write = self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages
         urls, rejected = self._urls, Counter(self.rejected)
-        pages: list[Row] = []
-        unproven: list[Row] = []
         try:
-            for url, _, text in islice(self._pending, _AT_A_TIME):
-                done += 1
-                row, verdict = self._row(url, text)
-                if row is not None:
-                    (pages if verdict else unproven).append(row)
-                if slices.over:
-                    break
-            self._spool.add_pages(self._sitemap.origin, pages, unproven)
+            done = write(islice(self._pending, _AT_A_TIME))
         except sqlite3.Error:
             self._urls, self.rejected = urls, rejected
             raise
         for _ in range(done):
             self._pending.popleft()
+        return bool(self._pending)
+
+    def _write_pages(self, some: Iterable[tuple[Any, str | None]]) -> int:
+        """Return how many entries are dealt with, whatever becomes of them."""
+        slices, done = Slices(), 0
+        pages: list[Row] = []
+        unproven: list[Row] = []
+        for done, (url, text) in enumerate(some, 1):
+            row, verdict = self._row(url, text)
+            if row is not None:
+                (pages if verdict else unproven).append(row)
+            if slices.over:
+                break
+        self._spool.add_pages(self._sitemap.origin, pages, unproven)
         self.accepted += len(pages) + len(unproven)
         self.unproven += len(unproven)
-        return bool(self._pending)
+        return done
+
+    def _write_sitemaps(self, some: Iterable[tuple[Any, str | None]]) -> int:
+        """Do the same for an index."""
+        slices, done = Slices(), 0
+        found: list[tuple[str, str]] = []
+        for done, (loc, _) in enumerate(some, 1):
+            sitemap = self._resolved(loc)
+            if isinstance(sitemap, Reason):
+                self.rejected[sitemap] += 1
+            else:
+                found.append(sitemap)
+            if slices.over:
+                break
+        new, beyond = self._spool.sitemaps.add(
+            self._sitemap.origin, dict(found), self._chain, most=self._settings.sitemap_max_files
+        )
+        self.rejected[Reason.LIMIT] += len(beyond)
+        self.rejected[Reason.KNOWN] += len(found) - len(new) - len(beyond)
+        self.accepted += len(new)
+        self._new += new
+        return done
+
+    def take_sitemaps(self) -> list[str]:
+        """Return the URLs of the new sitemaps that were written since the last call."""
+        new, self._new = self._new, []
+        return new
+
+    def _resolved(self, loc: Any) -> tuple[str, str] | Reason:
+        """Return the URL of a sitemap, and the origin that it is fetched from."""
+        try:
+            url, origin, _ = resolve_sitemap(str(loc).strip(), encode=self._page_urls.encode)
+        except ValueError:
+            return Reason.INVALID
+        url = url.partition("#")[0]
+        if not self._options.follows(url):
+            return Reason.NOT_FOLLOWED
+        too_deep = len(self._chain) >= self._settings.sitemap_max_depth
+        return Reason.DEPTH if too_deep else (url, str(origin))
 
     def _row(self, value: Any, entry: str | None) -> tuple[Row | None, Verdict]:
         """Return the row of a page, None if it is rejected, and the verdict on it."""
@@ -241,53 +271,39 @@ class Selection:
             return True
         return mode == "site" and registrable_domain(origin.host) == self._domain is not None
 
-    def _add_sitemap(self, loc: Any) -> None:
-        try:
-            url, origin, _ = resolve_sitemap(str(loc).strip(), encode=self._page_urls.encode)
-        except ValueError:
-            self.rejected[Reason.INVALID] += 1
-            return
-        url = url.partition("#")[0]
-        if not self._options.follows(url):
-            self.rejected[Reason.NOT_FOLLOWED] += 1
-        elif len(self._chain) >= self._settings.sitemap_max_depth:
-            self.rejected[Reason.DEPTH] += 1
-        elif self._files >= self._settings.sitemap_max_files:
-            self.rejected[Reason.LIMIT] += 1
-        elif not self._found(self._sitemap, url, str(origin)):
-            self.rejected[Reason.KNOWN] += 1
-        else:
-            self._files += 1
-            self.accepted += 1
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the strings in what a filter may have made of a list of them."""
-    if isinstance(value, list | tuple):
-        yield from (one for one in value if isinstance(one, str))
-
 
 class SitemapLog:
     """Logs and counts what became of each sitemap."""
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._warnings: dict[str, Limiter] = {}
+        self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
         context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        """Log that *sitemap* was read."""
-        inc_value = self._context.stats.inc_value
-        inc_value("rep/sitemaps/fetched")
-        inc_value("rep/sitemaps/urls", reader.count)
+        assert reader.kind is not None
         rejected = {reason: count for reason, count in selection.rejected.items() if count}
+        nothing = bool(rejected and not selection.accepted)
+        self._count("fetched")
+        self._count("urls", reader.count)
+        if selection.undated:
+            self._count("undated", selection.undated)
+        if nothing:
+            self._count("nothing_taken")
         for reason, count in rejected.items():
-            inc_value(reason.value, count)
+            self._context.stats.inc_value(reason.value, count)
+        self._record(
+            sitemap,
+            reason=reader.problem or None,
+            kind=reader.kind.value,
+            entries=reader.count,
+            taken=selection.accepted,
+            rejected={reason.text: count for reason, count in rejected.items()},
+        )
         why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
         waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        assert reader.kind is not None
         message = (
             "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
         )
@@ -299,20 +315,7 @@ class SitemapLog:
             "unproven": waiting if selection.unproven else "",
             "why": f"; rejected: {why}" if why else "",
         }
-        rejection = {reason.text: count for reason, count in rejected.items()}
-        self._record(
-            sitemap,
-            reason=reader.problem or None,
-            kind=reader.kind.value,
-            entries=reader.count,
-            taken=selection.accepted,
-            rejected=rejection,
-        )
-        if selection.undated:
-            inc_value("rep/sitemaps/undated", selection.undated)
-        if rejected and not selection.accepted:
-            inc_value("rep/sitemaps/nothing_taken")
-        if rejected and not selection.accepted and not _CHOSEN.issuperset(rejected):
+        if nothing and not _CHOSEN.issuperset(rejected):
             self._warn(sitemap.origin, message, **values)
         else:
             self._read.log(message, values, self._context.spider)
@@ -320,9 +323,12 @@ class SitemapLog:
             message = "Sitemap %(url)s: %(why)s"
             self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
+    def _count(self, name: str, count: int = 1) -> None:
+        self._context.stats.inc_value(f"rep/sitemaps/{name}", count)
+
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
-        self._context.stats.inc_value("rep/sitemaps/failed")
+        self._count("failed")
         self._record(sitemap, failed=why)
         message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
         if expected:
@@ -331,7 +337,6 @@ class SitemapLog:
             self._warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        """Tell of a sitemap that is done."""
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: dict[str, Any] = {
@@ -348,7 +353,7 @@ class SitemapLog:
 
     def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
         """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
-        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
+        self._count("nothing_taken")
         message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
         self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
 
@@ -359,20 +364,15 @@ class SitemapLog:
         self._warn(origin, message, url=url, origin=origin)
 
     def _warn(self, of: str, message: str, **values: Any) -> None:
-        if of not in self._warnings and len(self._warnings) >= _ORIGINS:
-            of = ""
-        few = self._warnings.setdefault(of, Limiter(logger, first=_WARNINGS))
-        level = logging.WARNING if few.one_more() else logging.DEBUG
-        logger.log(level, message, values, extra=self._context.extra)
+        of = of if of in self._problems or len(self._problems) < _ORIGINS else ""
+        self._problems[of] += 1
+        log = logger.warning if self._problems[of] <= _WARNINGS else logger.debug
+        log(message, values, extra=self._context.extra)
 
     def _spider_closed(self) -> None:
-        left_out = [few.left_out for few in self._warnings.values() if few.left_out]
+        left_out = [count - _WARNINGS for count in self._problems.values() if count > _WARNINGS]
         if left_out:
-            logger.warning(
-                "%(count)s with sitemaps of %(origins)s: logged at DEBUG level",
-                {
-                    "count": counted(sum(left_out), "more problem"),
-                    "origins": counted(len(left_out), "origin"),
-                },
-                extra=self._context.extra,
-            )
+            message = "%(count)s with sitemaps of %(origins)s: logged at DEBUG level"
+            more, origins = counted(sum(left_out), "more problem"), counted(len(left_out), "origin")
+            values = {"count": more, "origins": origins}
+            logger.warning(message, values, extra=self._context.extra)

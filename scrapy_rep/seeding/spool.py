@@ -22,10 +22,10 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import pause
 from scrapy_rep.engine.text import counted
-from scrapy_rep.storages.journal import MAX_ID, Journal, transaction
+from scrapy_rep.storages.journal import MAX_ID, Journal, tables_of, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scrapy import Spider
 
@@ -73,31 +73,12 @@ CREATE INDEX IF NOT EXISTS unproven_by_site ON unproven (site);
 # Other hosts that one origin's sitemaps may make us ask for anything.
 MAX_HOSTS = 100
 
-# Rows that were tampered with, or damaged on disk.
-_NUMBER = "id NOT BETWEEN 0 AND 1 << 62"
-_WRONG_PAGES = (
-    f"{_NUMBER} OR site NOT IN (SELECT id FROM sites) "  # noqa: S608 (all ours)
-    "OR sitemap NOT IN (SELECT id FROM sitemaps) "
-    "OR typeof(url) != 'text' OR typeof(lastmod) NOT IN ('text', 'null') "
-    "OR typeof(alternate) NOT IN ('text', 'null')"
-)
-_WRONG = {
-    "sites": f"{_NUMBER} OR typeof(origin) != 'text' OR typeof(cursor) != 'integer'",
-    "origins": "typeof(origin) != 'text' OR typeof(files) != 'integer' OR typeof(urls) != 'integer'",
-    "sitemaps": f"{_NUMBER} OR typeof(url) != 'text' OR typeof(host) != 'text' "
-    "OR typeof(origin) != 'text' OR typeof(chain) != 'text' OR typeof(guessed) != 'integer' "
-    "OR typeof(state) != 'integer'",
-    "pages": _WRONG_PAGES,
-    "unproven": _WRONG_PAGES,
-}
 Row = tuple[int, int, str, "str | None", "str | None"]
 """Of a page: site, sitemap, url, lastmod (None: it is in the entry), entry (JSON; in older files a
 list, its alternate URLs)."""
 
 
 class Page(NamedTuple):
-    """A page to be requested."""
-
     id: int
     url: str
     entry: dict[str, Any]
@@ -106,8 +87,6 @@ class Page(NamedTuple):
 
 
 class SitemapRow(NamedTuple):
-    """A sitemap to be read."""
-
     id: int
     url: str
     host: str  # the origin that it is fetched from
@@ -118,8 +97,6 @@ class SitemapRow(NamedTuple):
 
 @dataclass(slots=True)
 class _Site:
-    """A site with pages waiting."""
-
     waiting: int = 0
     sent: int = 0  # the last row that went to the scheduler before, and is taken again
     position: int | None = None  # the last row taken in this run
@@ -127,36 +104,46 @@ class _Site:
 
 @dataclass(slots=True)
 class Recovered:
-    """What an earlier run left."""
-
     wrong: int
-    """How many unreadable rows were deleted."""
+    """How many rows were deleted: they were tampered with, or damaged on disk."""
     sites: dict[int, _Site]
     unproven: int
     unproven_origins: list[tuple[str, str]]
     """Origins whose entries wait for proof, each with one that named it."""
 
 
+def _wrong(name: str, kind: str, not_null: int) -> str:
+    """Return the condition that a column holds what it can't."""
+    if name == "id":
+        return f"id NOT BETWEEN 0 AND {MAX_ID}"
+    kinds = [kind.lower()] if not_null else [kind.lower(), "null"]
+    wrong = f"typeof({name}) NOT IN ({str(kinds)[1:-1]})"
+    # Pages refer to rows of other tables, which come before them.
+    refers = name in ("site", "sitemap")
+    return f"{name} NOT IN (SELECT id FROM {name}s)" if refers else wrong  # noqa: S608 (all ours)
+
+
 def _recover(db: sqlite3.Connection) -> Recovered:
     wrong = 0
     with transaction(db):
-        for table, condition in _WRONG.items():
+        for table, columns in tables_of(db).items():
+            condition = " OR ".join(_wrong(*column[1:4]) for column in columns or ())
             query = f"DELETE FROM {table} WHERE {condition}"  # noqa: S608 (both are ours)
             wrong += db.execute(query).rowcount
         # Ask again for what an earlier run has asked for and not read.
         db.execute("UPDATE sitemaps SET state = ? WHERE state = ?", (WAITING, ASKED))
-    sent = dict(
-        db.execute(
-            "SELECT DISTINCT site, cursor FROM sites, pages WHERE site = sites.id AND pages.id <= cursor"
+    sites = {
+        site: _Site(waiting, sent or 0)
+        for site, waiting, sent in db.execute(
+            "SELECT site, count(*), max(CASE WHEN pages.id <= cursor THEN cursor END) "
+            "FROM pages JOIN sites ON sites.id = site GROUP BY site"
         )
-    )
-    waiting = db.execute("SELECT site, count(*) FROM pages GROUP BY site")
+    }
     [unproven] = db.execute("SELECT count(*) FROM unproven").fetchone()
     origins = db.execute(
         "SELECT sites.origin, min(sitemaps.origin) FROM unproven "
         "JOIN sites ON sites.id = site JOIN sitemaps ON sitemaps.id = sitemap GROUP BY site"
     ).fetchall()
-    sites = {site: _Site(count, sent.get(site, 0)) for site, count in waiting}
     return Recovered(wrong, sites, unproven, origins)
 
 
@@ -169,54 +156,56 @@ class SitemapTable:
 
     def add(
         self,
-        url: str,
-        host: str,
         origin: str,
-        chain: tuple[str, ...],
+        found: Mapping[str, str],
+        chain: tuple[str, ...] = (),
         *,
         guessed: bool = False,
-        state: int = WAITING,
-    ) -> bool:
-        """Add a sitemap. Return whether it is new."""
-        if self._read("SELECT 1 FROM sitemaps WHERE url = ?", url):
-            return False
+        most: int | None = None,
+    ) -> tuple[list[str], list[str]]:
+        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that would be,
+        but are beyond the limit.
+
+        :param found: the origin that each is fetched from, by its URL
+        :param most: how many *origin* may bring in all
+        """
+        query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
+        known = {url for (url,) in self._read(query, *found)}
+        unknown = [url for url in found if url not in known]
         files, urls = self.counts(origin)
+        new = unknown if most is None else unknown[: max(0, most - files)]
         with self._journal.together():
-            row = SitemapRow(self._journal.new_id("sitemaps"), url, host, origin, chain, guessed)
-            self._set_state(row, state)
-            self._journal.put("origins", (origin, files + 1, urls))
-        return True
+            for url in new:
+                number = self._journal.new_id("sitemaps")
+                self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
+            if new:
+                self._journal.put("origins", (origin, files + len(new), urls))
+        return new, unknown[len(new) :]
 
     def next(self, host: str) -> SitemapRow | None:
         """Return the next sitemap to fetch from *host*, and mark it as asked for."""
         sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
         if sitemap is not None:
-            self._set_state(sitemap, ASKED)
+            self.mark(sitemap, ASKED)
         return sitemap
-
-    def put_back(self, sitemap: SitemapRow) -> None:
-        """*sitemap* was not asked for after all."""
-        self._set_state(sitemap, WAITING)
 
     def get(self, url: str) -> SitemapRow | None:
         """Return a sitemap; None if it is unknown or done."""
         return self._first(f"url = ? AND state != {DONE}", url)
 
-    def done(self, sitemap: SitemapRow) -> None:
-        """Mark *sitemap* as finished, whatever came of it."""
-        self._set_state(sitemap, DONE)
+    def mark(self, sitemap: SitemapRow, state: int) -> None:
+        """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
+        number, url, host, origin, chain, guessed = sitemap
+        row = number, url, host, origin, json.dumps(chain), int(guessed), state
+        self._journal.put("sitemaps", row)
 
     def _first(self, condition: str, value: str) -> SitemapRow | None:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         for number, url, host, origin, chain, guessed in self._read(query, value):
-            return SitemapRow(number, url, host, origin, tuple(texts(chain)), bool(guessed))
+            indexes = tuple(strings(_loaded(chain)))
+            return SitemapRow(number, url, host, origin, indexes, bool(guessed))
         return None
-
-    def _set_state(self, sitemap: SitemapRow, state: int) -> None:
-        number, url, host, origin, chain, guessed = sitemap
-        row = number, url, host, origin, json.dumps(chain), int(guessed), state
-        self._journal.put("sitemaps", row)
 
     def hosts(self, after: str) -> Iterator[str]:
         """Yield the hosts with waiting sitemaps, each once, beginning behind *after*. One look-up
@@ -244,26 +233,25 @@ class SitemapTable:
     def chain_of(self, sitemap: int) -> tuple[str, ...]:
         """The URLs of *sitemap* and its indexes: a host must list one for its entries to count."""
         [[url, chain]] = self._read("SELECT url, chain FROM sitemaps WHERE id = ?", sitemap)
-        return (*texts(chain), url)
+        return (*strings(_loaded(chain)), url)
 
 
-def texts(value: str | None) -> list[str]:
-    """Return the strings of a JSON list; none if *value* is something else."""
-    try:
-        found = json.loads(value) if value else ()
-    except (ValueError, RecursionError):
-        return []
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+def strings(value: object) -> list[str]:
+    """Return the strings in a list, none if *value* is something else."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
 
 
-def entry_of(lastmod: str | None, text: str | None) -> dict[str, Any]:
-    """Return what a page's row says of its entry."""
-    entry: dict[str, Any] = {"lastmod": lastmod, "alternate": texts(text)}
+def _loaded(text: str | None) -> Any:
     with suppress(ValueError, RecursionError):
-        found = json.loads(text) if text else None
-        entry.update(found if isinstance(found, dict) else {})
-    entry["lastmod"] = entry["lastmod"] or None
-    return entry
+        return json.loads(text) if text else None
+    return None
+
+
+def _entry(lastmod: str | None, text: str | None) -> dict[str, Any]:
+    found = _loaded(text)
+    entry = {"lastmod": lastmod, "alternate": strings(found)}
+    entry.update(found if isinstance(found, dict) else {})
+    return {**entry, "lastmod": entry["lastmod"] or None}
 
 
 class Spool:
@@ -293,7 +281,8 @@ class Spool:
         self.ending = False
         """Whether the crawl is closing: nobody waits for the file any more."""
         self.sitemaps = SitemapTable(self._journal)
-        self._sites: dict[int, _Site] = {}
+        self.sites: dict[int, _Site] = {}
+        """Those that have pages waiting."""
         self.waiting = 0  # how many pages wait
         self.unproven = 0  # how many entries wait for the robots.txt of another host
 
@@ -308,7 +297,7 @@ class Spool:
         self._end_if_hopeless()
         if found is not None:
             self.opened = True
-            self._sites, self.unproven = found.sites, found.unproven
+            self.sites, self.unproven = found.sites, found.unproven
             self.waiting = sum(site.waiting for site in found.sites.values())
             if found.wrong:
                 values = {"rows": counted(found.wrong, "row"), "path": self._journal.path}
@@ -322,18 +311,17 @@ class Spool:
             self.over = True
         elif since is not None and time.monotonic() - since >= self._seconds and not self.over:
             self.over = True
-            logger.error(
+            goes_on = "The next run with this JOBDIR goes on with it"
+            values = {
+                "path": self._journal.path or "its temporary file",
+                "seconds": self._seconds,
+                "then": goes_on if self.durable else "Its contents are lost",
+            }
+            message = (
                 "Seeding from sitemaps ends for this run: %(path)s has failed for %(seconds)g seconds. "
-                "%(then)s",
-                {
-                    "path": self._journal.path or "its temporary file",
-                    "seconds": self._seconds,
-                    "then": "The next run with this JOBDIR goes on with it"
-                    if self.durable
-                    else "Its contents are lost",
-                },
-                extra={"spider": self._spider},
+                "%(then)s"
             )
+            logger.error(message, values, extra={"spider": self._spider})
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do *step* as soon as the file can be used.
@@ -354,7 +342,6 @@ class Spool:
         self._journal.close()
 
     def site(self, origin: str) -> int:
-        """Return the number of a site."""
         found = self._read("SELECT id FROM sites WHERE origin = ?", origin)
         if found:
             return int(found[0][0])
@@ -363,7 +350,6 @@ class Spool:
         return number
 
     def origin_of(self, site: int) -> str:
-        """Return the origin with this number."""
         found = self._read("SELECT origin FROM sites WHERE id = ?", site)
         return str(found[0][0]) if found else ""
 
@@ -378,32 +364,24 @@ class Spool:
             if files:
                 row = origin, files, urls + len(pages) + len(unproven)
                 self._journal.put("origins", row)
-        self._count(pages)
         self.unproven += len(unproven)
 
     def _put(self, table: str, rows: list[Row]) -> None:
         self._journal.put(table, *((self._journal.new_id(table), *row) for row in rows))
-
-    def _count(self, rows: list[Row]) -> None:
-        for row in rows:
-            self._sites.setdefault(row[0], _Site()).waiting += 1
-        self.waiting += len(rows)
+        for row in rows if table == "pages" else ():
+            self.sites.setdefault(row[0], _Site()).waiting += 1
+            self.waiting += 1
 
     def next_site(self) -> int | None:
         """Return a site that has pages waiting; sites take turns."""
-        for site in self._sites:
-            self._sites[site] = self._sites.pop(site)  # to the end
+        for site in self.sites:
+            self.sites[site] = self.sites.pop(site)  # to the end
             return site
         return None
 
-    @property
-    def sites(self) -> int:
-        """How many sites have pages waiting."""
-        return len(self._sites)
-
     def take(self, number: int, limit: int) -> list[Page]:
         """Return the next pages of a site, which count as in the scheduler from now on."""
-        site = self._sites[number]
+        site = self.sites[number]
         if site.position is None:
             found = self._read("SELECT cursor FROM sites WHERE id = ?", number)
             site.position = 0 if site.sent or not found else found[0][0]
@@ -426,9 +404,9 @@ class Spool:
         self.waiting -= count
         site.waiting -= count
         if site.waiting <= 0:
-            del self._sites[number]
+            del self.sites[number]
         return [
-            Page(row, url, entry_of(lastmod, alternate), sitemap, again)
+            Page(row, url, _entry(lastmod, alternate), sitemap, again)
             for row, url, lastmod, alternate, sitemap in rows
         ]
 
@@ -439,7 +417,7 @@ class Spool:
         """Take back *pages*, the last of those taken: the scheduler failed on the first of them."""
         if not pages:
             return
-        first, site = pages[0], self._sites.setdefault(number, _Site())
+        first, site = pages[0], self.sites.setdefault(number, _Site())
         site.position = first.id - 1
         # The first may have reached the dupe filter, which would drop it next time.
         site.sent = max(site.sent, pages[-1].id if first.again else first.id)
@@ -450,11 +428,9 @@ class Spool:
         self.waiting += len(pages)
 
     def forget(self, pages: Iterable[int]) -> None:
-        """Delete these pages: the crawl is done with them."""
         self._journal.delete("pages", *pages)
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
-        """The first entries of *origin* that wait, with their numbers."""
         rows = self._read(
             "SELECT id, site, sitemap, url, lastmod, alternate FROM unproven "
             "WHERE site = ? ORDER BY id LIMIT ?",
@@ -464,11 +440,9 @@ class Spool:
         return [(row[0], row[1:]) for row in rows]
 
     def settle(self, numbers: list[int], accepted: list[Row]) -> None:
-        """Delete waiting entries; those accepted become pages."""
         with self._journal.together():
             self._put("pages", accepted)
             self._journal.delete("unproven", *numbers)
-        self._count(accepted)
         self.unproven -= len(numbers)
 
 

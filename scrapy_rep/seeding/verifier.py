@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
-from collections import Counter, deque
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import DeferredSemaphore
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import pause, work
@@ -64,13 +65,10 @@ class Listing:
 
 
 class Listings:
-    """The listings that were used last."""
-
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str | None], Listing] = {}
 
     def of(self, state: OriginState) -> Listing:
-        """Return the listing of an origin's robots.txt."""
         url = state.entry.url or state.origin.robots_url
         file = url, state.entry.sha256  # not the entry, which holds the body
         listing = self._kept.pop(file, None)
@@ -88,23 +86,19 @@ class Verifier:
     def __init__(self, context: SeedingContext, origins: Origins, feeder: Feeder) -> None:
         self._crawl = context.crawl
         self._spool = context.spool
-        self._cache = origins.cache
-        self._flights = origins.flights
-        self._policy = origins.policy
+        self._origins = origins
         self._feeder = feeder
         self._listings = Listings()
         self.targets = origins.targets
+        self._turns = DeferredSemaphore(_AT_A_TIME)
         self._pending: dict[Origin, tuple[Origin, float]] = {}
         """Origins whose entries wait. For each: an origin whose sitemap named it, and the deadline."""
         self._expected: dict[int, tuple[int, Callable[[Reason], None]]] = {}
         """Sitemaps all of whose entries wait. For each: how many, and what to call if none is accepted."""
-        self._settled: dict[int, int | None] = {}
-        """Sitemaps that are being read. For each: how many entries were rejected; None if one was accepted."""
-        self._queue: deque[Origin] = deque()
-        self._active = 0
+        self._rejected: dict[int, float] = {}
+        """How many entries of each sitemap were rejected; less than nothing if any was accepted."""
 
     def __bool__(self) -> bool:
-        """Whether any entries wait."""
         return bool(self._pending)
 
     def recover(self, origins: list[tuple[str, str]]) -> None:
@@ -122,7 +116,7 @@ class Verifier:
         :param by: the origin whose robots.txt led to them
         :raises sqlite3.Error: if the spool can't be read
         """
-        state = self._cache.get(origin)
+        state = self._origins.cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
             self.targets.keep(origin)
@@ -134,70 +128,61 @@ class Verifier:
 
     def expect(self, sitemap: int, count: int, none: Callable[[Reason], None]) -> None:
         """Call *none* if none of the *count* entries of a sitemap, which all wait, is accepted."""
-        before = self._settled.pop(sitemap, 0)
-        if before is not None and len(self._expected) < _EXPECTED:
+        if len(self._expected) < _EXPECTED:
             self._expected[sitemap] = count, none
-            if before:
-                self._note(sitemap, before, Reason.CROSS_HOST)
+            self._tell(sitemap, Reason.CROSS_HOST)
 
-    def _note(self, sitemap: int, rejected: int, reason: Reason) -> None:
-        """Note how many entries of a sitemap were *rejected*; 0 means that some were accepted."""
-        if sitemap not in self._expected:  # it is still being read
-            before = self._settled.pop(sitemap, 0)
-            self._settled[sitemap] = before + rejected if rejected and before is not None else None
-            if len(self._settled) > _EXPECTED:
-                del self._settled[next(iter(self._settled))]
-        else:
-            waiting, none = self._expected.pop(sitemap)
-            if rejected and waiting > rejected:
-                self._expected[sitemap] = waiting - rejected, none
-            elif rejected:
+    def _note(self, sitemap: int, rejected: float, reason: Reason) -> None:
+        self._rejected[sitemap] = self._rejected.pop(sitemap, 0) + rejected
+        if len(self._rejected) > _EXPECTED:
+            del self._rejected[next(iter(self._rejected))]
+        self._tell(sitemap, reason)
+
+    def _tell(self, sitemap: int, reason: Reason) -> None:
+        """Call what expects a sitemap's entries to be accepted, if none is."""
+        rejected = self._rejected.get(sitemap, 0)
+        if sitemap in self._expected and not 0 <= rejected < self._expected[sitemap][0]:
+            _, none = self._expected.pop(sitemap)
+            if rejected > 0:
                 none(reason)
 
     def stop(self) -> None:
         """Check nothing more: the crawl is closing, and what waits is for the next run."""
         self._pending.clear()
-        self._queue.clear()
 
     def _wait_for(self, origin: Origin, by: str) -> None:
         if origin not in self._pending:
             deadline = time.monotonic() + self._crawl.settings.defer_max_wait
             self._pending[origin] = Origin.from_text(by), deadline
-            self._put(origin)
+            deferred_from_coro(self._verify(origin))
 
-    def _put(self, origin: Origin) -> None:
-        if origin in self._pending:
-            self._queue.append(origin)
-            self._begin()
-
-    def _begin(self) -> None:
-        while self._queue and self._active < _AT_A_TIME:
-            self._active += 1
-            deferred_from_coro(self._look(self._queue.popleft()))
-
-    async def _look(self, origin: Origin) -> None:
-        """Accept or reject the entries of *origin*, if it is known by now what it lists; else look again
-        later."""
-        again = None
+    async def _verify(self, origin: Origin) -> None:
+        """Accept or reject the entries of *origin* once it is known what it lists, or it is too late."""
+        seconds: float | None = 0.0
         try:
-            await pause()  # until the entries are in the spool
-            if origin in self._pending:
-                again = await self._try(origin, *self._pending[origin])
+            while origin in self._pending and seconds is not None:
+                await pause(seconds)
+                seconds = await self._take_turn(origin)
         except sqlite3.Error:
             self.stop()
         finally:
-            self._active -= 1
-            if again is None:
-                self._pending.pop(origin, None)
-                if not self._pending:
-                    self._crawl.engine.wake()  # the crawl may be over
-            else:
-                call_later(again, self._put, origin)
-            self._begin()
+            self._pending.pop(origin, None)
+            if not self._pending:
+                self._crawl.engine.wake()  # the crawl may be over
+
+    async def _take_turn(self, origin: Origin) -> float | None:
+        """Return the seconds until the next turn; None if no other is needed."""
+        await maybe_deferred_to_future(self._turns.acquire())
+        try:
+            await pause()  # until the entries are in the spool
+            return (
+                await self._try(origin, *self._pending[origin]) if origin in self._pending else None
+            )
+        finally:
+            self._turns.release()
 
     async def _try(self, origin: Origin, by: Origin, deadline: float) -> float | None:
-        """Return the seconds until the next attempt; None if no other is needed."""
-        state, reason = self._cache.get(origin), Reason.UNPROVEN
+        state, reason = self._origins.cache.get(origin), Reason.UNPROVEN
         left = deadline - time.monotonic()
         if state is None and left > 0:
             # If its name can't be resolved, its robots.txt can't be fetched either, and the policy says how
@@ -206,15 +191,13 @@ class Verifier:
                 reason = Reason.PRIVATE
             elif origin in self._pending:
                 try:
-                    state = await self._flights.to(origin).wait(left)
+                    state = await self._origins.flights.to(origin).wait(left)
                 except StillWaiting:
                     pass
-                except Exception:  # noqa: BLE001
-                    return (
-                        _LONGEST_LOOK  # most likely a misconfiguration, which is logged elsewhere
-                    )
+                except Exception:  # noqa: BLE001 (a misconfiguration, which is logged elsewhere)
+                    return _LONGEST_LOOK
         if state is not None and state.unreachable:
-            if self._policy.is_worth_waiting(state) and time.monotonic() < deadline:
+            if self._origins.policy.is_worth_waiting(state) and time.monotonic() < deadline:
                 seconds = state.usable_until - self._crawl.clock()
                 return min(max(seconds, _LOOK), _LONGEST_LOOK)
             state = None
@@ -235,7 +218,7 @@ class Verifier:
             self._feeder.wake()
             await pause()
         if state is None:
-            self._flights.abandon(origin)  # no waiters left: don't keep the crawl open
+            self._origins.flights.abandon(origin)  # no waiters left: don't keep the crawl open
         self._feeder.wake()
 
     def _judge(self, origin: str, listing: Listing | None, reason: Reason) -> bool:
@@ -251,7 +234,7 @@ class Verifier:
         accepted = [row for _, row in rows if row[1] in listed]
         self._spool.settle([number for number, _ in rows], accepted)
         for sitemap, count in Counter(row[1] for _, row in rows).items():
-            self._note(sitemap, 0 if sitemap in listed else count, reason)
+            self._note(sitemap, -math.inf if sitemap in listed else count, reason)
         rejected = len(rows) - len(accepted)
         if rejected:
             self._crawl.stats.inc_value(reason.value, rejected)

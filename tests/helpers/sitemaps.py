@@ -11,7 +11,8 @@ from scrapy.http import Response
 
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps import reader as unpack
-from tests.helpers.crawling import CrawlResult, ListSpider
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.servers import Site
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 
@@ -74,6 +75,23 @@ def pages(result: CrawlResult) -> list[str]:
 
 def listing(*sitemaps: str, rules: str = "") -> str:
     return "".join(f"Sitemap: {url}\n" for url in sitemaps) + rules
+
+
+def lists(site: Site, *paths: str) -> Site:
+    """Have its robots.txt list these sitemaps of its own."""
+    site.set("/robots.txt", listing(*map(site.url, paths)))
+    return site
+
+
+async def seeded(
+    *sites: Site, spider: type[ListSpider] = SeededSpider, **settings: Any
+) -> CrawlResult:
+    """A crawl of `/start` of each, which ends by itself and leaves nothing."""
+    starts = [site.url("/start") for site in sites]
+    result = await crawl(spider, {"REP_SITEMAPS": True, **settings}, requests=starts)
+    result.assert_clean()
+    assert result.stat("rep/sitemaps/waiting") == 0
+    return result
 
 
 def read(

@@ -20,64 +20,47 @@ def kept(result: CrawlResult) -> list[str]:
     return [item["url"] for item in result.spider.items]
 
 
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize(
-    ("spider", "setting"),
-    [(LinkSpider, False), (LinkSpider, "drop"), (LinkSpider, "count"), (AsyncLinkSpider, "drop")],
+    ("spider", "setting"), [(AsyncLinkSpider, "drop"), (LinkSpider, False), (LinkSpider, "count")]
 )
-async def test_items_of_pages_that_say_noindex(sites: Sites, spider: Any, setting: Any) -> None:
-    site = sites.add(
-        pages={
-            "/meta": page(f'<a href="/x">{NOINDEX}'),
-            "/header": page("x", "noindex"),
-            "/none": page("x", "testbot: none"),
-            "/other": page("x", "otherbot: noindex"),
-            "/pdf": page("%PDF", "noindex", type="application/pdf"),
-        }
-    )
-    urls = [site.url(path) for path in ("/meta", "/header", "/none", "/other", "/pdf", "/plain")]
-    result = await crawl(spider, {"REP_NOINDEX": setting}, requests=urls)
-    every = sorted([*urls, site.url("/x")])
-    allowed = sorted(site.url(path) for path in ("/other", "/plain", "/x"))
-    assert sorted(kept(result)) == (allowed if setting == "drop" else every)
-    assert result.stat("rep/page/noindex") == (4 if setting else 0)
-    assert result.stat("item_scraped_count") == len(kept(result))
-    result.assert_clean()
-
-
-async def test_items_of_pages_that_have_expired(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
+async def test_items_of_pages_that_say_noindex(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, spider: Any, setting: Any
 ) -> None:
-    clock = Clock().install(monkeypatch)
-    clock.now = 1_764_767_393.0  # 2025-12-03T13:09:53Z
-    dates = {"/now": "2025-12-03T13:09:53Z", "/soon": "2025-12-03T13:09:54Z", "/bad": "someday"}
-    site = sites.add(
-        pages={path: page("x", f"unavailable_after: {date}") for path, date in dates.items()}
-    )
-    urls = [site.url(path) for path in dates]
-    result = await crawl(LinkSpider, {"REP_NOINDEX": "drop"}, requests=urls)
-    assert sorted(kept(result)) == [site.url("/bad"), site.url("/soon")]
-    assert result.stat("rep/page/expired") == 1
-
-
-async def test_pages_that_may_be_used_where_embedded(sites: Sites) -> None:
-    """Of its own, such a page is not to be kept; the project knows which one is embedded."""
-    site = sites.add(
-        pages={"/both": page("x", "noindex, indexifembedded"), "/noindex": page("x", "noindex")}
-    )
-    requests = [
-        Request(site.url(path + query), meta={"rep_embedded": True} if query else {})
-        for path in ("/both", "/noindex")
-        for query in ("", "?embedded")
+    """Where they apply; or that have expired."""
+    Clock().install(monkeypatch).now = 1_764_767_393.0  # 2025-12-03T13:09:53Z
+    refused = {
+        "/meta": page(f'<a href="/x">{NOINDEX}'),
+        "/header": page("x", "noindex"),
+        "/none": page("x", "testbot: none"),
+        "/pdf": page("%PDF", "noindex", type="application/pdf"),
+        "/now": page("x", "unavailable_after: 2025-12-03T13:09:53Z"),
+        "/both": page("x", "noindex, indexifembedded"),
+        "/embedded": page("x", "noindex"),
+    }
+    allowed = {
+        "/other": page("x", "otherbot: noindex"),
+        "/soon": page("x", "unavailable_after: 2025-12-03T13:09:54Z"),
+        "/bad": page("x", "unavailable_after: someday"),
+        "/plain": page("x"),
+    }
+    site = sites.add(pages={**refused, **allowed, "/forced": page(NOINDEX)})
+    requests: list[str | Request] = [site.url(path) for path in (*refused, *allowed)]
+    # The project knows which page is embedded in another one.
+    requests += [
+        Request(site.url(f"{path}?of=x"), meta={"rep_embedded": True})
+        for path in ("/both", "/embedded")
     ]
-    result = await crawl(LinkSpider, {"REP_NOINDEX": "drop"}, requests=requests)
-    assert kept(result) == [site.url("/both?embedded")]
-
-
-async def test_a_page_that_need_not_be_obeyed(sites: Sites) -> None:
-    site = sites.add(pages={"/": page(NOINDEX)})
-    request = Request(site.url("/"), meta={"dont_obey_robotstxt": True})
-    result = await crawl(LinkSpider, {"REP_NOINDEX": "drop"}, requests=[request])
-    assert kept(result) == [site.url("/")]
+    requests.append(Request(site.url("/forced"), meta={"dont_obey_robotstxt": True}))
+    result = await crawl(spider, {"REP_NOINDEX": setting}, requests=requests)
+    every = [str(getattr(one, "url", one)) for one in requests] + [site.url("/x")]
+    kept_paths = [*allowed, "/x", "/both?of=x", "/forced"]
+    wanted = [site.url(path) for path in kept_paths] if setting == "drop" else every
+    assert sorted(kept(result)) == sorted(wanted)
+    counts = result.stat("rep/page/noindex"), result.stat("rep/page/expired")
+    assert counts == ((7, 1) if setting else (0, 0))
+    assert result.stat("item_scraped_count") == len(wanted)
+    result.assert_clean()
 
 
 @pytest.mark.parametrize("setting", ["drop", "count"])

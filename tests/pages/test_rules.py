@@ -40,24 +40,20 @@ def test_any_response_can_be_asked(response: Response, meaning: str) -> None:
     assert told(page_rules(response)) == meaning
 
 
-@pytest.mark.parametrize(
-    ("request_", "meaning"),
-    [
-        (None, ""),
-        (Request(URL), ""),
-        (Request(URL, headers={"User-Agent": "Mozilla/5.0 (compatible; FooBot/1.0)"}), "noindex"),
-        (Request(URL, meta={"rep_user_agent": ["bar", "foobot"]}), "noindex"),
-        (Request(URL, meta={"rep_user_agent": "no token"}), ""),
-    ],
-)
-def test_without_a_crawl_the_request_tells_the_agent(
-    request_: Request | None, meaning: str
-) -> None:
-    response = Response(URL, headers={"X-Robots-Tag": "foobot: noindex"}, request=request_)
-    assert told(page_rules(response)) == meaning
-    assert told(page_rules(response, "FooBot")) == "noindex"
-    assert told(page_rules(response, ["x", "foobot"])) == "noindex"
-    assert told(page_rules(response, ())) == ""
+def test_without_a_crawl_the_request_tells_the_agent() -> None:
+    headers = {"User-Agent": "Mozilla/5.0 (compatible; FooBot/1.0)"}
+    requests = {
+        None: "",
+        Request(URL): "",
+        Request(URL, headers=headers): "noindex",
+        Request(URL, meta={"rep_user_agent": ["bar", "foobot"]}): "noindex",
+        Request(URL, meta={"rep_user_agent": "no token"}): "",
+    }
+    for request, meaning in requests.items():
+        response = Response(URL, headers={"X-Robots-Tag": "foobot: noindex"}, request=request)
+        agents: list[Any] = [None, "FooBot", ["x", "foobot"], ()]
+        found = [told(page_rules(response, one)) for one in agents]
+        assert found == [meaning, "noindex", "noindex", ""]
 
 
 def test_a_response_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,32 +89,28 @@ class Pipeline:
 
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize(
-    ("settings", "meta", "meaning"),
+    ("settings", "meaning"),
     [
-        ({}, {}, "nofollow"),
-        ({"REP_USER_AGENT": ["foobot"]}, {}, "noindex"),
-        ({"ROBOTSTXT_USER_AGENT": "foobot"}, {}, "noindex"),
-        ({"REP_USER_AGENT": ["foobot", "testbot"]}, {}, "noindex nofollow"),
-        ({}, {"rep_user_agent": "foobot"}, "noindex"),
-        ({"DEFAULT_REQUEST_HEADERS": {"User-Agent": "FooBot/1.0"}}, {}, "noindex"),
-        ({"USER_AGENT": "Mozilla/5.0 Firefox/1.0"}, {}, ""),
+        ({}, "nofollow"),
+        ({"REP_USER_AGENT": ["foobot", "testbot"]}, "noindex nofollow"),
+        ({"ROBOTSTXT_USER_AGENT": "foobot"}, "noindex"),
+        ({"DEFAULT_REQUEST_HEADERS": {"User-Agent": "FooBot/1.0"}}, "noindex"),
+        ({"USER_AGENT": "Mozilla/5.0 Firefox/1.0"}, ""),
     ],
 )
 async def test_a_crawl_goes_by_its_own_agent(
-    sites: Sites, settings: dict[str, Any], meta: dict[str, Any], meaning: str
+    sites: Sites, settings: dict[str, Any], meaning: str
 ) -> None:
+    """Unless the request names another."""
     site = sites.add(pages={"/": page("x", "foobot: noindex", "testbot: nofollow")})
-    result = await crawl(
-        AskingSpider,
-        {**settings, "ITEM_PIPELINES": {Pipeline: 1}},
-        requests=[Request(site.url("/"), meta=meta)],
-    )
-    [item] = result.spider.items
-    assert item["rules"] == item["in_pipeline"] == meaning
+    named = Request(site.url("/"), meta={"rep_user_agent": "foobot"})
+    settings = {**settings, "ITEM_PIPELINES": {Pipeline: 1}, "CONCURRENT_REQUESTS": 1}
+    result = await crawl(AskingSpider, settings, requests=[site.url("/"), named])
+    found = [(item["rules"], item["in_pipeline"]) for item in result.spider.items]
+    assert sorted(found) == sorted([(meaning, meaning), ("noindex", "noindex")])
     result.assert_clean()
 
 
-@pytest.mark.scrapy_api
 async def test_each_of_two_crawls_goes_by_its_own(sites: Sites) -> None:
     """One of them runs within the other."""
 

@@ -36,49 +36,16 @@ def test_preferences_as_the_vocabulary_has_them(value: bytes, says: dict[str, st
     assert preferences(value) == says
 
 
-# RFC 9651, 3.2 and 4.2.2: dictionaries, with members of each type.
-DICTIONARIES = [
-    (b'en="Applepie", da=:w4ZibGV0w6ZydGU=:', ("en", "da")),
-    (b"a=?0, b, c; foo=bar", ("a", "b", "c")),
-    (b"rating=1.5, feelings=(joy sadness)", ("rating", "feelings")),
-    (b"a=(1 2), b=3, c=4;aa=bb, d=(5 6);valid", ("a", "b", "c", "d")),
-    (b"a=1, b=2, a=3", ("a", "b")),
-    (b"a=1 ,\t b=2", ("a", "b")),
-    (b"  a=1  ", ("a",)),
-    (b'd=@1659578233, s=%"%c3%bc"', ("d", "s")),
-    (b"*a.b_c-1=x", ("*a.b_c-1",)),
-]
-NO_DICTIONARIES = [
-    b"a=1,",
-    b",a=1",
-    b"a=1, , b=2",
-    b"a=1 b=2",
-    b"a=",
-    b"a = 1",
-    b"=1",
-    b"A=1",
-    b"1a=1",
-    b"a=(1 2",
-    b'a="x',
-    b'a="\xc3\xa4"',
-    b"a=1234567890123456",
-    b"a=1.",
-    b"a=:x",
-    b"a=?2",
-    b"\xe4=1",
-    b"a\0=1",
-    b"train-ai=n\0",
-]
-
-
-@pytest.mark.parametrize(("value", "keys"), DICTIONARIES)
-def test_unknown_keys_of_a_dictionary_mean_nothing(value: bytes, keys: tuple[str, ...]) -> None:
+# RFC 9651, 3.2 and 4.2.2. The rest is the business of the library that parses it.
+def test_unknown_keys_of_a_dictionary_mean_nothing() -> None:
+    value = b'  en="Applepie", rating=1.5;x, feelings=(joy sadness) ,\t a=1, a=2, b=?0'
     members = read_preferences(value)
+    keys = ("en", "rating", "feelings", "a", "b")
     assert (members.says, members.unknown, members.wrong) == ({}, keys, ())
-    assert preferences(value.rstrip() + b", train-ai=n") == {"train-ai": "n"}
+    assert preferences(value + b", train-ai=n") == {"train-ai": "n"}
 
 
-@pytest.mark.parametrize("value", NO_DICTIONARIES)
+@pytest.mark.parametrize("value", [b"a=1,", b"a = 1", b"A=1", b"a=(1 2", b'a="\xc3\xa4"', b"a\0=1"])
 def test_what_is_no_dictionary_says_nothing(value: bytes) -> None:
     with pytest.raises(Malformed):
         read_preferences(value)

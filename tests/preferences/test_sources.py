@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -11,10 +10,8 @@ import pytest
 from scrapy_rep.preferences import PURPOSES, Statement, Usage
 from scrapy_rep.preferences.sources import (
     MAX_LICENSES,
-    Signal,
     actions,
     link_licenses,
-    page_statements,
     read_signals,
     signals,
     token_statement,
@@ -22,40 +19,26 @@ from scrapy_rep.preferences.sources import (
 )
 from scrapy_rep.preferences.statements import Reservation, TdmFile, from_headers, from_html
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.page import PageRules
+
+LINES = {
+    "search=yes, ai-input=no,ai-train=NO": {"search": "y", "ai-input": "n", "train-ai": "n"},
+    "search=yes,use=reference": {"search": "y"},
+    "ai-train = no": {"train-ai": "n"},
+    "ai-train=no, ai-train=yes": {"train-ai": "n"},
+    "ai-train=yes, ai-train=no": {"train-ai": "n"},
+    "ai-train=n, search=maybe, other=no, =no, ,": {},
+    "ai-train": {},
+    "": {},
+}
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        ("search=yes, ai-input=no, ai-train=no", {"search": "y", "ai-input": "n", "train-ai": "n"}),
-        ("search=yes,ai-train=no,use=reference", {"search": "y", "train-ai": "n"}),
-        ("AI-Train=NO", {"train-ai": "n"}),
-        ("ai-train = no", {"train-ai": "n"}),
-        ("ai-train=no, ai-train=yes", {"train-ai": "n"}),
-        ("ai-train=yes, ai-train=no", {"train-ai": "n"}),
-        ("ai-train=n, search=maybe, other=no, =no, ,", {}),
-        ("ai-train", {}),
-        ("", {}),
-    ],
-)
-def test_signals_of_a_line(value: str, says: dict[str, str]) -> None:
-    assert signals(value) == says
+def test_signals_of_a_line() -> None:
+    assert {line: signals(line) for line in LINES} == LINES
 
 
 def test_blanks_around_the_equals_sign_are_noticed() -> None:
-    assert read_signals("search=yes , ai-train= no") == [
-        Signal("search", "yes", False),
-        Signal("ai-train", "no", True),
-    ]
-
-
-def test_rules_of_a_page_about_training() -> None:
-    rules = PageRules.from_headers([b"noai, noindex", b"foobot: noimageai"], "FooBot")
-    assert [(str(one), one.says) for one in page_statements(rules)] == [
-        ("X-Robots-Tag 1: noai", {"train-ai": "n", "train-ai-images": "n"}),
-        ("X-Robots-Tag 2: noimageai", {"train-ai-images": "n"}),
-    ]
+    found = [(one.name, one.value, one.loose) for one in read_signals("search=yes , ai-train= no")]
+    assert found == [("search", "yes", False), ("ai-train", "no", True)]
 
 
 def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
@@ -65,41 +48,29 @@ def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
 NO = {"tdm": "n"}
 
 
-@pytest.mark.parametrize(
-    ("values", "policies", "found"),
-    [
-        ([b"1"], [], (NO, None)),
-        ([b" 1 "], [b"https://a.example/p"], (NO, "https://a.example/p")),
-        ([b"0"], [b"https://a.example/p"], ({}, None)),
-        ([b"0", b"1"], [], (NO, None)),
-        ([b"true"], [], None),
-        ([b"1, 1"], [], None),
-        ([b""], [], None),
-        ([], [b"https://a.example/p"], None),
-    ],
-)
-def test_headers_that_reserve_mining(
-    values: list[bytes], policies: list[bytes], found: Any
-) -> None:
-    assert told(from_headers(values, policies)) == found
+def test_headers_that_reserve_mining() -> None:
+    policies = [b"https://a.example/p"]
+    found = [
+        told(from_headers(values, policies))
+        for values in ([b" 1 "], [b"0"], [b"0", b"1"], [b"true"], [b"1, 1"], [b""], [])
+    ]
+    reserved = (NO, "https://a.example/p")
+    assert found == [reserved, ({}, None), reserved, None, None, None, None]
+    assert told(from_headers([b"1"], [])) == (NO, None)
 
 
-@pytest.mark.parametrize(
-    ("html", "found"),
-    [
-        ('<meta name="tdm-reservation" content="1">', (NO, None)),
-        (
-            "<meta content=https://a.example/p name=TDM-Policy><META NAME='tdm-reservation' content=1>",
-            (NO, "https://a.example/p"),
-        ),
-        ('<meta name="tdm-reservation" content="0">', ({}, None)),
-        ('<meta name="tdm-reservation" content="yes">', None),
-        ('<!-- <meta name="tdm-reservation" content="1"> -->', None),
-        ("<p>", None),
-    ],
-)
-def test_metas_that_reserve_mining(html: str, found: Any) -> None:
-    assert told(from_html(html.encode(), "utf-8")) == found
+METAS: dict[str, Any] = {
+    "<meta content=https://a.example/p name=TDM-Policy><META NAME='tdm-reservation' content=1>": (
+        NO, "https://a.example/p"
+    ),
+    '<meta name="tdm-reservation" content="0">': ({}, None),
+    '<meta name="tdm-reservation" content="yes">': None,
+    '<!-- <meta name="tdm-reservation" content="1"> -->': None,
+}  # fmt: skip
+
+
+def test_metas_that_reserve_mining() -> None:
+    assert {html: told(from_html(html.encode(), "utf-8")) for html in METAS} == METAS
 
 
 LOCATIONS = [
@@ -116,22 +87,19 @@ LOCATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        ("/a/x", (NO, "https://a.example/p")),
-        ("/a/free/x", ({}, None)),
-        ("/x.png", (NO, None)),
-        ("/x.png?y", None),
-        ("/odd", None),
-        ("/%C3%A4", (NO, None)),
-        ("/", None),
-    ],
-)
-def test_the_first_location_of_a_file_counts(path: str, found: Any) -> None:
+def test_the_first_location_of_a_file_counts() -> None:
     body = json.dumps(LOCATIONS).encode()
-    assert told(TdmFile(body).about(path)) == found
-    assert told(TdmFile(b"\xef\xbb\xbf" + body).about(path)) == found
+    found = {
+        "/a/x": (NO, "https://a.example/p"),
+        "/a/free/x": ({}, None),
+        "/x.png": (NO, None),
+        "/x.png?y": None,
+        "/odd": None,
+        "/%C3%A4": (NO, None),
+        "/": None,
+    }
+    for file in (TdmFile(body), TdmFile(b"\xef\xbb\xbf" + body)):
+        assert {path: told(file.about(path)) for path in found} == found
 
 
 @pytest.mark.parametrize(
@@ -141,25 +109,22 @@ def test_files_of_no_use_say_nothing(body: bytes) -> None:
     assert TdmFile(body).about("/") is None
 
 
-@pytest.mark.parametrize(
-    ("values", "urls"),
-    [
-        (
-            [b'<https://a.example/l>; rel="license"; type="application/rsl+xml"'],
-            ["https://a.example/l"],
-        ),
-        ([b"<l>;TYPE=application/rsl+xml;REL=License"], ["l"]),
-        ([b'<a>; rel=next, <l>; rel="x license y"; type="application/rsl+xml"', b"<b>"], ["l"]),
-        ([b'<l>; rel="license"'], []),
-        ([b'<l>; rel="nolicense"; type="application/rsl+xml"'], []),
-        ([b'<l>; rel="license-x"; type="application/rsl+xml"'], []),
-        ([b'<l>; type="application/rsl+xml"'], []),
-        ([b"<" * 50_000], []),
-        ([], []),
-    ],
-)
-def test_links_to_licenses(values: list[bytes], urls: list[str]) -> None:
-    assert link_licenses(values) == urls
+RSL = 'type="application/rsl+xml"'
+LINKS = {
+    f'<https://a.example/l>; rel="license"; {RSL}': ["https://a.example/l"],
+    "<l>;TYPE=application/rsl+xml;REL=License": ["l"],
+    f'<a>; rel=next, <l>; rel="x license y"; {RSL},<b>': ["l"],
+    '<l>; rel="license"': [],
+    f'<l>; rel="nolicense"; {RSL}': [],
+    f'<l>; rel="license-x"; {RSL}': [],
+    f"<l>; {RSL}": [],
+    "<" * 50_000: [],
+}
+
+
+def test_links_to_licenses() -> None:
+    assert {text: link_licenses([text.encode()]) for text in LINKS} == LINKS
+    assert link_licenses([]) == []
 
 
 def test_links_beyond_the_limit_are_not_reported() -> None:
@@ -167,25 +132,26 @@ def test_links_beyond_the_limit_are_not_reported() -> None:
     assert len(link_licenses(links)) == MAX_LICENSES
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ("User-agent: CCBot\nDisallow: /", "n"),
-        ("User-agent: *\nDisallow: /", "n"),
-        ("User-agent: CCBot\nAllow: /", "y"),
-        ("User-agent: CCBot\nDisallow:", "y"),
-        ("User-agent: CCBot\nDisallow: /other", None),
-        ("User-agent: *\nAllow: /", None),
-        ("User-agent: CCBot\nDisallow: /\nAllow: /x", "y"),
-        ("User-agent: CCBot", None),
-        ("", None),
-    ],
-)
-def test_what_a_policy_token_is_told(lines: str, said: str | None) -> None:
-    decision = RobotsTxt.parse(lines.encode()).decide("/x", "CCBot")
-    found = token_statement("CCBot", decision, ["train-ai", "search"])
-    assert (found and found.says) == (said and {"train-ai": said, "search": said})
-    assert found is None or found.source == "robots.txt for CCBot"
+TOLD = {
+    "User-agent: CCBot\nDisallow: /": "n",
+    "User-agent: *\nDisallow: /": "n",
+    "User-agent: CCBot\nAllow: /": "y",
+    "User-agent: CCBot\nDisallow:": "y",
+    "User-agent: CCBot\nDisallow: /other": None,
+    "User-agent: *\nAllow: /": None,
+    "User-agent: CCBot\nDisallow: /\nAllow: /x": "y",
+    "User-agent: CCBot": None,
+}
+
+
+def test_what_a_policy_token_is_told() -> None:
+    found = {}
+    for lines in TOLD:
+        decision = RobotsTxt.parse(lines.encode()).decide("/x", "CCBot")
+        statement = token_statement("CCBot", decision, ["search"])
+        found[lines] = statement and statement.says["search"]
+        assert statement is None or statement.source == "robots.txt for CCBot"
+    assert found == TOLD
 
 
 def test_any_no_wins_then_yes() -> None:
@@ -203,25 +169,6 @@ def test_any_no_wins_then_yes() -> None:
     assert str(yes) == "x, line 1: a"
     with pytest.raises(KeyError, match="ai-train"):
         usage["ai-train"]
-
-
-def test_all_of_it_as_json() -> None:
-    time = datetime(2026, 11, 23, 1, 2, 3, 4, timezone.utc)
-    usage = Usage((Statement("x", 1, "a", {"tdm": "n"}),), ("l",), "p", "1f", time, None, time)
-    assert json.loads(json.dumps(usage.as_dict())) == {
-        "train-ai": None,
-        "train-ai-images": None,
-        "ai-input": None,
-        "search": None,
-        "tdm": "n",
-        "statements": [{"source": "x", "line": 1, "text": "a", "says": {"tdm": "n"}}],
-        "licenses": ["l"],
-        "tdm_policy": "p",
-        "robots_sha256": "1f",
-        "robots_fetched_at": "2026-11-23T01:02:03Z",
-        "tdmrep_sha256": None,
-        "time": "2026-11-23T01:02:03Z",
-    }
 
 
 def test_settings_as_a_command_line_has_them() -> None:

@@ -14,11 +14,9 @@ from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep import usage
 from scrapy_rep.preferences import Usage
-from tests.helpers.behaviours import answer, as_behaviour, redirect
+from tests.helpers.behaviours import answer, as_behaviour, redirect, silence
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Sites
-
-pytestmark = [pytest.mark.loop, pytest.mark.scrapy_api]
 
 PATH = "/.well-known/tdmrep.json"
 FILE = json.dumps(
@@ -44,6 +42,8 @@ async def asked(settings: dict[str, Any], *urls: str) -> list[Usage]:
     return [result.spider.usages[url] for url in urls]  # type: ignore[attr-defined]
 
 
+@pytest.mark.loop
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted: bool) -> None:
     reserved = answer("<p>", headers=[("TDM-Reservation", "0")])
@@ -80,18 +80,13 @@ async def test_a_file_that_robots_txt_forbids_is_not_fetched(sites: Sites) -> No
     assert site.count(PATH) == 0
 
 
-@pytest.mark.slow
 async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> None:
-    async def silent(hit: Any, connection: Any) -> None:
-        await connection.gone()
-
-    site = sites.add(pages={PATH: silent})
-    other = sites.add()
+    site, other = sites.add(pages={PATH: silence()}), sites.add()
     # Without a reactor there is one connection for each, and the silent server has one.
     concurrency = 1 if is_reactor_installed() else 4
     settings = {
         "REP_TDMREP": True,
-        "REP_DOWNLOAD_TIMEOUT": 2.0,
+        "REP_DOWNLOAD_TIMEOUT": 0.5,
         "CONCURRENT_REQUESTS": concurrency,
     }
     urls = [site.url("/1"), other.url("/1"), site.url("/2")]
@@ -104,7 +99,7 @@ async def test_pages_that_wait_are_few(sites: Sites) -> None:
     meanwhile: list[Hit] = []
 
     async def slow(hit: Hit, connection: Connection) -> None:
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.2)
         meanwhile.extend(other for other in site.requests if other.time >= hit.time)
         await as_behaviour(404)(hit, connection)
 

@@ -66,6 +66,7 @@ async def usages(
     }
 
 
+@pytest.mark.scrapy_api
 async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
     site = sites.add(robots=ROBOTS)
     result, verdicts = await usages(site, "/", "/open/page")
@@ -75,18 +76,10 @@ async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
         "/open/page": {"train-ai": "n", "search": "y", "ai-input": "n"},
     }
     found = result.spider.usages[site.url("/open/page")]  # type: ignore[attr-defined]
-    assert [(one.where, one.text, one.says) for one in found.statements] == [
-        (
-            "robots.txt, line 7",
-            "Content-Usage: /open/ train-ai=y",
-            {"train-ai": "y"},
-        ),
-        ("robots.txt, line 2", "Content-Signal: ai-input=no", {"ai-input": "n"}),
-        (
-            "robots.txt, line 8",
-            "Content-Signal: search=yes, ai-train=no",
-            {"search": "y", "train-ai": "n"},
-        ),
+    assert [str(one) for one in found.statements] == [
+        "robots.txt, line 7: Content-Usage: /open/ train-ai=y",
+        "robots.txt, line 2: Content-Signal: ai-input=no",
+        "robots.txt, line 8: Content-Signal: search=yes, ai-train=no",
     ]
     assert found.licenses == ("https://example.com/license.xml",)
     assert found.robots_sha256 == hashlib.sha256(ROBOTS.encode()).hexdigest()
@@ -111,81 +104,71 @@ async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
     ]
 
 
+# The page, what it says, and where.
+PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
+    "/usage": (
+        page("<p>", ("Content-Usage", "train-ai=n"), ("Content-Usage", "search=y;x")),
+        {"train-ai": "n", "search": "y"},
+        ["header Content-Usage: train-ai=n, search=y;x"],
+    ),
+    "/tag": (
+        page("<p>", ("X-Robots-Tag", "testbot: noimageai"), ("X-Robots-Tag", "all")),
+        {"train-ai-images": "n"},
+        ["X-Robots-Tag 1: noimageai"],
+    ),
+    "/meta": (
+        page('\n<meta name="robots" content="noai">', ("X-Robots-Tag", "otherbot: noai")),
+        {"train-ai": "n", "train-ai-images": "n"},
+        ["meta robots, line 2: noai"],
+    ),
+    "/tdm": (
+        page("<p>", ("TDM-Reservation", "1"), ("TDM-Policy", "https://a.example/p")),
+        {"tdm": "n"},
+        ["header tdm-reservation: 1"],
+    ),
+    "/html": (
+        page('<meta name="tdm-reservation" content="0">', ("TDM-Reservation", "1")),
+        {},
+        ["meta tdm-reservation, line 1: 0"],
+    ),
+    "/link": (page("<p>", ("Link", "<l>;rel=license;type=application/rsl+xml")), {}, []),
+}
+
+
 async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
-    site = sites.add(
-        pages={
-            "/usage": page("<p>", ("Content-Usage", "train-ai=n"), ("Content-Usage", "search=y;x")),
-            "/broken": page("<p>", ("Content-Usage", "train-ai=n, Search")),
-            "/tag": page("<p>", ("X-Robots-Tag", "testbot: noimageai"), ("X-Robots-Tag", "all")),
-            "/meta": page('\n<meta name="robots" content="noai">'),
-            "/other": page("<p>", ("X-Robots-Tag", "otherbot: noai")),
-            "/tdm": page("<p>", ("TDM-Reservation", "1"), ("TDM-Policy", "https://a.example/p")),
-            "/html": page('<meta name="tdm-reservation" content="0">', ("TDM-Reservation", "1")),
-            "/link": page(
-                "<p>", ("Link", '<https://a.example/l>; rel="license"; type="application/rsl+xml"')
-            ),
-            "/plain": page(),
-        }
-    )
-    result, verdicts = await usages(site, *[path for path in site.pages if path != "/robots.txt"])
-    assert verdicts == {
-        "/usage": {"train-ai": "n", "search": "y"},
-        "/broken": {},
-        "/tag": {"train-ai-images": "n"},
-        "/meta": {"train-ai": "n", "train-ai-images": "n"},
-        "/other": {},
-        "/tdm": {"tdm": "n"},
-        "/html": {},
-        "/link": {},
-        "/plain": {},
-    }
-    found = result.spider.usages  # type: ignore[attr-defined]
-    assert [str(one) for path in site.pages for one in (
-        found[site.url(path)].statements if path != "/robots.txt" else ()
-    )] == [
-        "header Content-Usage: train-ai=n, search=y;x",
-        "header Content-Usage: train-ai=n, Search",
-        "X-Robots-Tag 1: noimageai",
-        "meta robots, line 2: noai",
-        "header tdm-reservation: 1",
-        "meta tdm-reservation, line 1: 0",
-    ]  # fmt: skip
-    assert found[site.url("/tdm")].tdm_policy == "https://a.example/p"
-    assert found[site.url("/link")].licenses == ("https://a.example/l",)
-    assert found[site.url("/plain")].robots_sha256 is None
-
-
-async def test_what_may_not_be_fetched_has_no_content_usage(sites: Sites) -> None:
-    """draft-ietf-aipref-attach-05: preferences apply to what can be crawled."""
-    site = sites.add(robots=ROBOTS)
-    request = Request(site.url("/private"), meta={"dont_obey_robotstxt": True})
-    result = await crawl(UsageSpider, requests=[site.url("/"), request])
-    found = result.spider.usages[request.url]  # type: ignore[attr-defined]
-    assert [one.line for one in found.statements] == [2, 8]
+    site = sites.add(pages={path: row[0] for path, row in PAGES.items()})
+    result, verdicts = await usages(site, *PAGES)
+    found = {path: result.spider.usages[site.url(path)] for path in PAGES}  # type: ignore[attr-defined]
+    assert verdicts == {path: row[1] for path, row in PAGES.items()}
+    statements = {path: [*map(str, one.statements)] for path, one in found.items()}
+    assert statements == {path: row[2] for path, row in PAGES.items()}
+    assert found["/tdm"].tdm_policy == "https://a.example/p"
+    assert found["/link"].licenses == ("l",)
+    assert found["/link"].robots_sha256 is None
 
 
 async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
+    """draft-ietf-aipref-attach-05: preferences apply to what can be crawled; signals in any case."""
     robots = (
-        "User-agent: *\nContent-Usage: train-ai=n\nUser-agent: shopbot\nContent-Usage: search=n"
+        "User-agent: *\nContent-Usage: train-ai=n\nContent-Signal: ai-input=no\nDisallow: /private\n"
+        "User-agent: shopbot\nContent-Usage: search=n"
     )
     site = sites.add(robots=robots)
-    named = Request(site.url("/named"), meta={"rep_user_agent": "ShopBot"})
-    sent = Request(site.url("/sent"), headers={"User-Agent": "ShopBot/1.0"})
-    result = await crawl(UsageSpider, requests=[site.url("/"), named, sent])
+    requests = [
+        Request(site.url("/"), callback=None),
+        Request(site.url("/named"), meta={"rep_user_agent": "ShopBot"}),
+        Request(site.url("/sent"), headers={"User-Agent": "ShopBot/1.0"}),
+        Request(site.url("/private"), meta={"dont_obey_robotstxt": True}),
+    ]
+    result = await crawl(UsageSpider, requests=requests)
     found = result.spider.usages  # type: ignore[attr-defined]
-    assert (found[site.url("/")]["train-ai"], found[site.url("/")]["search"]) == ("n", None)
-    for one in (named, sent):
-        assert (found[one.url]["train-ai"], found[one.url]["search"]) == (None, "n")
-
-
-async def test_a_request_without_a_callback_of_its_own(sites: Sites) -> None:
-    class Spider(UsageSpider):
-        def recorded(self, request: Any) -> Request:
-            return super().recorded(request).replace(callback=None)
-
-    site = sites.add(robots=ROBOTS)
-    result = await crawl(Spider, requests=[site.url("/")])
-    assert result.spider.usages[site.url("/")]["train-ai"] == "n"  # type: ignore[attr-defined]
+    said = [
+        {purpose: word for purpose, word in found[one.url].verdicts.items() if word}
+        for one in requests
+    ]
+    assert said == [
+        {"train-ai": "n", "ai-input": "n"}, {"search": "n"}, {"search": "n"}, {"ai-input": "n"}
+    ]  # fmt: skip
 
 
 async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import re
@@ -11,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.settings import Settings
 
 import scrapy_rep
 from scrapy_rep.preferences import PURPOSES, Usage
 from scrapy_rep.preferences.sources import ACTIONS, MAX_LINES
-from scrapy_rep.settings import RepSettings
 from tests.helpers.crawling import AGENT, ListSpider, crawl
-from tests.helpers.log import lines
+from tests.helpers.log import lines, warnings
 from tests.helpers.pagesite import recorded
 from tests.helpers.servers import Site, Sites
 
@@ -55,16 +52,6 @@ def like_the_manual(text: str, site: Site) -> str:
 @pytest.fixture
 def site(sites: Sites) -> Site:
     return sites.add(robots=ROBOTS)
-
-
-@pytest.mark.parametrize("block", blocks("python", "REP_"))
-def test_settings_are_valid_ones(block: str) -> None:
-    module = ast.parse(block)
-    for node in module.body:
-        assert isinstance(node, ast.Assign)
-        name, value = ast.unparse(node.targets[0]), ast.literal_eval(node.value)
-        before = RepSettings.from_settings(Settings())
-        assert RepSettings.from_settings(Settings({name: value})) != before
 
 
 async def test_the_spider_of_the_manual(
@@ -108,9 +95,17 @@ async def test_the_middlewares_by_hand(site: Site) -> None:
     exec(code, settings)  # noqa: S102 (our own manual)
     del settings["__builtins__"]
     settings |= {"ADDONS": {}, "ROBOTSTXT_OBEY": True, "REP_USAGE": {"train-ai": "drop-requests"}}
-    result = await crawl([site.url("/archive/1"), site.url("/2")], settings)
+    urls = [site.url("/archive/1"), site.url("/2")]
+    result = await crawl(urls, settings)
     result.assert_clean()
-    assert [*result.responses] == [site.url("/2")]
+    assert [*result.responses] == urls[1:]
+    middlewares = settings["DOWNLOADER_MIDDLEWARES"]
+    settings["DOWNLOADER_MIDDLEWARES"] = {
+        name: at for name, at in middlewares.items() if "RepMiddleware" not in str(name)
+    }
+    result = await crawl(urls, settings)
+    assert sorted(result.responses) == sorted(urls)
+    assert warnings(result) == ["REP_USAGE has no effect without scrapy_rep.RepMiddleware"]
 
 
 def test_tables_name_what_there_is() -> None:

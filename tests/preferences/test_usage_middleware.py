@@ -21,7 +21,7 @@ from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.preferences.lookup import lookup_of
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, ListSpider, assert_ended_at_start, crawl
-from tests.helpers.log import lines, warnings
+from tests.helpers.log import lines
 from tests.helpers.pagesite import recorded
 from tests.helpers.servers import Site, Sites
 
@@ -54,67 +54,74 @@ def kept(result: CrawlResult) -> list[str]:
     return sorted(item["url"].split("/", 3)[3] for item in result.spider.items)
 
 
+EVERY = ["no/1", "noai", "plain", "yes/1"]
+
+
 @pytest.mark.parametrize(
-    ("action", "items", "pages"),
+    ("action", "items", "requests", "usages"),
     [
-        (None, ["no/1", "noai", "plain", "yes/1"], 4),
-        ("record", ["no/1", "noai", "plain", "yes/1"], 4),
-        ("drop-items", ["plain", "yes/1"], 4),
-        ("drop-requests", ["plain", "yes/1"], 3),
+        (None, [], [], []),
+        ("record", [], [], EVERY),
+        ("drop-items", ["no/1", "noai"], [], EVERY),
+        ("drop-requests", ["noai"], ["no/1"], ["noai", "plain", "yes/1"]),
     ],
 )
-@pytest.mark.parametrize("dry_run", [False, True])
 async def test_what_is_dropped_because_of_a_no(
-    site: Site, tmp_path: Path, action: str | None, items: list[str], pages: int, dry_run: bool
+    site: Site, tmp_path: Path, action: str | None, items: Any, requests: Any, usages: Any
 ) -> None:
+    """*items* and *requests* are; *usages* are on record."""
+    path = tmp_path / "decisions.jsonl"
+    settings = {"REP_USAGE": {"train-ai": action} if action else None, "REP_DECISIONS": str(path)}
+    result = await crawl(ItemSpider, settings, requests=urls_of(site))
+    result.assert_clean()
+    assert kept(result) == [one for one in EVERY if one not in [*items, *requests]]
+    assert len(site.pages_asked) == len(EVERY) - len(requests)
+    assert by_verdict(path, False) == {
+        "usage": usages, "usage_request": requests, "usage_item": items
+    }  # fmt: skip
+    names = ("pages", "items", "requests", "y/train-ai")
+    counts = [result.stat(f"rep/usage/{name}") for name in names]
+    assert counts == [len(usages), len(items), len(requests), int(bool(action))]
+
+
+def by_verdict(path: Path, dry_run: bool) -> dict[str, list[str]]:
+    """The paths of what is on record, sorted: those that waited for robots.txt may come after others."""
+    told = recorded(path) if path.exists() else []
+    assert {one["dry_run"] for one in told if one["verdict"] != "usage"} <= {dry_run}
+    return {
+        verdict: sorted(one["url"].split("/", 3)[3] for one in told if one["verdict"] == verdict)
+        for verdict in ("usage", "usage_request", "usage_item")
+    }
+
+
+async def test_what_would_be_dropped_is_told_in_a_dry_run(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     settings = {
-        "REP_USAGE": {"train-ai": action} if action else None,
+        "REP_USAGE": {"train-ai": "drop-requests"},
         "REP_DECISIONS": str(path),
-        "REP_DRY_RUN": dry_run,
-        "CONCURRENT_REQUESTS": 1,
+        "REP_DRY_RUN": True,
     }
-    urls = urls_of(site)
-    result = await crawl(ItemSpider, settings, requests=urls)
-    result.assert_clean()
-    every = ["no/1", "noai", "plain", "yes/1"]
-    assert kept(result) == (every if dry_run else items)
-    assert len(site.pages_asked) == (4 if dry_run else pages)
-    # In no promised order: those that waited for robots.txt may come after others.
-    told = sorted((one["verdict"], one["url"]) for one in recorded(path))
-    looked_at = sorted(urls if dry_run or action != "drop-requests" else urls[1:])
-    assert [url for verdict, url in told if verdict == "usage"] == (looked_at if action else [])
-    requests = [url for verdict, url in told if verdict == "usage_request"]
-    assert requests == (urls[:1] if action == "drop-requests" else [])
-    no_items = [url for verdict, url in told if verdict == "usage_item"]
-    expected = {"drop-items": [urls[0], urls[2]], "drop-requests": [urls[0], urls[2]]}
-    if action == "drop-requests" and not dry_run:
-        expected[action] = [urls[2]]
-    assert no_items == expected.get(action or "", [])
-    assert {one["dry_run"] for one in recorded(path) if one["verdict"] != "usage"} <= {dry_run}
-    assert result.stat("rep/usage/pages") == (len(looked_at) if action else 0)
-    assert result.stat("rep/usage/items") == len(no_items)
-    assert result.stat("rep/usage/requests") == len(requests)
-    assert result.stat("rep/usage/y/train-ai") == (1 if action else 0)
-    if requests and not dry_run:
-        error = result.failure(urls[0])
-        assert isinstance(error, UsageDisallowed)
-        assert str(error) == (
-            "The site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
-        )
-        assert (error.purpose, str(error.origin)) == ("train-ai", site.url(""))
-        assert error.statement.line == 2
+    result = await crawl(ItemSpider, settings, requests=urls_of(site))
+    assert kept(result) == EVERY
+    assert by_verdict(path, True) == {
+        "usage": EVERY, "usage_request": ["no/1"], "usage_item": ["no/1", "noai"]
+    }  # fmt: skip
+    assert len(lines(result, "Would drop ", level=None)) == 3
 
 
-async def test_the_first_of_a_site_is_told(site: Site) -> None:
-    settings = {"REP_USAGE": {"train-ai": "drop-items"}, "CONCURRENT_REQUESTS": 1}
-    urls = [site.url(f"/no/{number}") for number in range(3)]
-    result = await crawl(ItemSpider, settings, requests=urls)
-    why = "the site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
-    [line] = lines(result, "Dropping item from")
-    assert line in {
-        f"Dropping item from {url}: {why}; more for this origin at DEBUG level" for url in urls
-    }
+@pytest.mark.scrapy_api
+async def test_a_request_that_is_dropped_fails(site: Site) -> None:
+    settings = {"REP_USAGE": {"train-ai": "drop-requests"}}
+    forced = Request(site.url("/no/2"), meta={"dont_obey_robotstxt": True})
+    result = await crawl(ItemSpider, settings, requests=[*urls_of(site), forced])
+    assert kept(result) == ["no/2", "plain", "yes/1"]
+    error = result.failure(site.url("/no/1"))
+    assert isinstance(error, UsageDisallowed)
+    assert str(error) == (
+        "The site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
+    )
+    assert (error.purpose, str(error.origin)) == ("train-ai", site.url(""))
+    assert error.statement.line == 2
 
 
 class Declared(scrapy.Item):
@@ -157,13 +164,6 @@ async def test_items_are_told_how_their_page_may_be_used(site: Site) -> None:
     assert "items of the class Undeclared can't take 'usage'" in warning.getMessage()
 
 
-async def test_requests_that_need_not_be_obeyed(site: Site) -> None:
-    request = Request(site.url("/no/1"), meta={"dont_obey_robotstxt": True})
-    settings = {"REP_USAGE": {"train-ai": "drop-requests"}}
-    result = await crawl(ItemSpider, settings, requests=[site.url("/yes/1"), request])
-    assert kept(result) == ["no/1", "yes/1"]
-
-
 def test_a_crawl_that_is_over_is_forgotten() -> None:
     """What is known of its origins takes megabytes."""
     crawler = get_crawler(settings_dict={"ROBOTSTXT_OBEY": True, "REP_TDMREP": True})
@@ -193,27 +193,26 @@ async def test_nothing_is_looked_at_without_a_setting(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor paid: no middleware, and none of the modules that would read something."""
-    names: list[str] = []
+    seen: list[str] = []
 
     class Spider(ItemSpider):
         def parse(self, response: Response, **kwargs: Any) -> Any:
             engine: Any = self.crawler.engine
             for manager in (engine.downloader.middleware, engine.scraper.spidermw):
-                names.extend(type(one).__name__ for one in manager.middlewares)
-            yield from super().parse(response)
+                seen.extend(type(one).__name__ for one in manager.middlewares)
 
     def ours() -> list[str]:
         return [name for name in sys.modules if name.startswith(("scrapy_rep.pref", "http_sf"))]
 
     for name in (*ours(), "scrapy_rep.addon"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    result = await crawl(Spider, requests=urls_of(site))
+    result = await crawl(Spider, requests=[site.url("/no/1")])
     result.assert_clean()
-    assert "RepMiddleware" in names
-    assert not [name for name in names if name.startswith("Usage")]
+    assert "RepMiddleware" in seen
+    assert not [name for name in seen if name.startswith("Usage")]
     assert not ours()
     assert not [name for name in result.stats if name.startswith("rep/usage")]
-    assert len(site.requests) == 5
+    assert len(site.requests) == 2
 
 
 async def test_the_parser_of_fields_is_an_extra(
@@ -224,17 +223,3 @@ async def test_the_parser_of_fields_is_an_extra(
     assert_ended_at_start(
         result, site, "REP_TDMREP needs http-sf: pip install 'scrapy-rep[usage]'."
     )
-
-
-async def test_by_hand_it_needs_the_other_one(site: Site) -> None:
-    settings = {
-        "ADDONS": {},
-        "ROBOTSTXT_OBEY": True,
-        "DOWNLOADER_MIDDLEWARES": {"scrapy_rep.UsageMiddleware": 101},
-        "SPIDER_MIDDLEWARES": {"scrapy_rep.UsageItemMiddleware": 950},
-        "REP_USAGE": {"train-ai": "drop-requests"},
-    }
-    result = await crawl(ItemSpider, settings, requests=[site.url("/yes/1")])
-    result.assert_clean()
-    assert kept(result) == ["yes/1"]
-    assert warnings(result) == ["REP_USAGE has no effect without scrapy_rep.RepMiddleware"]

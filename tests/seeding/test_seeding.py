@@ -7,61 +7,48 @@ import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.protocol import Origin
-from tests.helpers.behaviours import answer
-from tests.helpers.crawling import Clock, ListSpider, StepSpider, crawl
+from tests.helpers.behaviours import answer, redirect
+from tests.helpers.crawling import Clock, StepSpider, crawl
 from tests.helpers.log import warnings
 from tests.helpers.recorded import Discovered
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import listing
+from tests.helpers.sitemaps import SeededSpider, listing, seeded, urlset
 
-pytestmark = pytest.mark.scrapy_api
-
+ON = {"REP_SITEMAPS": True}
+UNREAD = " was not read: "
 DAY = 86400
 
 
-@pytest.mark.parametrize("on", [True, False])
-async def test_found_and_requested(sites: Sites, on: bool) -> None:
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize("on", [True, None])
+async def test_found_in_any_case_and_requested_if_it_is_on(sites: Sites, on: bool | None) -> None:
     site = sites.add()
-    urls = [site.url("/a.xml"), site.url("/b.xml?x=1")]
+    urls = [site.url("/b.xml?x=1"), site.url("/a.xml")]
     site.set("/robots.txt", listing(*urls))
     discovered = Discovered()
-    result = await crawl(
-        site.url("/page"), {"REP_SITEMAPS": on}, signal_handlers=discovered.handlers
-    )
-    assert sorted(site.pages_asked) == sorted(["/page", *(["/a.xml", "/b.xml?x=1"] if on else [])])
-    assert discovered.urls == urls  # in any case, in the file's order
+    result = await crawl(site.url("/page"), ON if on else None, signal_handlers=discovered.handlers)
+    assert sorted(site.pages_asked) == ["/page"] if not on else ["/a.xml", "/b.xml?x=1", "/page"]
+    assert discovered.urls == urls  # in the file's order
     for one in discovered.all:
         assert one["origin"] == Origin.from_url(site.url())
         assert one["spider"] is result.spider
         assert {*one} - {"signal", "sender"} == {"origin", "url", "spider"}
     assert result.stat("rep/sitemaps/found") == 2
-    assert warnings(result, without=" was not read: ") == []
     result.assert_clean()
-
-
-async def test_off_is_the_default(sites: Sites) -> None:
-    site = sites.add()
-    site.set("/robots.txt", listing(site.url("/a.xml")))
-    await crawl(site.url("/page"))
-    assert site.pages_asked == ["/page"]
 
 
 async def test_once_each_though_many_sites_list_it(sites: Sites) -> None:
     shared = sites.add()
     url = shared.url("/shared.xml")
     # Also twice in one file, and by spellings of one URL.
-    many = [sites.add(robots=listing(url, url, url + "#x")) for _ in range(4)]
+    many = [sites.add(robots=listing(url, url, url + "#x")) for _ in range(3)]
     many.append(sites.add(robots=listing(url.replace("http:", "HTTP:"))))
     discovered = Discovered()
-    result = await crawl(
-        [site.url("/page") for site in many],
-        {"REP_SITEMAPS": True},
-        signal_handlers=discovered.handlers,
-    )
+    starts = [site.url("/page") for site in many]
+    result = await crawl(starts, ON, signal_handlers=discovered.handlers)
     assert shared.pages_asked == ["/shared.xml"]
     assert len(discovered.all) == result.stat("rep/sitemaps/found") == 1
-    assert warnings(result, without=" was not read: ") == []
-    result.assert_clean()
 
 
 async def test_once_though_robots_txt_is_fetched_again(
@@ -74,77 +61,90 @@ async def test_once_though_robots_txt_is_fetched_again(
         *[site.url("/1"), lambda: site.set("/robots.txt", later), DAY + 1, site.url("/2")],
         *[lambda: site.set("/robots.txt", 503), DAY + 1, site.url("/3")],
     ]
-    result = await crawl(
-        StepSpider,
-        {"REP_SITEMAPS": True},
-        steps=steps,
-        clock=Clock().install(monkeypatch),
-        signal_handlers=discovered.handlers,
-    )
+    clock = Clock().install(monkeypatch)
+    await crawl(StepSpider, ON, steps=steps, clock=clock, signal_handlers=discovered.handlers)
     assert site.count("/robots.txt") == 3
     assert (site.count("/a.xml"), site.count("/new.xml")) == (1, 1)
     assert discovered.urls == [site.url("/a.xml"), site.url("/new.xml")]
-    result.assert_clean()
 
 
-class OnsiteSpider(ListSpider):
-    dont_filter = False
-    allowed_domains = ["pages.test"]
-
-
-async def test_sitemap_outside_allowed_domains(sites: Sites) -> None:
-    """A sitemap may be on any host; allowed_domains is about pages."""
-    elsewhere = sites.add(name="maps.test")
-    pages = sites.add(name="pages.test", robots=listing(elsewhere.url("/map.xml")))
-    urls = [pages.url("/page"), elsewhere.url("/page")]
-    result = await crawl(OnsiteSpider, {"REP_SITEMAPS": True}, requests=urls)
-    assert elsewhere.pages_asked == ["/map.xml"]
-    assert result.stat("offsite/filtered") == 1
-    result.assert_clean()
-
-
-async def test_robots_txt_of_the_sitemaps_own_host_decides(sites: Sites) -> None:
+async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
+    """The robots.txt of its own host decides about a sitemap, whatever allowed_domains says."""
     rules = "User-agent: *\nDisallow: /private\n"
     forbidding, allowing, busy = sites.add(robots=rules), sites.add(), sites.add(robots=503)
+    # Who only serves sitemaps for others is not a site that the crawl meets.
+    allowing.set("/robots.txt", listing("http://ignored.test/x"))
     private = [one.url("/private.xml") for one in (forbidding, allowing, busy)]
-    site = sites.add(robots=listing(*private, rules=rules))
+    site = sites.add(name="pages.test")
     site.set("/robots.txt", listing(*private, site.url("/private/own.xml"), rules=rules))
-    result = await crawl(site.url("/page"), {"REP_SITEMAPS": True})
+    allowing.set("/private.xml", urlset([site.url("/page"), allowing.url("/page")]))
+    spider = type("Onsite", (SeededSpider,), {"allowed_domains": ["pages.test"]})
+    result = await seeded(site, spider=spider, REP_SITEMAP_CROSS_HOST="any")
     assert allowing.pages_asked == ["/private.xml"]
     assert forbidding.pages_asked == busy.pages_asked == []
-    assert site.pages_asked == ["/page"]
+    assert sorted(site.pages_asked) == ["/page", "/start"]
     assert result.stat("robotstxt/forbidden") == 2
-    assert result.stat("rep/sitemaps/found") == 4
-    result.assert_clean()
+    assert result.stat("rep/sitemaps/failed") == 3
+    assert result.stat("offsite/filtered") == 1
 
 
-async def test_more_than_500(sites: Sites) -> None:
-    """As many as a site may submit are taken, in the file's order."""
+async def test_as_many_as_a_site_may_submit_are_taken(sites: Sites) -> None:
     site, discovered = sites.add(), Discovered()
     urls = [site.url(f"/{number}.xml") for number in range(600)]
     site.set("/robots.txt", listing(*urls[:1], *urls))
     result = await crawl(site.url("/page"), signal_handlers=discovered.handlers)
     assert discovered.urls == urls[:500]
-    [message] = warnings(result, without=" was not read: ")
+    [message] = warnings(result)
     assert message.endswith("lists 600 sitemaps; those after the first 500 are ignored")
-    result.assert_clean()
 
 
-async def test_only_rules_list_sitemaps(sites: Sites) -> None:
-    """Not a page that says that there is no file."""
-    gone, discovered = sites.add(), Discovered()
+async def test_they_belong_to_no_group_of_rules(sites: Sites) -> None:
+    """But to a robots.txt: not to the page that says that there is none."""
+    gone, closed, discovered = sites.add(), sites.add(), Discovered()
     gone.set("/robots.txt", answer(listing(gone.url("/map.xml")), 404))
-    result = await crawl(gone.url("/page"), signal_handlers=discovered.handlers)
-    assert discovered.all == []
-    result.assert_clean()
+    rules = "User-agent: *\nDisallow: /\n"
+    closed.set("/robots.txt", rules + listing(closed.url("/map.xml")))
+    starts = [gone.url("/page"), closed.url("/page")]
+    result = await crawl(starts, signal_handlers=discovered.handlers)
+    assert isinstance(result.failure(closed.url("/page")), RobotsDisallowed)
+    assert discovered.urls == [closed.url("/map.xml")]
 
 
-async def test_without_rules_for_anybody(sites: Sites) -> None:
-    """They belong to no group, and stand anywhere: also in a page that forbids all."""
-    site, discovered = sites.add(), Discovered()
-    rules = "User-agent: *\nDisallow: /\n" + listing(site.url("/map.xml"))
-    site.set("/robots.txt", rules)
-    result = await crawl(site.url("/page"), signal_handlers=discovered.handlers)
-    assert isinstance(result.failure(site.url("/page")), RobotsDisallowed)
-    assert discovered.urls == [site.url("/map.xml")]
-    result.assert_clean()
+# The value of a `sitemap` line ({} is the site's host and port), and the path that is meant: one that is
+# relative, one that is not percent-encoded. `tests/engine/test_sitemap_urls.py` has more.
+RELATIVE = {"sub/map.xml?x=1": "/sub/map.xml?x=1", "//{}/map.xml": "/map.xml"}
+LENIENT = {"http://{}/k\u00e4se map.xml": "/k%C3%A4se%20map.xml"}
+NONSENSE = ["javascript:" + "x" * 5000, "file:///etc/passwd", "http://[::1"]
+EMPTY = ["", "\t", "# a comment"]
+
+
+async def test_what_a_sitemap_line_says(sites: Sites) -> None:
+    """A URL, which should be absolute. What is right beside it is found all the same."""
+    values = [*RELATIVE, *NONSENSE, *EMPTY, *LENIENT]
+    table = {value: sites.add() for value in values}
+    for value, site in table.items():
+        line = value.replace("{}", site.url("").removeprefix("http://"))
+        site.set("/robots.txt", listing(line, site.url("/good.xml")))
+    result = await seeded(*table.values())
+    with every_row() as row:
+        for value, site in table.items():
+            with row(value):
+                path = RELATIVE.get(value) or LENIENT.get(value)
+                assert site.count("/good.xml") == 1
+                asked = {*site.pages_asked} - {"/start", "/good.xml"}
+                assert asked == ({path} - {None})
+                kind = "a relative" if value in RELATIVE else "an invalid"
+                said = [
+                    one for one in warnings(result, without=UNREAD) if site.url("") + " " in one
+                ]
+                assert len(said) == (value in RELATIVE or value in NONSENSE)
+                start = value.partition("{")[0][:200]
+                assert all(f"lists a sitemap with {kind} URL: {start}" in one for one in said)
+
+
+async def test_relative_to_where_the_file_is(sites: Sites) -> None:
+    there, discovered = sites.add(pages={"/files/rules": listing("map.xml")}), Discovered()
+    site = sites.add(robots=redirect(there.url("/files/rules")))
+    await crawl(site.url("/page"), signal_handlers=discovered.handlers)
+    assert discovered.urls == [there.url("/files/map.xml")]
+    assert discovered.all[0]["origin"] == Origin.from_url(site.url())

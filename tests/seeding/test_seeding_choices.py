@@ -1,90 +1,227 @@
-"""Sitemaps that no robots.txt lists: guessed ones, and the spider's own; and what the spider makes of the
-requests for them."""
+"""What users of SitemapSpider know works on any spider; what the settings choose; sitemaps that no
+robots.txt lists; what travels in a page's meta."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
 from scrapy import Request
+from scrapy.http import Response
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
+from scrapy_rep.engine.pause import pause
+from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.seeding.discovery import SpiderOptions
 from scrapy_rep.seeding.loader import GUESSES
-from tests.helpers.crawling import crawl
+from scrapy_rep.seeding.selection import entry_as_json
+from tests.helpers.behaviours import redirect
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.log import lines
+from tests.helpers.pagesite import page
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
+from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import SeededSpider, index, lists, pages, seeded, urlset
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
-ON = {"REP_SITEMAPS": True, "REP_SITEMAP_GUESS": True}
+
+def seeding(sites: Sites, count: int = 6) -> Site:
+    """A site with an index of two sitemaps of pages."""
+    site = lists(sites.add(), "/index.xml")
+    site.set("/index.xml", index([site.url("/news.xml"), site.url("/shop.xml")]))
+    for name in ("news", "shop"):
+        site.set(f"/{name}.xml", urlset([site.url(f"/{name}/{n}") for n in range(count)]))
+    return site
+
+
+def spider(**attributes: Any) -> type[SeededSpider]:
+    return type("Spider", (SeededSpider,), attributes)
+
+
+class RulesSpider(SeededSpider):
+    sitemap_follow = ["/news", "/nothing"]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.news: list[str] = []
+        self.sitemap_rules = [("/news/[0-2]$", "parse_news"), (re.compile("/news/3"), self.other)]
+
+    def parse_news(self, response: Response) -> None:
+        self.news.append(response.url)
+
+
+@pytest.mark.scrapy_api
+async def test_the_first_rule_that_matches_gives_the_callback(sites: Sites) -> None:
+    """Without any, a page is not wanted. Of an index, what `sitemap_follow` matches is read."""
+    site = seeding(sites)
+    result = await seeded(site, spider=RulesSpider)
+    assert pages(result) == [site.url("/news/3")]
+    news = sorted(result.spider.news)  # type: ignore[attr-defined]
+    assert news == [site.url(f"/news/{n}") for n in range(3)]
+    assert result.stat("rep/sitemaps/rejected/no_rule") == 2
+    assert result.stat("rep/sitemaps/rejected/not_followed") == 1
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_alternate_links_are_pages_if_the_spider_says_so(sites: Sites, on: bool) -> None:
+    site = lists(sites.add(), "/map.xml")
+    links = "".join(f'<l:link rel="alternate" href="{site.url(p)}"/>' for p in ("/de", "/fr"))
+    entry = f'<loc>{site.url("/en")}</loc>{links}<l:link rel="alternate" href="/relative"/>'
+    site.set("/map.xml", f'<urlset xmlns:l="x"><url>{entry}</url></urlset>')
+    result = await seeded(site, spider=spider(sitemap_alternate_links=on))
+    assert pages(result) == [site.url(path) for path in (["/de", "/en", "/fr"] if on else ["/en"])]
+    assert result.spider.responses[-1].meta["rep_sitemap"] == {
+        "sitemap": site.url("/map.xml"),
+        "lastmod": None,
+        "alternate": [site.url("/de"), site.url("/fr"), "/relative"],
+    }
+
+
+class MetaSpider(SeededSpider):
+    sitemap_media = True
+    kinds: set[str] = set()
+
+    def sitemap_filter(self, entries: Any) -> Iterator[dict[str, Any]]:
+        self.kinds.add(entries.type)
+        for entry in entries:
+            if entry["loc"].endswith("3"):
+                raise RuntimeError("an error of the user's")
+            if entry["loc"].endswith("/1"):
+                entry["loc"] += "?changed"
+                entry["mine"] = {"when": datetime(2026, 1, 2), "list": [1]}
+                entry.pop("changefreq", None)
+            if not entry["loc"].endswith("2"):
+                yield entry
+
+
+async def test_a_page_carries_its_entry_as_the_filter_left_it(sites: Sites) -> None:
+    """Which may change and leave out entries, also an index's. Where it raises, one entry is left out,
+    with one error in the log for each sitemap, and the rest goes on."""
+    site = lists(sites.add(), "/index.xml", "/map.xml")
+    site.set("/index.xml", index([site.url("/2"), site.url("/3")]))
+    first = (
+        f"<loc>{site.url('/1')}</loc><lastmod>2026</lastmod><changefreq>daily</changefreq>"
+        "<priority>0.5</priority><news:news><news:title>T</news:title></news:news>"
+        "<image:image><image:loc>http://a.test/i</image:loc></image:image>"
+        "<x:link rel='alternate' hreflang='de' href='http://a.test/de'/>"
+        "<x:link rel='alternate' media='print' href='http://a.test/print'/>"
+    )
+    entries = [first, *(f"<loc>{site.url(f'/{n}')}</loc>" for n in (2, 3, 4, 13, 5))]
+    site.set("/map.xml", f"<urlset>{''.join(f'<url>{one}</url>' for one in entries)}</urlset>")
+    result = await crawl(MetaSpider, {"REP_SITEMAPS": True}, requests=[site.url("/start")])
+    assert pages(result) == [site.url(path) for path in ("/1?changed", "/4", "/5")]
+    [page] = [one for one in result.spider.responses if one.url.endswith("changed")]
+    assert page.meta["rep_sitemap"] == {
+        "sitemap": site.url("/map.xml"),
+        "lastmod": "2026",
+        "priority": "0.5",
+        "news": {"title": "T"},
+        "images": ["http://a.test/i"],
+        "alternate": ["http://a.test/de", "http://a.test/print"],
+        "hreflang": {"de": "http://a.test/de"},
+        "mine": {"when": "2026-01-02 00:00:00", "list": [1]},
+    }
+    assert MetaSpider.kinds == {"urlset", "sitemapindex"}
+    assert result.stat("rep/sitemaps/rejected/filtered") == 2
+    assert result.stat("rep/sitemaps/rejected/filter_error") == 3
+    assert len(lines(result, "sitemap_filter() raised", level="ERROR")) == 2
+    assert result.reason == "finished"
+
+
+def test_what_a_page_carries_is_bounded() -> None:
+    recursive: dict[str, Any] = {"loc": "x", "lastmod": "2026"}
+    recursive["mine"] = recursive
+    long = {"loc": "x", "lastmod": "2026", "text": "x" * 70_000}
+    assert entry_as_json(recursive, 1) == entry_as_json(long, 1) == '{"lastmod": "2026"}'
+    some = {"loc": "x", "text": "x" * 10_000}
+    assert len(entry_as_json(some, 10)) > 10_000
+    assert entry_as_json(some, 1_000) == "{}"
+
+
+# What a filter does with two entries: how many are left of them, and how many it failed with.
+BAD_FILTERS: dict[str, tuple[Any, int, int]] = {
+    "nothing": (lambda entries: None, 0, 0),
+    "text": (lambda entries: ["http://a.test/"], 0, 2),
+    "no entry of ours": (lambda entries: [{}], 1, 0),
+    "at once": (lambda entries: 1 / 0, 0, 2),
+    "after the first": (lambda entries: [1 / 0 for _ in entries], 0, 2),
+    "once it has all": (lambda entries: [1 / 0 for _ in list(entries)], 0, 1),
+}
+
+
+def test_filters_that_are_wrong_leave_entries_out() -> None:
+    with every_row() as row:
+        for name, (function, kept, failed) in BAD_FILTERS.items():
+            with row(name):
+                options = SpiderOptions(spider(sitemap_filter=staticmethod(function))())
+                some = [{"loc": "1"}, {"loc": "2"}]
+                left, errors = options.filtered(some, "urlset", log=True)
+                assert (len(left), errors) == (kept, failed)
+
+
+async def test_pages_older_than_the_date_are_left_out(sites: Sites) -> None:
+    site = lists(sites.add(), "/index.xml", "/new.xml")
+    site.set("/index.xml", index([site.url("/skipped.xml")], "2026-01-01T12:00:00+00:00"))
+    dates = ["2026-02-01", "2026-01-31T23:59:59Z", "2026", "2026-01", "2026-02-01T00:30:00+01:00"]
+    dates += ["nonsense", "", "Sun, 01 Feb 2026 00:00:00 GMT", "Sat, 31 Jan 2026 00:00:00 GMT"]
+    dates += ["2024/05/08", "May 8, 2024", "20240508", "2026-13-01"]
+    entries = [f"<loc>{site.url(f'/{n}')}</loc><lastmod>{d}</lastmod>" for n, d in enumerate(dates)]
+    site.set("/new.xml", f"<urlset>{''.join(f'<url>{one}</url>' for one in entries)}</urlset>")
+    result = await seeded(site, REP_SITEMAP_SINCE="2026-02-01")
+    assert pages(result) == sorted(site.url(f"/{n}") for n in (0, 2, 5, 6, 7, 12))
+    assert result.stat("rep/sitemaps/rejected/old") == 8
+    assert result.stat("rep/sitemaps/undated") == 2
+    assert site.count("/skipped.xml") == 0
 
 
 async def test_well_known_places_are_tried_one_after_the_other(sites: Sites) -> None:
-    every: dict[int, Any] = {}
-    for at, place in enumerate(GUESSES):
-        every[at] = sites.add(robots=404, pages=dict.fromkeys(GUESSES, 404))
-        text = (
-            f"{every[at].url('/page')}\n"
-            if place.endswith("txt")
-            else urlset([every[at].url("/page")])
-        )
-        every[at].set(place, text)
+    missing = dict.fromkeys(GUESSES, 404)
+    every = [sites.add(robots=404, pages=dict(missing)) for _ in GUESSES]
+    for place, site in zip(GUESSES, every, strict=True):
+        text = f"{site.url('/page')}\n" if place.endswith("txt") else urlset([site.url("/page")])
+        site.set(place, text)
     forbidden = sites.add(robots=f"User-agent: *\nDisallow: {GUESSES[0]}$\n")
     forbidden.set(GUESSES[1], urlset([forbidden.url("/page")]))
+    nowhere = sites.add(robots="User-agent: *\nDisallow: /x\n", pages=dict(missing))
     down = sites.add(robots=404, pages=dict.fromkeys(GUESSES, 503))
-    starts = [site.url("/start") for site in (*every.values(), forbidden, down)]
-    result = await crawl(SeededSpider, ON, requests=starts)
-    with every_row() as checking:
-        for at, site in every.items():
-            with checking(GUESSES[at]):
-                assert site.url("/page") in pages(result)
+    listed = lists(sites.add(), "/other.xml")
+    listed.set("/other.xml", urlset([]))
+    others = [forbidden, nowhere, down, listed]
+    result = await seeded(*every, *others, REP_SITEMAP_GUESS=True)
+    assert pages(result) == sorted(site.url("/page") for site in (*every, forbidden))
+    with every_row() as row:
+        for at, site in enumerate(every):
+            with row(GUESSES[at]):
                 asked = [hit.path for hit in site.requests if hit.path in GUESSES]
                 assert asked == list(GUESSES[: at + 1])
-    assert forbidden.url("/page") in pages(result)
     # Scrapy retries it twice; the next place isn't tried.
     assert [down.count(place) for place in GUESSES] == [3, 0, 0, 0, 0, 0]
-    result.assert_clean()
-
-
-class OwnSpider(SeededSpider):
-    rep_sitemaps: Any = ()
+    assert listed.count(GUESSES[0]) == 0
+    # To be expected: not worth a warning.
+    assert len(lines(result, nowhere.url("/"), "was not read: HTTP 404", level=None)) == len(
+        GUESSES
+    )
+    assert lines(result, "was not read", level="WARNING") == []
 
 
 @pytest.mark.parametrize("others", [False, True])
 async def test_a_spider_names_sitemaps_itself(sites: Sites, others: bool) -> None:
     """Whether other origins seed the crawl remains the setting's choice."""
-    own, other = sites.add(), sites.add()
+    own, other = sites.add(robots="User-agent: *\nDisallow: /private\n"), sites.add()
     own.set("/index.xml", index([own.url("/a.xml")]))
-    own.set("/a.xml", urlset([own.url("/a"), other.url("/foreign")]))
-    other.set("/robots.txt", f"Sitemap: {other.url('/b.xml')}\n")
-    other.set("/b.xml", urlset([other.url("/b")]))
-    spider = type("Own", (OwnSpider,), {"rep_sitemaps": [own.url("/index.xml")]})
-    result = await crawl(spider, {"REP_SITEMAPS": others}, requests=[other.url("/start")])
-    found = {own.url("/a"), *([other.url("/b")] if others else [])}
-    assert set(pages(result)) == found, "as if robots.txt had listed it: no pages of other hosts"
+    own.set("/a.xml", urlset([own.url("/a"), own.url("/private"), other.url("/foreign")]))
+    lists(other, "/b.xml").set("/b.xml", urlset([other.url("/b")]))
+    named = spider(rep_sitemaps=(own.url("/index.xml"),))
+    result = await seeded(*([other] if others else []), spider=named, REP_SITEMAPS=others)
+    found = [own.url("/a"), *([other.url("/b")] if others else [])]
+    assert pages(result) == found, "as if robots.txt had listed it: no pages of other hosts"
     assert result.stat("rep/sitemaps/found") == 3
-    result.assert_clean()
-
-
-async def test_a_spider_needs_no_start_request(sites: Sites) -> None:
-    own = sites.add(robots="User-agent: *\nDisallow: /private\n")
-    own.set("/a.xml", urlset([own.url("/a"), own.url("/private")]))
-    spider = type("Own", (OwnSpider,), {"rep_sitemaps": (own.url("/a.xml"),)})
-    result = await crawl(spider, requests=[])
-    assert [response.url for response in result.spider.responses] == [own.url("/a")]
     assert "INFO Seeding from 1 sitemap that the spider names" in result.log
-    result.assert_clean()
-
-
-@pytest.mark.parametrize(
-    "value", [["/sitemap.xml"], ["ftp:x"], ["https://a.example/", 3], "https://a.example/"]
-)
-async def test_what_is_no_url_ends_the_crawl_at_its_start(sites: Sites, value: Any) -> None:
-    site = sites.add()
-    spider = type("Own", (OwnSpider,), {"rep_sitemaps": value})
-    result = await crawl(spider, requests=[site.url("/start")])
-    assert "or a list of sitemaps' URLs." in result.log
-    assert site.requests == []
 
 
 class HookSpider(SeededSpider):
@@ -100,25 +237,154 @@ class HookSpider(SeededSpider):
 
 
 async def test_a_hook_of_the_spiders_sees_each_request_for_a_sitemap(sites: Sites) -> None:
-    site = sites.add()
     names = ["a", "broken", "odd"]
-    site.set("/robots.txt", f"Sitemap: {site.url('/index.xml')}\n")
+    site = lists(sites.add(), "/index.xml")
     site.set("/index.xml", index([site.url(f"/{name}.xml") for name in names]))
     for name in names:
         site.set(f"/{name}.xml", urlset([site.url(f"/{name}")]))
-    result = await crawl(HookSpider, {"REP_SITEMAPS": True}, requests=[site.url("/start")])
+    settings = {"REP_SITEMAPS": True}
+    result = await crawl(HookSpider, settings, requests=[site.url("/start")])
     assert set(pages(result)) == {site.url(f"/{name}") for name in names}
-    tokens = {hit.path: hit.header("X-Token") for hit in site.requests}
-    assert tokens["/index.xml"] == "index"
-    assert tokens["/a.xml"] == "file"
-    assert [path for path, token in tokens.items() if token is None and ".xml" in path] != []
-    assert tokens["/start"] is tokens["/robots.txt"] is None
+    tokens = {hit.path: token for hit in site.requests if (token := hit.header("X-Token"))}
+    assert tokens == {"/index.xml": "index", "/a.xml": "file"}
     assert result.log.count("sitemap_request() raised an exception") == 1
     assert result.reason == "finished"
 
 
-async def test_a_hook_must_be_a_method(sites: Sites) -> None:
-    site = sites.add()
-    spider = type("Own", (SeededSpider,), {"sitemap_request": 1})
-    result = await crawl(spider, {"REP_SITEMAPS": True}, requests=[site.url("/start")])
-    assert "The spider's attribute sitemap_request must be a method." in result.log
+class LinkingSpider(SeededSpider):
+    """Follows one link."""
+
+    link = ""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        self.responses.append(response)
+        if response.url.endswith("/start") and self.link:
+            yield Request(self.link)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "setting", "seeds"),
+    [
+        ({}, "all", "both"),
+        ({}, "start", "start"),
+        ({}, False, "none"),
+        ({"rep_sitemaps": "start"}, False, "start"),
+        ({"rep_sitemaps": "start"}, "all", "start"),
+    ],
+)
+async def test_which_origins_seed(
+    sites: Sites, attributes: dict[str, Any], setting: Any, seeds: str
+) -> None:
+    one, two, three = (lists(sites.add(), "/map.xml") for _ in range(3))
+    for site in (one, two, three):
+        site.set("/map.xml", urlset([site.url("/page")]))
+    # A start request that is redirected starts there too.
+    one.set("/start", redirect(three.url("/start")))
+    kind = type("Spider", (LinkingSpider,), {**attributes, "link": two.url("/linked")})
+    result = await seeded(one, spider=kind, REP_SITEMAPS=setting)
+    wanted = {"both": [one, two, three], "start": [one, three], "none": []}[seeds]
+    found = [url for url in pages(result) if url.endswith("/page")]
+    assert found == sorted(site.url("/page") for site in wanted)
+
+
+async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
+    """Its robots.txt was had for pages that do not count; then a start request comes."""
+    site, other = seeding(sites, 1), sites.add()
+    linked = [site.url(f"/linked/{number}") for number in range(3)]
+
+    class Late(SeededSpider):
+        async def start(self) -> Any:
+            yield Request(other.url("/start"))
+            while len(self.responses) < 4:
+                await pause()
+            yield Request(site.url("/start"))
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            self.responses.append(response)
+            if len(self.responses) <= len(linked):
+                yield Request(linked[len(self.responses) - 1])
+
+    result = await seeded(spider=Late, REP_SITEMAPS="start")
+    assert len(pages(result)) == 2 + len(linked)
+    assert site.count("/robots.txt") == 1
+
+
+async def test_priorities_are_those_of_the_settings(sites: Sites) -> None:
+    settings = {"REP_SITEMAP_PAGE_PRIORITY": -7, "REP_SITEMAP_PRIORITY": 500}
+    result = await seeded(seeding(sites, 3), **settings)
+    requests = [response.request for response in result.spider.responses if response.request]
+    assert sorted(one.priority for one in requests) == [-7] * 6 + [0]
+    assert all(("rep_sitemap" in one.meta) == (one.priority == -7) for one in requests)
+    # Nothing else of ours is left on them.
+    assert not any(key.startswith("_rep") for one in requests for key in one.meta)
+    assert not any(one.dont_filter for one in requests)
+
+
+class Starting(ListSpider):
+    """The start requests of a spider whose `parse` is its own."""
+
+    def __init__(self, requests: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.requests = requests
+
+    async def start(self) -> Any:
+        for request in self.requests:
+            yield Request(request)
+
+
+class OldSitemapSpider(Starting, SitemapSpider):
+    def parse(self, response: Response, **kwargs: Any) -> None:
+        self.responses.append(response)
+
+
+class RuleSpider(CrawlSpider, Starting):
+    rules = [Rule(LinkExtractor(), callback="parse_linked")]
+
+    def parse_linked(self, response: Response) -> None:
+        self.responses.append(response)
+
+
+@pytest.mark.scrapy_api
+async def test_spiders_that_have_callbacks_of_their_own(sites: Sites) -> None:
+    """Without sitemap_rules, pages get what the spider does with any page."""
+    site = lists(sites.add(pages={"/page": page("<a href='/linked'>x</a>")}), "/map.xml")
+    site.set("/map.xml", urlset([site.url("/page")]))
+    assert pages(await seeded(site, spider=OldSitemapSpider)) == [site.url("/page")]
+    assert pages(await seeded(site, spider=RuleSpider)) == [site.url("/linked")]
+
+
+RULES, FOLLOW = (f"attribute sitemap_{name} must be a list of " for name in ("rules", "follow"))
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"sitemap_rules": [("", "nothing")]}, RULES),
+    ({"sitemap_rules": [("(", "parse")]}, RULES),
+    ({"sitemap_rules": ["/x"]}, RULES),
+    ({"sitemap_follow": ["("]}, FOLLOW),
+    ({"sitemap_follow": "/news"}, FOLLOW),
+    ({"sitemap_filter": "x"}, "attribute sitemap_filter must be a method."),
+    ({"sitemap_request": 1}, "attribute sitemap_request must be a method."),
+]
+
+
+@pytest.mark.parametrize(("attributes", "message"), WRONG)
+def test_attributes_are_checked(attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        SpiderOptions(spider(**attributes)())
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"rep_sitemaps": value} for value in ("often", ["/map.xml"], ["ftp:x"], ["https://a.example/", 3])]
+    + [{"sitemap_follow": 1}],
+)  # fmt: skip
+async def test_wrong_attributes_end_the_crawl_at_its_start(
+    sites: Sites, attributes: dict[str, Any]
+) -> None:
+    """One sentence at the start, and nothing is fetched."""
+    site = seeding(sites)
+    settings = {"REP_SITEMAPS": True}
+    result = await crawl(spider(**attributes), settings, requests=[site.url("/start")])
+    assert result.reason == "rep_settings_error"
+    assert site.requests == []
+    [error] = lines(result, level="ERROR")
+    assert f"attribute {next(iter(attributes))} " in error
+    assert "\n" not in error

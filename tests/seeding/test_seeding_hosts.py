@@ -7,72 +7,67 @@ from typing import Any
 import pytest
 from scrapy.core.engine import ExecutionEngine
 
+from scrapy_rep.engine.resolution import registrable_domain
+from scrapy_rep.protocol import Origin
+from scrapy_rep.seeding.selection import host_of
 from tests.helpers.behaviours import in_turn, redirect, silence
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import CrawlResult
 from tests.helpers.held import NEVER
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
-from tests.helpers.sitemaps import SeededSpider, index, pages, urlset
+from tests.helpers.sitemaps import index, listing, lists, pages, seeded, urlset
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
-ON = {"REP_SITEMAPS": True}
-DEFER = {
-    **ON,
-    "REP_UNREACHABLE": "defer",
-    "REP_RETRY_DELAY": 0.05,
-    "REP_RETRY_MAX_DELAY": 0.1,
-}
-
-
-def listing(site: Site, *sitemaps: str) -> None:
-    site.set("/robots.txt", "".join(f"Sitemap: {url}\n" for url in sitemaps))
-
-
-async def seeded(site: Site, settings: dict[str, Any] = ON) -> CrawlResult:
-    result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
-    result.assert_clean()
-    assert result.stat("rep/sitemaps/waiting") == 0
-    return result
+DEFER = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05, "REP_RETRY_MAX_DELAY": 0.1}
 
 
 @pytest.mark.parametrize("policy", ["strict", "any"])
 async def test_urls_of_other_hosts(sites: Sites, policy: str) -> None:
     """Only if the other host's own robots.txt lists the same sitemap, or the user says so."""
-    site, listed, unlisted, without = (sites.add() for _ in range(4))
-    maps = sites.add()
+    site, listed, unlisted, maps, _ = every = [sites.add() for _ in range(5)]
     url = maps.url("/map.xml")
-    listing(site, url)
-    listing(listed, "http://something.test/else.xml", url)
-    listing(unlisted, unlisted.url("/its-own.xml"))
-    all_hosts = [site, listed, unlisted, without, maps]
-    maps.set("/map.xml", urlset([one.url(f"/{n}") for n in range(20) for one in all_hosts]))
-    result = await seeded(site, {**ON, "REP_SITEMAP_CROSS_HOST": policy})
-    accepted = all_hosts if policy == "any" else [site, listed]
+    site.set("/robots.txt", listing(url))
+    listed.set("/robots.txt", listing("http://something.test/else.xml", url))
+    lists(unlisted, "/its-own.xml")
+    maps.set("/map.xml", urlset([one.url(f"/{n}") for n in range(20) for one in every]))
+    result = await seeded(site, REP_SITEMAP_CROSS_HOST=policy)
+    accepted = every if policy == "any" else [site, listed]
     assert pages(result) == sorted(one.url(f"/{n}") for n in range(20) for one in accepted)
     assert result.stat("rep/sitemaps/rejected/cross_host") == (0 if policy == "any" else 60)
     if policy == "strict":
         # maps is known by then, the others are not.
         assert "(60 waiting for another host's robots.txt)" in lines(result, "accepted")[0]
-        assert [one.count("/robots.txt") for one in all_hosts] == [1] * 5
-    result.assert_clean()
+        assert [one.count("/robots.txt") for one in every] == [1] * 5
 
 
-async def test_an_index_that_is_listed_stands_for_all_that_it_leads_to(sites: Sites) -> None:
-    site, other = sites.add(), sites.add()
-    listing(site, site.url("/index.xml"))
-    site.set("/index.xml", index([site.url("/deeper.xml")]))
-    site.set("/deeper.xml", index([site.url("/map.xml")]))
-    site.set("/map.xml", urlset([other.url("/page"), site.url("/page")]))
-    for path, count in (("/index.xml", 2), ("/deeper.xml", 2), ("/map.xml", 2), ("/no.xml", 1)):
-        listing(other, site.url(path))
-        assert len(pages(await seeded(site))) == count
+async def test_hosts_of_one_site(sites: Sites) -> None:
+    """Apex, www and other subdomains of one registrable domain; users of github.io are no site."""
+    names = ["example.co.uk", "www.example.co.uk", "shop.example.co.uk", "other.co.uk"]
+    apex, *others = [sites.add(name=name) for name in names]
+    mine, yours = sites.add(name="me.github.io"), sites.add(name="you.github.io")
+    lists(apex, "/map.xml").set("/map.xml", urlset([one.url("/page") for one in (apex, *others)]))
+    lists(mine, "/map.xml").set("/map.xml", urlset([mine.url("/page"), yours.url("/page")]))
+    result = await seeded(apex, mine, REP_SITEMAP_CROSS_HOST="site")
+    assert pages(result) == sorted(one.url("/page") for one in (apex, *others[:2], mine))
 
 
-async def test_http_and_https_are_one_host(sites: Sites) -> None:
-    from scrapy_rep.protocol import Origin
-    from scrapy_rep.seeding.selection import host_of
+DOMAINS = {
+    "www.example.com": "example.com",
+    "example.com": "example.com",
+    "a.b.example.co.uk": "example.co.uk",
+    "me.github.io": "me.github.io",
+    "www.xn--bcher-kva.example.de": "example.de",
+    **dict.fromkeys(["127.0.0.1", "[::1]", "localhost", "com", "co.uk", "github.io"]),
+}
 
+
+def test_a_host_has_a_registrable_domain_or_none() -> None:
+    """Two hosts without any are never one site."""
+    assert {host: registrable_domain(host) for host in DOMAINS} == DOMAINS
+
+
+def test_http_and_https_are_one_host() -> None:
     def host(url: str) -> str:
         return host_of(Origin.from_url(url))
 
@@ -82,14 +77,23 @@ async def test_http_and_https_are_one_host(sites: Sites) -> None:
     assert host("http://a.test:443/") != host("http://a.test/")
 
 
+async def test_an_index_that_is_listed_stands_for_all_that_it_leads_to(sites: Sites) -> None:
+    site, paths = sites.add(), ["/index.xml", "/deeper.xml", "/map.xml", "/no.xml"]
+    others = [lists(sites.add()) for _ in paths]
+    for other, path in zip(others, paths, strict=True):
+        other.set("/robots.txt", listing(site.url(path)))
+    lists(site, "/index.xml").set("/index.xml", index([site.url("/deeper.xml")]))
+    site.set("/deeper.xml", index([site.url("/map.xml")]))
+    site.set("/map.xml", urlset([one.url("/page") for one in (*others, site)]))
+    assert pages(await seeded(site)) == sorted(one.url("/page") for one in (*others[:3], site))
+
+
 async def test_rules_that_were_redirected(sites: Sites) -> None:
     """The sitemaps are those of the host that was first asked; relative ones of where the file is."""
     there = sites.add(pages={"/rules": "Sitemap: map.xml\n"})
-    site = sites.add(robots=redirect(there.url("/rules")))
-    also = sites.add(robots=redirect(there.url("/rules")))
+    site, also = (sites.add(robots=redirect(there.url("/rules"))) for _ in range(2))
     there.set("/map.xml", urlset([one.url("/page") for one in (site, also, there)]))
-    result = await seeded(site)
-    assert pages(result) == sorted([site.url("/page"), also.url("/page")])
+    assert pages(await seeded(site)) == sorted([site.url("/page"), also.url("/page")])
 
 
 async def test_entries_that_are_read_after_their_host_has_answered(
@@ -99,30 +103,41 @@ async def test_entries_that_are_read_after_their_host_has_answered(
     monkeypatch.setattr("scrapy_rep.engine.pause.SLICE_SECONDS", -1.0)
     site, other = sites.add(), sites.add()
     for one in (site, other):
-        listing(one, site.url("/map.xml"))
-    first, wanted = [other.url("/first")], [other.url(f"/{n}") for n in range(100)]
-    filling = "<x/>" * 400_000
+        one.set("/robots.txt", listing(site.url("/map.xml")))
+    first, wanted = [other.url("/first")], [other.url(f"/{n}") for n in range(20)]
     body = urlset(first + wanted)
     at = body.index("<url>", body.index("<url>") + 1)
-    site.set("/map.xml", body[:at] + filling + body[at:])
-    result = await seeded(site)
-    assert pages(result) == sorted(first + wanted)
+    site.set("/map.xml", body[:at] + "<x/>" * 200_000 + body[at:])
+    assert pages(await seeded(site)) == sorted(first + wanted)
+
+
+def one_of(site: Site, other: str, count: int = 3) -> list[str]:
+    """A sitemap of *site* lists a page of *other*, and some of its own, which are returned."""
+    own = [site.url(f"/{n}") for n in range(count)]
+    lists(site, "/map.xml").set("/map.xml", urlset([f"{other}/page", *own]))
+    return own
 
 
 async def test_one_that_answers_late(sites: Sites) -> None:
     """What is listed of it waits, and nothing else does."""
     site, late = sites.add(), sites.add()
-    url = site.url("/map.xml")
-    listing(site, url)
-    late.set("/robots.txt", in_turn(503, 503, f"Sitemap: {url}\n"))
-    site.set("/map.xml", urlset([late.url("/page"), *[site.url(f"/{n}") for n in range(10)]]))
-    result = await seeded(site, DEFER)
-    assert len(pages(result)) == 11
-    urls = [response.url for response in result.spider.responses]
-    assert urls[-1] == late.url("/page")
+    own = one_of(site, late.url(""))
+    late.set("/robots.txt", in_turn(503, 503, listing(site.url("/map.xml"))))
+    result = await seeded(site, **DEFER)
+    assert pages(result) == sorted([*own, late.url("/page")])
+    assert result.spider.responses[-1].url == late.url("/page")
 
 
-@pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
+async def given_up(site: Site, other: str, **settings: Any) -> CrawlResult:
+    own = one_of(site, other)
+    result = await seeded(site, **settings)
+    assert pages(result) == own
+    assert result.stat("rep/sitemaps/rejected/unproven") == 1
+    return result
+
+
+@pytest.mark.loop
+@pytest.mark.parametrize("robots", [silence(), 503], ids=["silent", "503"])
 @pytest.mark.usefixtures("in_time")
 async def test_one_that_never_answers(
     sites: Sites, robots: Any, monkeypatch: pytest.MonkeyPatch
@@ -130,53 +145,52 @@ async def test_one_that_never_answers(
     """It does not keep the crawl open for longer than REP_DEFER_MAX_WAIT."""
     # The engine is told that the crawl may be over, it need not look every 5 s.
     monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
-    site, dead = sites.add(), sites.add(robots=robots)
-    listing(site, site.url("/map.xml"))
-    wanted = [site.url(f"/{n}") for n in range(10)]
-    site.set("/map.xml", urlset([dead.url("/a"), *wanted, dead.url("/b")]))
-    result = await seeded(site, {**DEFER, "REP_DEFER_MAX_WAIT": 0.5})
-    assert pages(result) == sorted(wanted)
-    assert result.stat("rep/sitemaps/rejected/unproven") == 2
+    dead = sites.add(robots=robots)
+    # However long the next attempt at it is away.
+    late = {"REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 0.3}
+    await given_up(sites.add(), dead.url(""), **{**DEFER, **late})
 
 
-@pytest.mark.parametrize("policy", ["drop", "allow"])
+@pytest.mark.parametrize("policy", ["drop", "allow", "defer"])
 async def test_one_that_is_not_waited_for(sites: Sites, policy: str) -> None:
-    site, dead = sites.add(), sites.add(robots=503)
-    listing(site, site.url("/map.xml"))
-    site.set("/map.xml", urlset([dead.url("/a"), site.url("/b")]))
-    result = await seeded(site, {**ON, "REP_UNREACHABLE": policy})
-    assert pages(result) == [site.url("/b")]
-    assert result.stat("rep/sitemaps/rejected/unproven") == 1
-
-
-async def test_a_host_that_does_not_exist(sites: Sites) -> None:
-    site, refused = sites.add(), sites.refused()
-    listing(site, site.url("/map.xml"))
-    site.set("/map.xml", urlset([refused + "/a", site.url("/b")]))
-    result = await seeded(site, DEFER)
-    assert pages(result) == [site.url("/b")]
-    assert result.stat("rep/sitemaps/rejected/unproven") == 1
+    """Nor is a host that doesn't exist, whatever the policy."""
+    other = sites.refused() if policy == "defer" else sites.add(robots=503).url("")
+    await given_up(sites.add(), other, **{**DEFER, "REP_UNREACHABLE": policy})
 
 
 async def test_very_many_hosts(sites: Sites) -> None:
     """Their robots.txt are asked for some at a time."""
-    site = sites.add()
-    others = [sites.add() for _ in range(60)]
-    listing(site, site.url("/map.xml"))
-    for other in others[::2]:
-        listing(other, site.url("/map.xml"))
+    site, *others = [sites.add() for _ in range(41)]
+    for one in (site, *others[::2]):
+        one.set("/robots.txt", listing(site.url("/map.xml")))
     site.set("/map.xml", urlset([other.url("/page") for other in others]))
     result = await seeded(site)
     assert pages(result) == sorted(other.url("/page") for other in others[::2])
-    assert result.stat("rep/sitemaps/rejected/cross_host") == 30
+    assert result.stat("rep/sitemaps/rejected/cross_host") == 20
 
 
 async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(sites: Sites) -> None:
     """The request for it is held like any other."""
     site, maps = sites.add(), sites.add(robots=in_turn(503, 503, "User-agent: *\n"))
-    listing(site, maps.url("/map.xml"))
+    site.set("/robots.txt", listing(maps.url("/map.xml")))
     maps.set("/map.xml", urlset([site.url("/page")]))
-    result = await seeded(site, {**DEFER, "REP_DEFER_GRACE": 0})
+    result = await seeded(site, **DEFER, REP_DEFER_GRACE=0)
     assert pages(result) == [site.url("/page")]
     assert result.stat("rep/deferred") >= 1
     assert result.stat("rep/sitemaps/fetched") == 1
+
+
+async def test_a_sitemap_whose_entries_wait_in_vain_is_told(sites: Sites) -> None:
+    """All of them are on a host that doesn't list it, say `www`."""
+    apex, www = sites.add(name="example.com"), sites.add(name="www.example.com")
+    lists(apex, "/map.xml", "/some.xml")
+    apex.set("/map.xml", urlset([www.url(f"/{n}") for n in range(300)]))
+    apex.set("/some.xml", urlset([apex.url("/y"), www.url("/y")]))
+    result = await seeded(apex)
+    assert pages(result) == [apex.url("/y")]
+    [message] = lines(result, "Nothing was taken", level="WARNING")
+    assert message == (
+        f"Nothing was taken from sitemap {apex.url('/map.xml')}: its entries are on a host that "
+        "does not list the sitemap"
+    )
+    assert result.stat("rep/sitemaps/nothing_taken") == 1

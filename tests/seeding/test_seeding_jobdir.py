@@ -1,12 +1,15 @@
-"""With JOBDIR, what sitemaps list outlives a stop and a kill: after a stop in order each page is
-fetched once, after `kill -9` at least once (DESIGN.md, "on disk the moment it is held").
+"""What sitemaps list outlives a stop and a kill: with JOBDIR each page is fetched once after a stop in
+order, and at least once after `kill -9` (DESIGN.md, "on disk the moment it is held"); a scheduler that
+several processes share (scrapy-redis, with a real Redis server) is handed all of it.
 
 Only a process can be killed, or gets a Ctrl-C of its own.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +17,17 @@ import pytest
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
-from tests.helpers.process import on_every_reactor
-from tests.helpers.process.seeded import SETTINGS, Listed
+from tests.helpers.process import NO_REACTORLESS, REACTORLESS_LIBRARY, Crawl
+from tests.helpers.process.seeded import SETTINGS, SPIDER, Listed
+from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import SeededSpider, pages
+from tests.helpers.sitemaps import SeededSpider
 
-pytestmark = [pytest.mark.loop, pytest.mark.slow]
+pytestmark = pytest.mark.slow
+
+needs_scrapy_redis = pytest.mark.skipif(
+    importlib.util.find_spec("scrapy_redis") is None, reason="needs scrapy-redis, from PyPI"
+)
 
 
 def left(folder: Path) -> int:
@@ -30,49 +38,27 @@ def left(folder: Path) -> int:
     return int(count)
 
 
-def stopped_and_resumed(listed: Listed, tmp_path: Path, reactor: str) -> None:
-    """Ctrl-C three times: nothing is lost, nothing is fetched twice."""
-    runs = []
-    for moment in ("page 1", "page 30", "page 20"):
+@pytest.mark.process
+@pytest.mark.skipif(importlib.util.find_spec(REACTORLESS_LIBRARY) is None, reason=NO_REACTORLESS)
+def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
+    """Ctrl-C on each kind of reactor: nothing is lost, nothing is fetched twice."""
+    listed, runs = Listed(sites), []
+    for moment, reactor in (("page 1", "asyncio"), ("page 30", "select"), ("page 20", "none")):
         runs.append(listed.start(tmp_path, f"SIGINT {moment}", reactor).join())
         assert runs[-1].reason == "shutdown"
-    runs.append(listed.start(tmp_path, reactor=reactor).join())
+    runs.append(listed.start(tmp_path).join())
     assert runs[-1].reason == "finished"
     assert left(tmp_path) == 0
     listed.check(runs)
     assert listed.site.count("/index.xml") == 1
-    assert {run.stats["rep/sitemaps/waiting"] for run in runs[-1:]} == {"0"}
+    assert runs[-1].stats["rep/sitemaps/waiting"] == "0"
 
 
 @pytest.mark.process
-@on_every_reactor
-def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path, reactor: str) -> None:
-    stopped_and_resumed(Listed(sites), tmp_path, reactor)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("seconds", [0.04, 0.3])
-def test_stops_where_pages_are_held_first(sites: Sites, tmp_path: Path, seconds: float) -> None:
-    """Each run begins with pages that wait for robots.txt, of which most are held: the answer comes
-    about when REP_DEFER_GRACE, 0.05, ends, or long after."""
-    stopped_and_resumed(Listed(sites, robots_seconds=seconds), tmp_path, "asyncio")
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "moments",
-    [
-        ["page 1", "page 30", "page 100"],
-        # While sitemaps are on their way: the index, one of the others.
-        ["downloaded 2", "downloaded 3", "downloaded 5", "downloaded 40"],
-        ["reached 3", "reached 4", "left 90", "page 20"],
-    ],
-    ids=["pages", "sitemaps", "others"],
-)
-def test_kills_lose_no_page_that_sitemaps_list(
-    sites: Sites, tmp_path: Path, moments: list[str]
-) -> None:
+def test_kills_lose_no_page_that_sitemaps_list(sites: Sites, tmp_path: Path) -> None:
+    """While the index is on its way, while sitemaps are, and while pages are."""
     listed = Listed(sites)
+    moments = ["downloaded 2", "reached 4", "left 90"]
     runs = [listed.start(tmp_path, f"SIGKILL {moment}").join() for moment in moments]
     assert all(run.reason is None for run in runs)
     runs.append(listed.start(tmp_path).join())
@@ -84,46 +70,68 @@ def test_kills_lose_no_page_that_sitemaps_list(
 @pytest.mark.process
 @pytest.mark.scrapy_api
 def test_a_kill_and_a_stop_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
-    listed = Listed(sites)
-    runs = [
-        listed.start(tmp_path, ends).join()
-        for ends in ("SIGKILL page 40", "SIGINT page 40", "SIGKILL page 40", "")
-    ]
-    assert [run.reason for run in runs] == [None, "shutdown", None, "finished"]
+    """Each run begins with pages that wait for robots.txt, of which most are held: the answer comes long
+    after REP_DEFER_GRACE."""
+    listed = Listed(sites, robots_seconds=0.2)
+    ends = ("SIGINT page 1", "SIGKILL page 40", "SIGINT page 40", "")
+    runs = [listed.start(tmp_path, end).join() for end in ends]
+    assert [run.reason for run in runs] == ["shutdown", None, "shutdown", "finished"]
     listed.check(runs)
 
 
 async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> None:
     """A second crawl with the JOBDIR of one that ended: the dupe filter and the spool know all."""
-    listed = Listed(sites, 0)
+    listed = Listed(sites, 0, count=10)
     settings = {**SETTINGS, "JOBDIR": str(tmp_path / "job")}
     for _ in range(2):
         result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
         result.assert_clean()
-        assert result.reason == "finished"
     assert set(listed.asked) == set(listed.wanted)
     assert listed.asked.total() == len(listed.wanted)
     assert listed.site.count("/0.xml") == 1
 
 
-async def test_a_file_that_can_not_be_read_is_set_aside(sites: Sites, tmp_path: Path) -> None:
+async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:
     listed = Listed(sites, 0)
-    job = tmp_path / "job"
-    job.mkdir()
-    (job / FILE_NAME).write_bytes(b"this is no database" * 100)
-    settings = {**SETTINGS, "JOBDIR": str(job)}
+    settings = {**SETTINGS, "CLOSESPIDER_PAGECOUNT": 20}
     result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
-    assert pages(result) == sorted(listed.wanted)
-    assert len(lines(result, "was set aside as", level="WARNING")) == 1
-    result.assert_clean()
-
-
-async def test_without_jobdir_nothing_is_left(sites: Sites, tmp_path: Path) -> None:
-    listed = Listed(sites, 0)
-    result = await crawl(
-        SeededSpider,
-        {**SETTINGS, "CLOSESPIDER_PAGECOUNT": 50},
-        requests=[listed.site.url("/start")],
-    )
     assert result.reason == "closespider_pagecount"
     assert len(lines(result, "not requested: ", "the crawl is closing")) == 1
+
+
+@pytest.fixture
+def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
+    crawls: list[Crawl] = []
+    settings = {
+        **SETTINGS,
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "SCHEDULER_PERSIST": True,
+        "REDIS_URL": redis_server.url,
+    }
+
+    def one(listed: Listed, ends: str = "") -> Crawl:
+        urls = [listed.site.url("/start")]
+        crawls.append(Crawl(tmp_path / "runs", urls, settings, spider=SPIDER, ends=ends))
+        return crawls[-1]
+
+    yield one
+    for started in crawls:
+        started.close()
+
+
+@pytest.mark.process
+@needs_scrapy_redis
+@needs_server
+@pytest.mark.parametrize("ends", ["SIGINT page 30", ""], ids=["goes on", "shares"])
+def test_another_process_of_a_fleet(sites: Sites, start: Callable[..., Crawl], ends: str) -> None:
+    """It goes on with what waits on disk in one that ends in order; or both find the same sitemaps, and
+    the dupe filter that they share gives each to one of them."""
+    listed = Listed(sites)
+    first = start(listed, ends)
+    if ends:
+        first.join()
+    runs = [first, start(listed).join()]
+    assert [run.join().reason for run in runs] == ["shutdown" if ends else "finished", "finished"]
+    listed.check(runs)
+    assert listed.site.count("/index.xml") == 1

@@ -1,4 +1,5 @@
-"""The file of what sitemaps list: which pages are taken when, without a crawl."""
+"""The file of what sitemaps list: which pages are taken when, and rows that are not as they should be,
+without a crawl."""
 
 from __future__ import annotations
 
@@ -8,22 +9,25 @@ import pytest
 from scrapy import Request, Spider
 
 from scrapy_rep.seeding.feeder import Outstanding
-from scrapy_rep.seeding.spool import Spool
+from scrapy_rep.seeding.spool import FILE_NAME, Spool
+from tests.helpers.crawling import captured_log
+from tests.helpers.files import change
+from tests.helpers.log import warnings
+from tests.helpers.rows import every_row
 
 A = "http://a.example"
+MAP = f"{A}/map.xml"
 
-pytestmark = pytest.mark.loop
 
-
-async def opened(tmp_path: Path) -> Spool:
-    spool = Spool(str(tmp_path), 1.0, Spider(name="spool"))
+async def opened(folder: Path) -> Spool:
+    spool = Spool(str(folder), 1.0, Spider(name="spool"))
     assert await spool.look() is not None
     return spool
 
 
 def add(spool: Spool, *names: str) -> int:
     site = spool.site(A)
-    spool.sitemaps.add(f"{A}/map.xml", A, A, ())
+    spool.sitemaps.add(A, {MAP: A})
     spool.add_pages(A, [(site, 1, name, None, None) for name in names], [])
     return site
 
@@ -32,23 +36,13 @@ def taken(spool: Spool, site: int, limit: int = 10) -> list[tuple[str, bool]]:
     return [(page.url, page.again) for page in spool.take(site, limit)]
 
 
-async def test_what_was_taken_is_not_taken_twice(tmp_path: Path) -> None:
-    """Though its rows are there until the pages are dealt with."""
-    spool = await opened(tmp_path)
-    site = add(spool, "1", "2", "3")
-    assert taken(spool, site, 2) == [("1", False), ("2", False)]
-    assert taken(spool, site) == [("3", False)]
-    assert spool.next_site() is None
-    add(spool, "4")
-    assert taken(spool, site) == [("4", False)]
-    spool.close()
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 10])
+@pytest.mark.loop
+@pytest.mark.parametrize("limit", [1, 2, 10])
 async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, limit: int) -> None:
     spool = await opened(tmp_path)
     site = add(spool, "1", "2", "3", "4", "5")
     first = spool.take(site, 3)
+    assert [page.url for page in first] == ["1", "2", "3"]
     spool.forget([first[1].id])
     spool.close()
     spool = await opened(tmp_path)
@@ -82,6 +76,17 @@ async def test_what_is_put_back_is_taken_next(tmp_path: Path, again: bool) -> No
     spool.close()
 
 
+async def test_sitemaps_are_added_once_and_up_to_a_limit(tmp_path: Path) -> None:
+    spool = await opened(tmp_path)
+    found = {f"{A}/{number}.xml": A for number in range(4)}
+    assert spool.sitemaps.add(A, dict.fromkeys([*found][:1], A)) == ([*found][:1], [])
+    assert spool.sitemaps.add(A, found, most=3) == ([*found][1:3], [*found][3:])
+    assert spool.sitemaps.add(A, found) == ([*found][3:], [])
+    assert spool.sitemaps.add(A, found, most=3) == ([], [])
+    assert spool.sitemaps.counts(A) == (4, 0)
+    spool.close()
+
+
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_the_row_of_a_held_page_goes_once_it_is_safe(on_disk: bool) -> None:
     """A hold in memory, which has a copy of the request, would lose it in a kill."""
@@ -95,3 +100,55 @@ def test_the_row_of_a_held_page_goes_once_it_is_safe(on_disk: bool) -> None:
     outstanding.arrive(request)
     del request
     assert outstanding.finished == [7]
+
+
+# For each change: how many rows are deleted, and how many pages, and entries that wait for proof, are left.
+WRONG = {
+    "UPDATE pages SET url = x'00' WHERE id = 2": (1, 2, 3),
+    "UPDATE pages SET lastmod = 5.5, alternate = 7 WHERE id = 2": (0, 3, 3),
+    "UPDATE pages SET lastmod = x'00' WHERE id = 2": (1, 2, 3),
+    "UPDATE pages SET site = 'none' WHERE id = 2": (1, 2, 3),
+    "UPDATE pages SET site = 7 WHERE id = 2": (1, 2, 3),
+    "UPDATE pages SET sitemap = 7 WHERE id = 2": (1, 2, 3),
+    "UPDATE pages SET id = -1 WHERE id = 2": (1, 2, 3),
+    "UPDATE pages SET alternate = '{' WHERE id = 2": (0, 3, 3),
+    "UPDATE pages SET url = CAST(x'fffe' AS TEXT) WHERE id = 2": (0, 3, 3),
+    "UPDATE unproven SET url = x'00' WHERE id = 2": (1, 3, 2),
+    "UPDATE sites SET cursor = 'high'": (7, 0, 0),
+    "UPDATE sites SET origin = x'00'": (7, 0, 0),
+    "UPDATE sitemaps SET chain = '['": (0, 3, 3),
+    "UPDATE sitemaps SET chain = x'00'": (7, 0, 0),
+    "UPDATE sitemaps SET state = 'done'": (7, 0, 0),
+    "UPDATE origins SET files = 'many'": (1, 3, 3),
+}
+
+
+async def test_wrong_rows_are_deleted(tmp_path: Path) -> None:
+    """With a line that counts them; the others are as ever."""
+    with every_row() as row:
+        for number, (query, expected) in enumerate(WRONG.items()):
+            with row(query):
+                folder = tmp_path / str(number)
+                folder.mkdir()
+                await check_wrong(folder, query, *expected)
+
+
+async def check_wrong(folder: Path, query: str, wrong: int, pages: int, unproven: int) -> None:
+    spool = await opened(folder)
+    site = add(spool)
+    rows = [(site, 1, f"{A}/{n}", "2026-01-01", f'["{A}/de/{n}"]') for n in range(3)]
+    spool.add_pages(A, list(rows), list(rows))
+    spool.close()
+    change(folder / FILE_NAME, query)
+    with captured_log() as records:
+        spool = await opened(folder)
+    said = [line.partition(" of ")[0] for line in warnings(records)]
+    assert said == ([f"{wrong} row{'s' * (wrong > 1)}"] if wrong else [])
+    assert (spool.waiting, spool.unproven) == (pages, unproven)
+    assert spool.next_site() == (site if pages else None)
+    if pages:
+        assert len(spool.take(site, 10)) == pages
+    assert spool.waiting == 0
+    assert spool.sitemaps.counts(A)[0] in (0, 1)
+    assert len(spool.unproven_of(A, 10)) == unproven
+    spool.close()
