@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.ending import CommandError, Status, gravest
-from scrapy_rep.commands.inputs import Chain, chains, request_for, requests
+from scrapy_rep.commands.inputs import chains, request_for, requests
 from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.output import BOLD, GREEN, RED, Output
-from scrapy_rep.commands.page import fetched
+from scrapy_rep.commands.page import as_json, as_rows, fetched
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, YES
@@ -17,8 +17,6 @@ from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, YES
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
-
-    from scrapy.http import Response
 
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.preferences import Usage
@@ -49,9 +47,10 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             if NO in usage.verdicts.values():
                 statuses.add(Status.FOUND)
             if options.json:
-                output.json(_as_json(url, chain, usage, page))
+                words = {"agent_in_words": in_words(chain)}
+                output.json({**as_json(url, chain, page), **words, **usage.as_dict()})
             else:
-                _print(output, url, chain, usage, page)
+                _print(output, url, as_rows(url, chain, page), usage)
             output.flush()
 
     if asked:
@@ -59,29 +58,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     return gravest(*statuses)
 
 
-def _as_json(url: str, chain: Chain, usage: Usage, page: Response | CommandError) -> dict[str, Any]:
-    fetched = None if isinstance(page, CommandError) else page
-    return {
-        "url": url,
-        "agent": ",".join(chain) or None,
-        "status": fetched and fetched.status,
-        "final_url": fetched and fetched.url,
-        "error": None if fetched else str(page),
-        "agent_in_words": in_words(chain),
-        **usage.as_dict(),
-    }
-
-
-def _print(
-    output: Output, url: str, chain: Chain, usage: Usage, page: Response | CommandError
-) -> None:
-    rows = [("agent", in_words(chain))]
-    if isinstance(page, CommandError):
-        rows.append(("not fetched", str(page)))
-    else:
-        rows.append(("answer", f"HTTP {page.status}"))
-        if page.url != url:
-            rows.append(("redirects to", page.url))
+def _print(output: Output, url: str, rows: list[tuple[str, str]], usage: Usage) -> None:
     colours = [""] * len(rows)
     decisive = [usage.decisive(purpose) for purpose in PURPOSES]
     for purpose, statement in zip(PURPOSES, decisive, strict=True):
