@@ -4,7 +4,6 @@ keeps (REP.md section 5)."""
 from __future__ import annotations
 
 import re
-import sys
 import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,9 @@ _COLOURS = {
 _WIDEST = max(len(state.value) for state in _COLOURS)
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """List, show or drop entries."""
     if options.drop and not arguments:
         raise UsageError("--drop needs hosts or URLs; '*' drops everything", print_help=False)
@@ -50,22 +51,24 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
         settings = RepSettings.from_settings(command.settings)
-        return _Cache(storage, settings, options).answer(arguments)
+        _Cache(storage, settings, options, output).answer(arguments)
 
 
 class _Cache:
     """Answers for one storage."""
 
-    def __init__(self, storage: Storage, settings: RepSettings, options: Namespace) -> None:
+    def __init__(
+        self, storage: Storage, settings: RepSettings, options: Namespace, output: Output
+    ) -> None:
         self._storage = storage
         self._limit = settings.unreachable_limit
         self._choices = Choices.of(settings)
         self._json: bool = options.json
         self._drop: bool = options.drop
-        self._output = Output()
+        self._output = output
         self._now = time.time()
 
-    def answer(self, arguments: Sequence[str]) -> Status:
+    def answer(self, arguments: Sequence[str]) -> None:
         """Do what the options say for each argument, or for all entries."""
         hashes = [one for one in arguments if _SHA256.fullmatch(one)]
         urls = [one for one in arguments if "://" in one]
@@ -76,15 +79,14 @@ class _Cache:
         found += [self._one(str(request_for(one)[1])) for one in urls]
         if hosts or not arguments:
             found.append(self._many(hosts))
-        self._output.flush()
-        return Status.GOOD if all(found) else Status.FOUND
+        if not all(found):
+            self._output.statuses.add(Status.FOUND)
 
     def _body(self, sha256: str) -> bool:
         problem = "not in the cache"
         try:
             if (body := self._storage.body(sha256)) is not None:
-                self._output.flush()
-                sys.stdout.buffer.write(body)
+                self._output.bytes(body)
                 return True
         except UnreadableEntry as error:
             problem = str(error)

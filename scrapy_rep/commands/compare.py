@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.decide import file_named, path_as_given
-from scrapy_rep.commands.ending import Status, gravest
+from scrapy_rep.commands.ending import Status
 from scrapy_rep.commands.inputs import STDIN, chains, request_for, urls
 from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.output import GREEN, RED, Output
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     """As JSON, as a line, and the colour of that."""
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Compare verdicts on URLs, or without any, the rules of each agent."""
     names = options.compare
     if names.count(STDIN) + list(arguments).count(STDIN) > 1:
@@ -49,10 +51,9 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     agents = chains(options.agent)
     if options.agents_of_file or not agents:
         agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))
-    statuses: set[Status] = set()
-    output, changed = Output(), 0
+    changed = 0
     if arguments:
-        asked = [(url, chain) for url, _ in urls(arguments, statuses) for chain in agents]
+        asked = [(url, chain) for url, _ in urls(arguments, output) for chain in agents]
         obey_global = RepSettings.from_settings(command.settings).obey_global_group
         changes = _verdicts(old, new, asked, obey_global)
         of = f" of {counted(len(asked), 'verdict')} change"
@@ -67,8 +68,8 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             output.line(output.paint(line, colour))
     if not options.json:
         output.note(f"{changed:,}{of}" if arguments else f"{counted(changed, 'line')} changed")
-    output.flush()
-    return gravest(*statuses, Status.FOUND if changed else Status.GOOD)
+    if changed:
+        output.statuses.add(Status.FOUND)
 
 
 def _verdicts(

@@ -49,7 +49,9 @@ def held_in(path: Path) -> list[HeldOrigin]:
         return [HeldOrigin(*row) for row in db.execute(_HELD)]
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """List the origins."""
     if arguments:
         raise UsageError("--held takes a JOBDIR and nothing else", print_help=False)
@@ -60,7 +62,6 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         held = held_in(path) if path.exists() else []
     except (sqlite3.Error, OSError) as error:
         raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
-    output = Output()
     known = _known(command, held)
     for one in held:
         if options.json:
@@ -72,8 +73,6 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     if not options.json:
         requests = counted(sum(one.requests for one in held), "request")
         output.note(f"{requests} of {counted(len(held), 'origin')} held")
-    output.flush()
-    return Status.GOOD
 
 
 def _known(command: RobotsCommand, held: Sequence[HeldOrigin]) -> dict[str, Entry]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
+    from scrapy_rep.commands.output import Output
     from scrapy_rep.storages.base import Storage
 
 Chain = tuple[str, ...]
@@ -109,17 +110,17 @@ def read_file(name: str, limit: int) -> bytes:
         raise CommandError(f"{_quoted(name)}: {getattr(error, 'strerror', '') or error}") from None
 
 
-def urls(arguments: Sequence[str], statuses: set[Status]) -> Iterator[tuple[str, str]]:
+def urls(arguments: Sequence[str], output: Output) -> Iterator[tuple[str, str]]:
     """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.
     Reads standard input, one URL a line, for ``-``, and for no arguments unless it is a terminal.
-    Complains about what is too long, and adds that to *statuses*."""
+    Complains about what is too long, and adds that to the statuses."""
     if not arguments and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no URL given", print_help=False)
     for argument in arguments or [STDIN]:
         for url, where in _lines() if argument == STDIN else [(argument, "")]:
             if len(url) > _MAX_LINE:
                 complain(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
-                statuses.add(Status.USAGE)
+                output.statuses.add(Status.USAGE)
             else:
                 yield url, where
 
@@ -169,17 +170,17 @@ def request_for(url: str) -> tuple[Request, Origin]:
     raise CommandError(_shortened(message))
 
 
-def requests(arguments: Sequence[str], statuses: set[Status]) -> list[tuple[str, Request, Origin]]:
+def requests(arguments: Sequence[str], output: Output) -> list[tuple[str, Request, Origin]]:
     """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains about
-    what is no URL, and adds that to *statuses*."""
+    what is no URL, and adds that to the statuses."""
     found = []
-    for url, where in urls(arguments, statuses):
+    for url, where in urls(arguments, output):
         try:
             found.append((url, *request_for(url)))
         except CommandError as error:
             complain(f"{where}{error}")
-            statuses.add(error.status)
-    if not found and not statuses:
+            output.statuses.add(error.status)
+    if not found and not output.statuses:
         raise UsageError("no URL given", print_help=False)
     return found
 

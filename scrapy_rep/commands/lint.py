@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
+from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.commands.inputs import STDIN, read_file, request_for
 from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.output import DIM, RED, YELLOW, Output
@@ -34,18 +34,18 @@ _SHOWN = 100
 _COLOURS = {ERROR: RED, WARNING: YELLOW, NOTE: DIM}
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Lint files, and the robots.txt of URLs as they are now, past the cache."""
     if not arguments:
         raise UsageError("--lint needs a URL, a file, or - for standard input", print_help=False)
-    output = Output()
     failing = SEVERITIES[: SEVERITIES.index(options.fail_on or NOTE) + 1]
-    statuses: set[Status] = set()
     origins: dict[Origin, None] = {}
 
     def show(source: str, findings: Sequence[Finding]) -> None:
-        found = any(one.severity in failing for one in findings)
-        statuses.add(Status.FOUND if found else Status.GOOD)
+        if any(one.severity in failing for one in findings):
+            output.statuses.add(Status.FOUND)
         if options.json:
             for one in findings:
                 output.json({"source": source, **one._asdict(), "severity": one.severity})
@@ -59,7 +59,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
                 show(origin.robots_url, _lint_site(await lookup.now(origin)))
             except CommandError as error:
                 complain(f"{origin.robots_url}: {error}")
-                statuses.add(error.status)
+                output.statuses.add(error.status)
 
     for argument in arguments:
         try:
@@ -69,13 +69,12 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
             body = read_file(argument, _MAX_READ)
         except CommandError as error:
             complain(error)
-            statuses.add(error.status)
+            output.statuses.add(error.status)
         else:
             name = STDIN_IN_WORDS if argument == STDIN else argument
             show(name, lint(body, complete=len(body) < _MAX_READ, also=[usage_findings]))
     if origins:
         run_crawl(command, job)
-    return gravest(*statuses)
 
 
 def _lint_site(robots: RobotsFile) -> list[Finding]:

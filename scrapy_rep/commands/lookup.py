@@ -135,7 +135,7 @@ def run_crawl(command: RobotsCommand, job: Job) -> None:
             failure.raiseException()
         if not isinstance(running, Deferred) and not running.cancelled():
             running.result()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise CommandError(text_of(error), Status.UNREACHABLE) from error
     spider = crawler.spider
     problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error

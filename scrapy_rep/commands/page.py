@@ -10,7 +10,7 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 
-from scrapy_rep.commands.ending import CommandError, Status, gravest
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.commands.inputs import Chain, chains, read_file, requests
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, run_crawl, usual_chain
 from scrapy_rep.commands.output import BOLD, Output
@@ -37,15 +37,15 @@ _NAMES = (
 _FILE = "file:"
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Print the rules of pages."""
     agents = chains(options.agent)
-    output = Output()
-    statuses: set[Status] = set()
 
     async def job(lookup: Lookup) -> None:
         async for url, chain, _, page in fetched(lookup, asked, agents):
-            statuses.add(_show(output, url, chain, page, json=options.json))
+            _show(output, url, chain, page, json=options.json)
 
     if options.file is not None:
         if arguments:
@@ -53,10 +53,9 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         headers = _headers(options.header)
         page = HtmlResponse(_FILE, body=read_file(options.file, MAX_BYTES), headers=headers)
         for chain in agents or [chain_of_project(command.settings)]:
-            statuses.add(_show(output, options.file, chain, page, json=options.json))
-    elif asked := requests(arguments, statuses):
+            _show(output, options.file, chain, page, json=options.json)
+    elif asked := requests(arguments, output):
         run_crawl(command, job)
-    return gravest(*statuses)
 
 
 def _headers(given: Sequence[str]) -> Headers:
@@ -123,7 +122,7 @@ def as_rows(url: str, chain: Chain, page: Response | CommandError) -> list[tuple
 
 def _show(
     output: Output, url: str, chain: Chain, page: Response | CommandError, *, json: bool
-) -> Status:
+) -> None:
     """Print what *page* says to a crawler, or why there is none."""
     rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
     meaning = _meaning(rules)
@@ -144,9 +143,9 @@ def _show(
         output.block(output.paint(url, BOLD), rows)
     output.flush()
     if isinstance(page, CommandError):
-        return page.status
-    restricts = rules.noindex or rules.nofollow or meaning["expired"]
-    return Status.FOUND if restricts else Status.GOOD
+        output.statuses.add(page.status)
+    elif rules.noindex or rules.nofollow or meaning["expired"]:
+        output.statuses.add(Status.FOUND)
 
 
 def _meaning(rules: PageRules) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.ending import CommandError, Status, complain, give_up
+from scrapy_rep.commands.ending import CommandError, complain
 from scrapy_rep.commands.inputs import project_storage
 from scrapy_rep.engine.text import clean
 
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from scrapy_rep.commands.output import Output
     from scrapy_rep.commands.robots import RobotsCommand
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Print the page."""
     from scrapy_rep.reporting.report import LIBRARIES, render
     from scrapy_rep.reporting.report.data import ReportData
@@ -29,7 +32,7 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     for name in LIBRARIES:
         if find_spec(name) is None:
             raise CommandError(f'--report needs {name}: pip install "scrapy-rep[report]"')
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("--report prints HTML: add > report.html", print_help=False)
     try:
         data = ReportData.read(arguments)
@@ -43,10 +46,4 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         complain(error)
     for note in data.notes:
         complain(note)
-    try:
-        sys.stdout.buffer.write(render(data))
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        give_up(sys.stdout)
-        raise CommandError(f"standard output: {error.strerror}") from None
-    return Status.GOOD
+    output.bytes(render(data))

@@ -12,7 +12,7 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
+from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.commands.inputs import chains, requests
 from scrapy_rep.commands.lookup import Lookup, follow, run_crawl, usual_chain
 from scrapy_rep.commands.output import DIM, RED, YELLOW, Output, Progress
@@ -53,82 +53,6 @@ class Forbidding(NamedTuple):
 # robots.txt is unreachable, or that aren't contacted. Not among the URLs: entries without an absolute
 # http(s) URL, and those whose URL is damaged.
 _COUNTED = ("urls", "forbidden", "unjudged", "invalid", "broken")
-
-
-class Judges:
-    """The robots.txt of each host that a site's sitemaps name."""
-
-    def __init__(self, lookup: Lookup, chain: Chain, site: Origin) -> None:
-        """:param chain: the crawler's tokens"""
-        self._lookup = lookup
-        self._chain = chain
-        self._site = site
-        self._origins: set[Origin] = set()
-        self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
-
-    async def file(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*; ``CommandError`` if the site may not send us there."""
-        if origin not in self._origins:
-            problem = f"not read: more than {_MAX_ORIGINS} hosts"
-            if len(self._origins) < _MAX_ORIGINS:
-                problem = await self._lookup.refuses(origin, self._site)
-            if problem:
-                raise CommandError(problem, Status.UNREACHABLE)
-            self._origins.add(origin)
-        return await self._lookup.get(origin)
-
-    async def check(self, request: Request) -> None:
-        """Raise ``CommandError`` unless *request* may be made."""
-        await self.file(origin_of(request))
-        await self._lookup.check(request, self._chain)
-
-    async def count(self, one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
-        """Count *entries*, what a sitemap lists, as a crawl does.
-
-        :param urls: of this sitemap
-        """
-        for entry in entries:
-            if entry.get("broken"):
-                one.tally["broken"] += 1
-                continue
-            try:
-                spelling, path = _parts(urls.resolve(entry.get("loc"))[0])
-                judge = await self._judge(spelling)
-            except ValueError:
-                one.tally["invalid"] += 1
-                continue
-            one.tally["urls"] += 1
-            if judge is None:
-                one.tally["unjudged"] += 1
-                continue
-            robots, rules = judge
-            found = rules.find(comparable(path))
-            if not allows(found):
-                rule = robots.parsed.decision(None, found).rule
-                assert rule is not None
-                one.tally["forbidden"] += 1
-                url = robots.facts.robots_url or ""
-                one.by_rule[Forbidding(url, rule.line, str(rule))] += 1
-
-    async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
-        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
-        if they are no web pages."""
-        if spelling in self._judges:
-            return self._judges[spelling]
-        origin = Origin.from_url(spelling)
-        if origin.scheme not in ("http", "https"):
-            raise ValueError(spelling)
-        judge = None
-        with suppress(CommandError):
-            robots = await self.file(origin)
-            if robots.outcome is Outcome.RULES:
-                obey_global = self._lookup.settings.obey_global_group
-                judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
-            elif robots.outcome is Outcome.MISSING or robots.unrestricted:
-                judge = robots, NO_RULES
-        if len(self._judges) < 10_000:  # an origin has many spellings
-            self._judges[spelling] = judge
-        return judge
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -172,53 +96,55 @@ class Sitemap:
     """robots.txt forbids it; :attr:`problem` names the line."""
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """List the sitemaps of sites."""
     agents = chains(options.agent)
     if len(agents) > 1:
         raise UsageError("--sitemaps takes only one --agent", print_help=False)
     if not arguments:
         raise UsageError("--sitemaps needs the URL of a site", print_help=False)
-    statuses: set[Status] = set()
-    origins = dict.fromkeys(origin for _, _, origin in requests(arguments, statuses))
+    origins = dict.fromkeys(origin for _, _, origin in requests(arguments, output))
 
     async def job(lookup: Lookup) -> None:
         chain = agents[0] if agents else usual_chain(lookup.agents)
-        output = Output()
         for origin in origins:
-            judges = Judges(lookup, chain, origin)
-            site = _Site(lookup, judges, output, None if options.json else _Tree(output, chain))
-            await site.show(origin)
-            statuses.update(site.statuses)
+            tree = None if options.json else _Tree(output, chain)
+            await _Site(lookup, chain, origin, output, tree).show()
             output.flush()
 
     if origins:
         run_crawl(command, job)
-    return gravest(*statuses)
 
 
 class _Site:
     """The sitemaps of one site."""
 
-    def __init__(self, lookup: Lookup, judges: Judges, output: Output, tree: _Tree | None) -> None:
+    def __init__(
+        self, lookup: Lookup, chain: Chain, origin: Origin, output: Output, tree: _Tree | None
+    ) -> None:
         """:param tree: None for JSON"""
-        self.statuses: set[Status] = set()
         self._lookup = lookup
-        self._judges = judges
+        self._chain = chain
+        self._origin = origin
         self._output = output
         self._tree = tree
+        self._origins: set[Origin] = set()
+        self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
         self._progress = Progress()
         self._seen: set[str] = set()
         self._total: Counter[str] = Counter()
         self._by_rule: Counter[Forbidding] = Counter()
         self._files = 0
 
-    async def show(self, origin: Origin) -> None:
-        """Print the tree of *origin*."""
-        robots = await self._judges.file(origin)
+    async def show(self) -> None:
+        """Print the tree."""
+        origin = self._origin
+        robots = await self._file(origin)
         if robots.outcome is Outcome.UNREACHABLE:
             complain(f"{origin.robots_url}: unreachable: {robots.facts.error}")
-            self.statuses.add(Status.UNREACHABLE)
+            self._output.statuses.add(Status.UNREACHABLE)
             return
         listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
         base = robots.facts.final_url or origin.robots_url
@@ -277,10 +203,10 @@ class _Site:
         self._total.update(one.tally)
         self._by_rule.update(one.by_rule)
         if one.forbidden or one.tally["forbidden"]:
-            self.statuses.add(Status.FOUND)
+            self._output.statuses.add(Status.FOUND)
         missing = one.kind is None and not one.forbidden and not one.repeated
         if missing or one.tally["unjudged"]:
-            self.statuses.add(Status.UNREACHABLE)
+            self._output.statuses.add(Status.UNREACHABLE)
 
     async def _read(self, one: Sitemap, body: bytes) -> None:
         """Count what is in it."""
@@ -293,7 +219,7 @@ class _Site:
             if reader.kind is Kind.INDEX:
                 _add_children(one, entries, urls)
             else:
-                await self._judges.count(one, entries, urls)
+                await self._count(one, entries, urls)
                 self._tell(one, "reading")
         one.kind = reader.kind
         one.problem = reader.problem
@@ -318,7 +244,7 @@ class _Site:
         self._seen.add(one.url)
 
         async def get(request: Request) -> Response:
-            await self._judges.check(request)
+            await self._check(request)
             if request.url != one.url:
                 one.final_url = request.url
             limit = settings.sitemap_max_bytes
@@ -337,6 +263,70 @@ class _Site:
             return response.body
         one.problem = f"HTTP {response.status}"
         return None
+
+    async def _file(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin*; ``CommandError`` if the site may not send us there."""
+        if origin not in self._origins:
+            problem = f"not read: more than {_MAX_ORIGINS} hosts"
+            if len(self._origins) < _MAX_ORIGINS:
+                problem = await self._lookup.refuses(origin, self._origin)
+            if problem:
+                raise CommandError(problem, Status.UNREACHABLE)
+            self._origins.add(origin)
+        return await self._lookup.get(origin)
+
+    async def _check(self, request: Request) -> None:
+        """Raise ``CommandError`` unless *request* may be made."""
+        await self._file(origin_of(request))
+        await self._lookup.check(request, self._chain)
+
+    async def _count(self, one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
+        """Count *entries*, what a sitemap lists, as a crawl does.
+
+        :param urls: of this sitemap
+        """
+        for entry in entries:
+            if entry.get("broken"):
+                one.tally["broken"] += 1
+                continue
+            try:
+                spelling, path = _parts(urls.resolve(entry.get("loc"))[0])
+                judge = await self._judge(spelling)
+            except ValueError:
+                one.tally["invalid"] += 1
+                continue
+            one.tally["urls"] += 1
+            if judge is None:
+                one.tally["unjudged"] += 1
+                continue
+            robots, rules = judge
+            found = rules.find(comparable(path))
+            if not allows(found):
+                rule = robots.parsed.decision(None, found).rule
+                assert rule is not None
+                one.tally["forbidden"] += 1
+                url = robots.facts.robots_url or ""
+                one.by_rule[Forbidding(url, rule.line, str(rule))] += 1
+
+    async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
+        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
+        if they are no web pages."""
+        if spelling in self._judges:
+            return self._judges[spelling]
+        origin = Origin.from_url(spelling)
+        if origin.scheme not in ("http", "https"):
+            raise ValueError(spelling)
+        judge = None
+        with suppress(CommandError):
+            robots = await self._file(origin)
+            if robots.outcome is Outcome.RULES:
+                obey_global = self._lookup.settings.obey_global_group
+                judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
+            elif robots.outcome is Outcome.MISSING or robots.unrestricted:
+                judge = robots, NO_RULES
+        if len(self._judges) < 10_000:  # an origin has many spellings
+            self._judges[spelling] = judge
+        return judge
 
 
 def _add_children(one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.ending import CommandError, Status, gravest
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.commands.inputs import chains, request_for, requests
 from scrapy_rep.commands.lookup import Lookup, run_crawl
 from scrapy_rep.commands.output import BOLD, GREEN, RED, Output
@@ -25,27 +25,27 @@ _WORDS = {YES: "yes", NO: "no", None: "not said"}
 _COLOURS = {YES: GREEN, NO: RED, None: ""}
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Print how pages may be used."""
     if find_spec("http_sf") is None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
     agents = chains(options.agent)
-    output = Output()
-    statuses: set[Status] = set()
-    asked = requests(arguments, statuses)
+    asked = requests(arguments, output)
 
     async def job(lookup: Lookup) -> None:
         known = UsageLookup(*lookup.sources)
         async for url, chain, request, page in fetched(lookup, asked, agents):
             if isinstance(page, CommandError):
                 usage = known.robots(request, chain)  # all that is known without the page
-                statuses.add(page.status)
+                output.statuses.add(page.status)
             else:
                 final, _ = request_for(page.url)
                 await known.fetch(final, chain)
                 usage = usage_of(page, final, known, chain)
             if NO in usage.verdicts.values():
-                statuses.add(Status.FOUND)
+                output.statuses.add(Status.FOUND)
             if options.json:
                 words = {"agent_in_words": in_words(chain)}
                 output.json({**as_json(url, chain, page), **words, **usage.as_dict()})
@@ -55,7 +55,6 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 
     if asked:
         run_crawl(command, job)
-    return gravest(*statuses)
 
 
 def _print(output: Output, url: str, rows: list[tuple[str, str]], usage: Usage) -> None:

@@ -63,11 +63,12 @@ class _Shown:
 class Printer:
     """Prints verdicts as they come, and collects the exit statuses."""
 
-    def __init__(self, options: Namespace, settings: RepSettings, agents: list[Chain]) -> None:
+    def __init__(
+        self, options: Namespace, settings: RepSettings, agents: list[Chain], output: Output
+    ) -> None:
         """:param agents: what ``--agent`` says; empty: see :meth:`begin`"""
         self.agents = agents
-        self.output = Output()
-        self.statuses: set[Status] = set()
+        self.output = output
         self._options = options
         self._settings = settings
         self._lines = not (options.json or options.csv or options.explain)
@@ -101,9 +102,9 @@ class Printer:
         for chain in chains:
             one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
             if one.unreachable:
-                self.statuses.add(Status.UNREACHABLE)
+                self.output.statuses.add(Status.UNREACHABLE)
             elif not one.allowed:
-                self.statuses.add(Status.FOUND)
+                self.output.statuses.add(Status.FOUND)
             self._print(one, columns)
 
     def _print(self, one: Explanation, columns: int) -> None:
@@ -148,7 +149,6 @@ class Printer:
         else:
             for chain, counts in self._totals.items():
                 self._total(in_words(chain), counts)
-        self.output.flush()
 
     def _total(self, agents: str, counts: Counter[str]) -> None:
         verdicts = [f"{counts[one]:,} {one}" for one in COLOURS if counts[one]]
