@@ -222,7 +222,7 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     ) == [(90.0, 3)]
     assert "crawl-delay" not in robots_here(tmp_path, *asked, "--explain", "--agent", "Foo").out
     done = robots_here(tmp_path, *asked, "--agent", "MJ12bot", "--explain")
-    told = dict(re.findall(r"^  (\S+) +(.+)$", done.out, re.MULTILINE))
+    told = dict(re.findall(r"^  (\S+)   +(.+)$", done.out, re.MULTILINE))
     assert (told["agent"], told["group"]) == ("MJ12bot", "MJ (line 7)")
     assert told["request-rate"] == "10 s (line 8), ignored: REP_CRAWL_DELAY is off"
     assert told["visit-time"] == "0600-0845 (line 9), not obeyed"
@@ -419,14 +419,14 @@ async def test_a_crawl_that_cannot_start_ends_with_one_line(tmp_path: Path) -> N
 
 
 def test_warnings_come_through(file: Path) -> None:
-    no_token = (
+    tokenless = (
         "There is no product token in the setting USER_AGENT ('Mozilla/5.0'), so the rules for all "
         "agents (*) apply. Set REP_USER_AGENT to yours."
     )
     misspelt = (
         "Unknown settings, which have no effect: REP_USER_AGNET (did you mean REP_USER_AGENT?)"
     )
-    rows = (({"USER_AGENT": "Mozilla/5.0"}, no_token), ({"REP_USER_AGNET": "A"}, misspelt))
+    rows = (({"USER_AGENT": "Mozilla/5.0"}, tokenless), ({"REP_USER_AGNET": "A"}, misspelt))
     for settings, warning in rows:
         done = robots_here(file, "--file", "robots.txt", "/", settings=settings)
         assert (done.status, done.errors) == (1, [f"scrapy robots: {warning}"])

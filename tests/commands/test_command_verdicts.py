@@ -15,7 +15,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands.robots import RobotsCommand
 from tests.helpers.process.forked import Done
-from tests.helpers.robots_command import assert_wrong_usage, robots_here
+from tests.helpers.robots_command import robots_here
 
 RULES = """\
 User-agent: *
@@ -233,30 +233,6 @@ def test_what_means_the_same_is_no_change(both: Path) -> None:
     )
     assert (compare(both).status, compare(both).out) == (0, "# 0 lines changed\n")
     assert compare(both, "/é", "/b").out == "# 0 of 2 verdicts change\n"
-
-
-# -- options ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["--csv", "--json", "/"], "error: --json and --csv can't be combined"),
-        (["--show", "--explain", "/"], "error: --explain and --show can't be combined"),
-        (["--compare", "a", "b", "--csv"], "error: --csv has no effect with --compare"),
-        (["--compare", "-", "-"], "error: standard input can be read only once"),
-        (["--compare", "a", "-", "-"], "error: standard input can be read only once"),
-        (["--fail-on", "error", "/"], "error: --fail-on needs --lint"),
-        (["--held", "."], "error: --held takes a JOBDIR and nothing else"),
-        (["--held", ".", "--agent", "a"], "error: --agent has no effect with --held"),
-        (["--lint", "--agents-of-file"], "error: --agents-of-file has no effect with --lint"),
-    ],
-)
-def test_options_that_would_change_nothing(
-    tmp_path: Path, arguments: list[str], error: str
-) -> None:
-    more = ["/x"] if arguments == ["--held", "."] else []
-    assert_wrong_usage(robots_here(tmp_path, *arguments, *more), error)
 
 
 def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

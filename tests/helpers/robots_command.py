@@ -87,7 +87,7 @@ class Stream(TextIOWrapper):
 
     @property
     def text(self) -> str:
-        return self.buffer.getvalue().decode()  # type: ignore[attr-defined, no-any-return]
+        return self.buffer.getvalue().decode("utf-8", "surrogateescape")  # type: ignore[attr-defined, no-any-return]
 
 
 def robots_here(

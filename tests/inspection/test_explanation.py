@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 
 from scrapy_rep.commands.ending import Status, gravest
-from scrapy_rep.commands.sitemaps import Counts, Forbidding
 from scrapy_rep.commands.verdicts import as_json, facts_line
 from scrapy_rep.engine.text import iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
@@ -190,15 +189,3 @@ def test_the_gravest_status() -> None:
     assert gravest(good, found) == found == 1
     assert gravest(found, unreachable, good) == unreachable == 3
     assert gravest(unreachable, usage, found) == usage == 2
-
-
-def test_tallies_add_up() -> None:
-    rule, other = Forbidding("u", 1, "r"), Forbidding("u", 2, "s")
-    one, two = Counts(), Counts()
-    one.urls, one.forbidden, one.unjudged, one.invalid = 10, 2, 1, 3
-    one.by_rule[rule] = 2
-    two.urls, two.forbidden = 5, 3
-    two.by_rule.update({rule: 1, other: 2})
-    one.add(two)
-    assert (one.urls, one.forbidden, one.unjudged, one.invalid) == (15, 5, 1, 3)
-    assert one.by_rule == {rule: 3, other: 2}
