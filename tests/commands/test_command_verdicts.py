@@ -13,6 +13,7 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
+from scrapy_rep.commands import verdicts
 from scrapy_rep.commands.robots import RobotsCommand
 from tests.helpers.process.forked import Done
 from tests.helpers.robots_command import robots_here
@@ -75,14 +76,12 @@ def test_all_agents_that_the_file_names_and_all_others(folder: Path) -> None:
     assert [one["agent"] for one in done.json] == ["Foo", "GPTBot", "bingbot", "*"]
 
 
-def test_a_file_that_names_too_many_agents(tmp_path: Path) -> None:
-    letters = "abcdefghijklm"
-    names = [a + b + c for a in letters for b in letters for c in letters]
-    text = "".join(f"User-agent: {name}\n" for name in names) + "Disallow: /\n"
-    (tmp_path / "r.txt").write_text(text)
+def test_a_file_that_names_too_many_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "_MAX_AGENTS", 5)
+    (tmp_path / "r.txt").write_text("".join(f"User-agent: bot-{one}\n" for one in "abcdefgh"))
     done = robots_here(tmp_path, "--file", "r.txt", "/", "--agents-of-file", "--csv")
-    assert len(done.out.splitlines()) == 1 + 1000 + 1
-    assert done.errors == ["scrapy robots: only the first 1,000 of 2,198 agents are asked about"]
+    assert len(done.out.splitlines()) == 1 + 5 + 1
+    assert done.errors == ["scrapy robots: only the first 5 of 8 agents are asked about"]
 
 
 # -- a chain is one crawler ------------------------------------------------------------------

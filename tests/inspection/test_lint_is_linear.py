@@ -35,7 +35,7 @@ FILES: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_hostile_file_takes_linear_time(name: str) -> None:
-    small, large = (FILES[name](count).encode() for count in (200, 200 * TIMES))
+    small, large = (FILES[name](count).encode() for count in (400, 400 * TIMES))
     assert_linear(
         lambda: lint(small, also=[usage_findings]), lambda: lint(large, also=[usage_findings])
     )
