@@ -50,7 +50,10 @@ def test_what_is_no_record(tmp_path: Path) -> None:
 
 
 def test_a_report_needs_neither_the_cache_nor_somewhere_to_go(tmp_path: Path) -> None:
-    (tmp_path / "m.jsonl").write_bytes(started() + answer("rules", 1, A, sha256="0" * 64))
+    refused = {"url": f"{A}/x", "rule": "Disallow: /x", "line": 2, "group": "*", "sha256": "0" * 64}
+    (tmp_path / "m.jsonl").write_bytes(
+        started() + answer("rules", 1, A, sha256="0" * 64) + line("disallowed", 2, A, **refused)
+    )
     (tmp_path / "robots.sqlite").mkdir()
     path = str(tmp_path / "robots.sqlite")
     settings = {"REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage", "REP_CACHE_PATH": path}

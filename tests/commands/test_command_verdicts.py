@@ -81,7 +81,7 @@ def test_a_file_that_names_too_many_agents(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "r.txt").write_text("".join(f"User-agent: bot-{one}\n" for one in "abcdefgh"))
     done = robots_here(tmp_path, "--file", "r.txt", "/", "--agents-of-file", "--csv")
     assert len(done.out.splitlines()) == 1 + 5 + 1
-    assert done.errors == ["scrapy robots: only the first 5 of 8 agents are asked about"]
+    assert done.errors == ["scrapy robots: only the first 5 of 9 agents are asked about"]
 
 
 # -- a chain is one crawler ------------------------------------------------------------------
