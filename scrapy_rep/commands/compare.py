@@ -36,18 +36,7 @@ def run(
     names = options.compare
     if names.count(STDIN) + list(arguments).count(STDIN) > 1:
         raise UsageError("standard input can be read only once", print_help=False)
-    found: dict[str, RobotsFile] = {name: file_named(name) for name in names if "://" not in name}
-    sites = {name: request_for(name)[1] for name in names if name not in found}
-
-    async def job(lookup: Lookup) -> None:
-        for name, origin in sites.items():
-            robots = await lookup.now(origin)
-            # It is named like a file: places are where its lines are.
-            found[name] = replace(robots, facts=replace(robots.facts, file=origin.robots_url))
-
-    if sites:
-        run_crawl(command, job)
-    old, new = (found[name] for name in names)
+    old, new = _read(command, names)
     agents = chains(options.agent)
     if options.agents_of_file or not agents:
         agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))
@@ -70,6 +59,22 @@ def run(
         output.note(f"{changed:,}{of}" if arguments else f"{counted(changed, 'line')} changed")
     if changed:
         output.statuses.add(Status.FOUND)
+
+
+def _read(command: RobotsCommand, names: Sequence[str]) -> list[RobotsFile]:
+    """Return the robots.txt of files and of sites."""
+    found: dict[str, RobotsFile] = {name: file_named(name) for name in names if "://" not in name}
+    sites = {name: request_for(name)[1] for name in names if name not in found}
+
+    async def job(lookup: Lookup) -> None:
+        for name, origin in sites.items():
+            robots = await lookup.now(origin)
+            # It is named like a file: places are where its lines are.
+            found[name] = replace(robots, facts=replace(robots.facts, file=origin.robots_url))
+
+    if sites:
+        run_crawl(command, job)
+    return [found[name] for name in names]
 
 
 def _verdicts(

@@ -107,9 +107,21 @@ def _known(waiting: deque[_Asked], files: Container[Origin], *, in_order: bool) 
             waiting.append(one)
 
 
-def _waits_for(missing: list[str]) -> str:
-    more = f" and {counted(len(missing) - 1, 'more file')}" if missing[1:] else ""
-    return f"waiting for {missing[0]}{more}" if missing else ""
+class _Patience:
+    """Tells what is waited for: on a terminal each second, elsewhere once."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self._seconds = 0
+
+    def tell(self, missing: list[str]) -> None:
+        """Another second without a word has passed."""
+        self._seconds += 1
+        more = f" and {counted(len(missing) - 1, 'more file')}" if missing[1:] else ""
+        told = f"waiting for {missing[0]}{more}" if missing else ""
+        self.progress.tell(told)
+        if self._seconds == _SILENT and not self.progress.on:
+            complain(told)
 
 
 def _by_sites(
@@ -124,21 +136,21 @@ def _by_sites(
     left = Counter(one.origin for one in waiting)
     if options.show and len(left) > _MAX_SHOWN:
         raise UsageError(f"--show is for at most {_MAX_SHOWN} origins", print_help=False)
-    ordered = options.json or options.csv
 
     async def job(lookup: Lookup) -> None:
         printer.begin(usual_chain(lookup.agents))
-        progress, silent = Progress(), 0
+        patience = _Patience()
         files: dict[Origin, RobotsFile] = {}
         first: _Asked | None = None
         async for landed in lookup.each(list(left)):
-            progress.clear()
+            patience.progress.clear()
             stuck = landed is None and first is waiting[0]
             if landed is None:
                 first = waiting[0]
             else:
                 files[landed[0]] = landed[1]
-            for url, path, origin in _known(waiting, files, in_order=ordered or not stuck):
+            in_order = options.json or options.csv or not stuck
+            for url, path, origin in _known(waiting, files, in_order=in_order):
                 robots = files[origin]
                 printer.add(url, path, robots, printer.chains_for(robots), _steps_of_crawl)
                 left[origin] -= 1
@@ -146,12 +158,8 @@ def _by_sites(
                     del left[origin], files[origin]
             printer.output.flush()
             if stuck:
-                silent += 1
-                told = _waits_for([one.robots_url for one in left if one not in files])
-                progress.tell(told)
-                if silent == _SILENT and not progress.on:
-                    complain(told)
-        progress.clear()
+                patience.tell([one.robots_url for one in left if one not in files])
+        patience.progress.clear()
 
     if waiting:
         run_crawl(command, job)

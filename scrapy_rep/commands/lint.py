@@ -40,26 +40,17 @@ def run(
     """Lint files, and the robots.txt of URLs as they are now, past the cache."""
     if not arguments:
         raise UsageError("--lint needs a URL, a file, or - for standard input", print_help=False)
-    failing = SEVERITIES[: SEVERITIES.index(options.fail_on or NOTE) + 1]
     origins: dict[Origin, None] = {}
-
-    def show(source: str, findings: Sequence[Finding]) -> None:
-        if any(one.severity in failing for one in findings):
-            output.statuses.add(Status.FOUND)
-        if options.json:
-            for one in findings:
-                output.json({"source": source, **one._asdict(), "severity": one.severity})
-        else:
-            _print(output, source, findings)
-        output.flush()
 
     async def job(lookup: Lookup) -> None:
         for origin in origins:
             try:
-                show(origin.robots_url, _lint_site(await lookup.now(origin)))
+                robots = await lookup.now(origin)
             except CommandError as error:
                 complain(f"{origin.robots_url}: {error}")
                 output.statuses.add(error.status)
+            else:
+                _show(output, options, origin.robots_url, _lint_site(robots))
 
     for argument in arguments:
         try:
@@ -72,7 +63,8 @@ def run(
             output.statuses.add(error.status)
         else:
             name = STDIN_IN_WORDS if argument == STDIN else argument
-            show(name, lint(body, complete=len(body) < _MAX_READ, also=[usage_findings]))
+            findings = lint(body, complete=len(body) < _MAX_READ, also=[usage_findings])
+            _show(output, options, name, findings)
     if origins:
         run_crawl(command, job)
 
@@ -85,13 +77,25 @@ def _lint_site(robots: RobotsFile) -> list[Finding]:
     return lint(robots.body, robots_url=url, complete=complete, also=[usage_findings])
 
 
-def _print(output: Output, source: str, findings: Sequence[Finding]) -> None:
+def _show(output: Output, options: Namespace, source: str, findings: Sequence[Finding]) -> None:
+    """Print what was found in one file."""
+    failing = SEVERITIES[: SEVERITIES.index(options.fail_on or NOTE) + 1]
+    if any(one.severity in failing for one in findings):
+        output.statuses.add(Status.FOUND)
     for one in findings:
-        place = f"{source}:{one.line}:" if one.line else f"{source}:"
-        severity = output.paint(one.severity, _COLOURS[one.severity])
-        output.line(f"{clean(place)} {severity}: {clean(one.message)} [{one.code}]")
-        if text := one.text.strip():
-            more = "…" if len(text) > _SHOWN else ""
-            output.line("    " + output.paint(text[:_SHOWN] + more, DIM))
-    if not findings:
+        if options.json:
+            output.json({"source": source, **one._asdict(), "severity": one.severity})
+        else:
+            _print(output, source, one)
+    if not findings and not options.json:
         output.line(f"{clean(source)}: nothing found")
+    output.flush()
+
+
+def _print(output: Output, source: str, one: Finding) -> None:
+    place = f"{source}:{one.line}:" if one.line else f"{source}:"
+    severity = output.paint(one.severity, _COLOURS[one.severity])
+    output.line(f"{clean(place)} {severity}: {clean(one.message)} [{one.code}]")
+    if text := one.text.strip():
+        more = "…" if len(text) > _SHOWN else ""
+        output.line("    " + output.paint(text[:_SHOWN] + more, DIM))

@@ -31,7 +31,7 @@ _ACTIONS = {
     "held": (),
     "report": (),
 }
-_DEPENDENT = (
+_DEPENDENT = [
     "agent",
     "agents_of_file",
     "file",
@@ -41,7 +41,7 @@ _DEPENDENT = (
     "fail_on",
     "header",
     "drop",
-)
+]
 _FORMS = ("json", "csv", "explain", "show")
 
 

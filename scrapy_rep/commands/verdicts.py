@@ -74,6 +74,7 @@ class Printer:
         self._lines = not (options.json or options.csv or options.explain)
         self._totals: dict[Chain, Counter[str]] = {}
         self._files: dict[str, _Shown] = {}
+        self._chains: dict[str | None, list[Chain]] = {}
 
     def begin(self, usual: Chain) -> None:
         """Print what comes before all verdicts.
@@ -87,8 +88,12 @@ class Printer:
 
     def chains_for(self, robots: RobotsFile) -> list[Chain]:
         """Return the agents that are asked about in that file."""
-        named = agents_of([robots]) if self._options.agents_of_file else []
-        return list(dict.fromkeys([*self.agents, *named]))
+        if not self._options.agents_of_file:
+            return self.agents
+        url = robots.facts.robots_url
+        if url not in self._chains:
+            self._chains[url] = list(dict.fromkeys([*self.agents, *agents_of([robots])]))
+        return self._chains[url]
 
     def add(
         self, url: str, path: str, robots: RobotsFile, chains: Sequence[Chain], steps_of: Steps

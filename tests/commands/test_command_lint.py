@@ -102,6 +102,16 @@ async def test_lint_of_a_long_file_says_where_reading_stops(sites: Sites, tmp_pa
     assert line["message"].startswith("88,100 bytes from this line on")
 
 
+async def test_a_full_disk_is_not_blamed_on_the_site(sites: Sites, tmp_path: Path) -> None:
+    urls = [sites.add(robots=BAD).url("/") for _ in range(2)]
+    with Path("/dev/full").open("w") as full:  # noqa: ASYNC230 (it is no disk)
+        done = await robots_crawls(tmp_path, "--lint", *urls, stdout=full)
+    assert (done.status, done.errors) == (
+        2,
+        ["scrapy robots: standard output: No space left on device"],
+    )
+
+
 async def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     gone, down = sites.add(robots=404), sites.add(robots=503)
     page = sites.add(robots=answer("<!doctype html><title>Hi</title>"))

@@ -251,13 +251,27 @@ async def test_several_agents_have_a_line_each(sites: Sites, tmp_path: Path) -> 
     ]
 
 
+async def test_a_site_that_names_too_many_agents_is_complained_of_once(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrapy_rep.commands.verdicts._MAX_AGENTS", 2)
+    site = sites.add(robots="User-agent: a\nUser-agent: b\nUser-agent: c\nDisallow: /\n")
+    urls = [site.url("/1"), site.url("/2")]
+    done = await robots_crawls(tmp_path, *urls, "--agents-of-file", "--csv")
+    assert done.errors == ["scrapy robots: only the first 2 of 4 agents are asked about"]
+    assert len(done.out.splitlines()) == 1 + 2 * 3
+
+
 # -- URLs ------------------------------------------------------------------------------------
 
 
-async def test_many_urls_of_many_sites_from_standard_input(sites: Sites, tmp_path: Path) -> None:
+async def test_many_urls_of_many_sites_from_standard_input(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In their order; each robots.txt once, also where there are more sites than are asked ahead
     of time. Beside arguments, `-` stands for it."""
-    few = [sites.add(robots=RULES) for _ in range(300)]
+    monkeypatch.setattr("scrapy_rep.commands.lookup._AHEAD", 4)
+    few = [sites.add(robots=RULES) for _ in range(12)]
     urls = [site.url(path) for path in ("/private/x", "/") for site in few]
     given = "\ufeff" + "\r\n".join([*urls[:5], "", "  ", *urls[5:]])
     one, two = few[0].url("/1"), few[0].url("/2")
