@@ -114,7 +114,10 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
         assert result.responses == {site.url("/x"): 200}
 
 
-async def test_a_crawl_begins_with_how_it_obeys(sites: Sites, tmp_path: Path) -> None:
+async def test_a_crawl_begins_with_how_it_obeys(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     site = sites.add(robots="User-agent: *\nDisallow:")
     sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
     dropping = {"REP_USER_AGENT": "a,b", "REP_UNREACHABLE": "drop"}

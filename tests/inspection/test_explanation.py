@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 
 from scrapy_rep.commands.ending import Status, gravest
@@ -11,6 +10,7 @@ from scrapy_rep.engine.text import iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
+from tests.helpers.rows import every_row
 from tests.protocol.strategies import questions
 
 
@@ -25,28 +25,16 @@ REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
     (ALL + "Disallow: /x", "/x", ("a",), "line 2: Disallow: /x"),
     (ALL + "Disallow: /x", "/y", ("a",), "no rule matches in the group for *"),
     (ALL + "Disallow:", "/y", ("a",), "line 2: Disallow: (empty: restricts nothing)"),
-    (
-        "User-agent: b\nDisallow: /",
-        "/",
-        ("a",),
-        "no group for a, and no * group",
-    ),
-    (
-        "User-agent: b\nDisallow: /",
-        "/",
-        ("a", "c"),
-        "no group for a or c, and no * group",
-    ),
+    ("User-agent: b\nDisallow: /", "/", ("a",), "no group for a, and no * group"),
+    ("User-agent: b\nDisallow: /", "/", ("a", "c"), "no group for a or c, and no * group"),
     ("", "/", (), "no group for this crawler, and no * group"),
     (ALL + "Disallow: /", "/robots.txt", ("a",), "robots.txt itself may always be fetched"),
 ]
 
 
-@pytest.mark.parametrize(("body", "path", "chain", "reason"), REASONS)
-def test_the_reason_names_the_group_or_says_why_none_applies(
-    body: str, path: str, chain: tuple[str, ...], reason: str
-) -> None:
-    assert explain(body, path, *chain).reason == reason
+def test_the_reason_names_the_group_or_says_why_none_applies() -> None:
+    for body, path, chain, reason in REASONS:
+        assert explain(body, path, *chain).reason == reason
 
 
 def test_without_obeying_the_global_group_no_rule_is_considered() -> None:
@@ -99,14 +87,14 @@ WHY: list[tuple[str, str, list[tuple[int, str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "path", "expected"), WHY)
-def test_each_matching_rule_says_why_it_wins_or_loses(
-    rules: str, path: str, expected: list[tuple[int, str]]
-) -> None:
-    one = explain(ALL + rules, path, "a")
-    assert [(match.rule.line, match.why) for match in one.matched] == expected
-    assert one.decision.rule is not None
-    assert one.decision.rule.line == expected[0][0]
+def test_each_matching_rule_says_why_it_wins_or_loses() -> None:
+    with every_row() as row:
+        for rules, path, expected in WHY:
+            with row(rules):
+                one = explain(ALL + rules, path, "a")
+                assert [(match.rule.line, match.why) for match in one.matched] == expected
+                assert one.decision.rule is not None
+                assert one.decision.rule.line == expected[0][0]
 
 
 @given(questions())
