@@ -92,46 +92,29 @@ def test_a_valid_crawl_delay_of_the_agents_group_is_given() -> None:
         assert (body, parse(body).crawl_delay("foobot")) == (body, delay)
 
 
+# What rules mean is tested in tests/protocol; here, whatever may be handed over for a URL.
 URLS: list[tuple[str, str | bytes, bool]] = [
     # Rule of the file, URL, whether it is allowed.
     ("/a", "http://h/a", False),
     ("/a", "http://h/b", True),
-    ("/double", "http://h//double/slash", True),
     ("//double", "http://h//double/slash", False),
-    ("/", "http://h//double/slash", False),
-    ("/b//c", "http://h/b//c", False),
     # Raw non-ASCII, in the rule, the URL, or both, is the same as its escapes.
     ("/\u00e4", "http://h/\u00e4", False),
-    ("/\u00e4", "http://h/%C3%A4", False),
     ("/\u00e4", "http://h/%c3%a4", False),
-    ("/%c3%a4", "http://h/\u00e4", False),
     ("/%C3%A4", "http://h/\u00e4x".encode(), False),
-    ("/\u00e4", "http://h/a", True),
     # Bytes that are no UTF-8: of Latin-1 for one. Nothing raises.
     ("/\u00e4", b"http://h/\xe4", True),
     ("/", b"http://h/\xff\xfe", False),
     ("/", "http://h/\ud800", False),
     # Escapes in lower case, and what is not one. Nothing is decoded.
-    ("/a%2f", "http://h/a%2F", False),
     ("/a%2F", "http://h/a%2fb", False),
     ("/a/", "http://h/a%2fb", True),
-    ("/100%", "http://h/100%", False),
-    ("/~joe", "http://h/%7Ejoe", True),
     # Query, parameters, fragment; no path at all.
-    ("/*?x=", "http://h?x=1", False),
     ("/?x=", "http://h?x=1", False),
-    ("/;x", "http://h;x/", False),
-    ("/*x", "http://h/#x", True),
     ("/a$", "http://h/a#b", False),
-    ("/", "http://h", False),
     ("/$", "http://h", False),
     # What is no URL is never a reason to raise.
-    ("/", "", False),
-    ("/", "http://", False),
-    ("/", "http://[", False),
-    ("/", b"\x00", False),
-    ("/", "//h/a", False),
-    ("/", "data:text/plain,x", False),
+    *[("/", url, False) for url in ("", "http://", "http://[", b"\x00", "//h/a", "data:,x")],
     ("/" + "a" * 2000, "http://h/" + "a" * 100_000, False),
 ]
 
@@ -210,12 +193,4 @@ async def test_robotstxt_user_agent_of_scrapy(sites: Sites) -> None:
     result = await crawl(urls, {**SETTINGS, "ROBOTSTXT_USER_AGENT": FULL})
     assert forbidden(result.failure(urls[0]))
     assert result.responses == {urls[1]: 200}
-    result.assert_clean()
-
-
-async def test_garbage_in_a_crawl(sites: Sites) -> None:
-    bodies = BODIES[:6]
-    urls = [sites.add(robots=body).url("/a") for body in bodies]
-    result = await crawl(urls, SETTINGS)
-    assert result.responses == dict.fromkeys(urls, 200)
     result.assert_clean()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,58 +18,8 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings, set_defaults, setting_name, warn_of_unknown
 from scrapy_rep.storages import MemoryStorage
 
-DEFAULTS = {
-    "REP_USER_AGENT": None,
-    "REP_OBEY_GLOBAL_GROUP": True,
-    "REP_UNREACHABLE": "defer",
-    "REP_UNREACHABLE_RULES": "google",
-    "REP_FORBIDDEN": "allow",
-    "REP_CHALLENGE": "allow",
-    "REP_OVERRIDES": None,
-    "REP_DEFER_GRACE": 0.5,
-    "REP_DEFER_IDLE": 60.0,
-    "REP_DEFER_MAX_WAIT": 600.0,
-    "REP_DEFER_MAX_REQUESTS": 100000,
-    "REP_DEFER_DEAD_HOST_TRIES": 3,
-    "REP_RETRY_DELAY": 5.0,
-    "REP_RETRY_MAX_DELAY": 600.0,
-    "REP_DOWNLOAD_TIMEOUT": 30.0,
-    "REP_CACHE_STORAGE": "scrapy_rep.storages.MemoryStorage",
-    "REP_CACHE_PATH": "robots.sqlite",
-    "REP_CACHE_REDIS_URL": None,
-    "REP_CACHE_REDIS_PREFIX": "scrapy-rep",
-    "REP_CACHE_EXPIRY": 7776000.0,
-    "REP_CACHE_TTL": 86400.0,
-    "REP_CACHE_MIN_TTL": 300.0,
-    "REP_CACHE_MAX_TTL": 604800.0,
-    "REP_CACHE_MAX_ORIGINS": 10000,
-    "REP_CACHE_MAX_BYTES": 67108864,
-    "REP_UNREACHABLE_LIMIT": 2592000.0,
-    "REP_PRIVATE_HOSTS": False,
-    "REP_SOFT_404": True,
-    "REP_CRAWL_DELAY": False,
-    "REP_SITEMAPS": False,
-    "REP_SITEMAP_GUESS": False,
-    "REP_SITEMAP_SINCE": None,
-    "REP_SITEMAP_CROSS_HOST": "strict",
-    "REP_SITEMAP_PRIORITY": 10,
-    "REP_SITEMAP_PAGE_PRIORITY": 0,
-    "REP_SITEMAP_MAX_DEPTH": 5,
-    "REP_SITEMAP_MAX_FILES": 50000,
-    "REP_SITEMAP_MAX_URLS": 50000,
-    "REP_SITEMAP_MAX_ORIGIN_URLS": 25000000,
-    "REP_SITEMAP_MAX_BYTES": 52428800,
-    "REP_NOFOLLOW": False,
-    "REP_NOINDEX": False,
-    "REP_USAGE": None,
-    "REP_USAGE_TOKENS": None,
-    "REP_USAGE_FIELD": None,
-    "REP_TDMREP": False,
-    "REP_DECISIONS": None,
-    "REP_DECISIONS_ALL": False,
-    "REP_DRY_RUN": False,
-    "REP_REPORT": None,
-}
+# tests/docs/test_reference.py compares them with the manual.
+DEFAULTS = {setting_name(item.name): item.default for item in fields(RepSettings)}
 
 
 def names(kind: type, *others: str) -> list[str]:

@@ -85,32 +85,14 @@ async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
         *["sitemap", "listed_in", "depth", "kind", "status", "final_url", "sitemaps", "urls"],
         *["forbidden", "unjudged", "invalid", "broken", "rules", "fetched", "problem"],
     ]
-    picked = [
-        (
-            line["sitemap"].removeprefix(site.url("")),
-            line["listed_in"].removeprefix(site.url("")),
-            *(line[key] for key in ("depth", "kind", "sitemaps", "urls", "forbidden", "invalid")),
-        )
-        for line in done.json
-    ]
-    assert picked == [
-        ("/index.xml", "/robots.txt", 1, "sitemapindex", 3, 0, 0, 0),
-        ("/one.xml", "/index.xml", 2, "urlset", 0, 3, 1, 1),
-        ("/nested.xml", "/index.xml", 2, "sitemapindex", 1, 0, 0, 0),
-        ("/moved.txt", "/nested.xml", 3, "text", 0, 40, 20, 0),
-        ("/index.xml", "/index.xml", 2, None, 0, 0, 0, 0),
-        ("/big.xml.gz", "/robots.txt", 1, "urlset", 0, 2_000, 0, 0),
-        ("/secret.xml", "/robots.txt", 1, "urlset", 0, 1, 0, 0),
-    ]
+    numbers = [(one["depth"], one["urls"], one["forbidden"]) for one in done.json]
+    assert numbers == [
+        (1, 0, 0), (2, 3, 1), (2, 0, 0), (3, 40, 20), (2, 0, 0), (1, 2_000, 0), (1, 1, 0)
+    ]  # fmt: skip
+    assert (done.json[3]["kind"], done.json[3]["listed_in"]) == ("text", site.url("/nested.xml"))
     assert done.json[3]["final_url"] == site.url("/list.txt")
-    assert done.json[3]["rules"] == [
-        {
-            "robots_url": site.url("/robots.txt"),
-            "line": 6,
-            "rule": "Disallow: /private/",
-            "urls": 20,
-        }
-    ]
+    rule = {"robots_url": site.url("/robots.txt"), "line": 6, "rule": "Disallow: /private/"}
+    assert done.json[3]["rules"] == [{**rule, "urls": 20}]
 
 
 async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path) -> None:
@@ -201,13 +183,8 @@ async def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, tmp_pat
         robots="".join(
             f"Sitemap: {value}\n"
             for value in (
-                "/gone.xml",
-                "/page.html",
-                "/long.txt",
-                "/deep.xml",
-                "mailto:x",
-                "http://[",
-                "ftp://127.0.0.1/s.xml",
+                *("/gone.xml", "/page.html", "/long.txt", "/deep.xml"),
+                *("mailto:x", "http://[", "ftp://127.0.0.1/s.xml"),
             )
         ),
         pages={
@@ -243,12 +220,6 @@ async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     done = await robots_crawls(tmp_path, "--sitemaps", down.url("/"))
     assert (done.status, done.out) == (3, "")
     assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
-
-
-async def test_sites_come_from_standard_input_too(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots="Sitemap: /s.xml\n", pages={"/s.xml": urlset(["http://a.example/"])})
-    done = await robots_crawls(tmp_path, "--sitemaps", "-", "--json", stdin=site.url("/"))
-    assert [line["sitemap"] for line in done.json] == [site.url("/s.xml")]
 
 
 async def test_progress_is_shown_on_a_terminal_only(

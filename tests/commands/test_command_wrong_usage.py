@@ -32,6 +32,9 @@ WRONG = [
         f"error: --agent is 'FooBot/1.0', but {MUST_BE}; did you mean FooBot?",
     ),
     ("--agent \u009b http://a/", f"error: --agent is '\\u009b', but {MUST_BE}"),
+    ("http://a/ --spider no", "error: no such spider: 'no'"),
+    ("--file robots.txt / --spider no", "error: no such spider: 'no'"),
+    ("--cache --spider no", "error: no such spider: 'no'"),
     ("--foo http://a/", "error: no such option: --foo"),
     ("--\x1b[31m", "error: no such option: --\\x1b[31m"),
     (
