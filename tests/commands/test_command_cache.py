@@ -174,6 +174,8 @@ def test_drop_removes_the_entries_it_names_alone(tmp_path: Path) -> None:
     assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
     assert cache(tmp_path, "--drop", "https://down.example/").status == 1
     assert cache(tmp_path, "--drop").status == 2
+    error = "scrapy: error: --drop takes hosts and URLs, not hashes"
+    assert cache(tmp_path, "--drop", HASH).errors[-1] == error
     assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
     cache(tmp_path, "--drop", "*")
     assert kept(tmp_path) == set()
@@ -182,13 +184,15 @@ def test_drop_removes_the_entries_it_names_alone(tmp_path: Path) -> None:
 def test_nothing_found_is_status_1_and_says_so(tmp_path: Path) -> None:
     done = cache(tmp_path)
     assert (done.status, done.err) == (1, "scrapy robots: the cache is empty\n")
-    done = cache(tmp_path, "www.example.com", "https://example.com/", HASH)
+    keep(tmp_path, FRESH)
+    assert cache(tmp_path, f"{FRESH.origin}/", "https://example.com/").status == 1
+    done = cache(tmp_path, "other.example", "https://example.com/", "0" * 64)
     assert (done.status, done.errors) == (
         1,
         [
-            f"scrapy robots: robots.txt with hash {HASH}: not in the cache",
+            f"scrapy robots: robots.txt with hash {'0' * 64}: not in the cache",
             "scrapy robots: nothing cached for https://example.com",
-            "scrapy robots: nothing cached for www.example.com",
+            "scrapy robots: nothing cached for other.example",
         ],
     )
 

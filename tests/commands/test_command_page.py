@@ -104,3 +104,5 @@ def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
     done = robots_here(tmp_path, "--page", "--file", "-", stdin="<p>")
     assert "no restrictions" in done.out
     assert done.status == 0
+    expired = ("--header", "X-Robots-Tag: unavailable_after: 2001-02-03")
+    assert robots_here(tmp_path, "--page", "--file", "-", *expired, stdin="<p>").status == 1

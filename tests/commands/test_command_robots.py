@@ -68,6 +68,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.process
+@pytest.mark.scrapy_api
 @on_every_reactor
 def test_in_a_project_the_rules_for_its_agent_apply(
     sites: Sites, project: Path, reactor: str

@@ -135,6 +135,19 @@ async def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, tmp_p
     assert www.count("/x.xml") == 0
 
 
+async def test_no_more_hosts_are_asked_than_the_limit(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrapy_rep.commands.sitemaps._MAX_ORIGINS", 2)
+    others = [sites.add() for _ in range(3)]
+    here = sites.add(robots=f"Sitemap: /s.xml\nSitemap: {others[2].url('/s.xml')}\n")
+    here.set("/s.xml", urlset([other.url("/x") for other in others]))
+    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
+    asked = sum(other.count("/robots.txt") for other in others)
+    assert (asked, len(done.json)) == (1, 2)
+    assert done.status == 3
+
+
 async def test_private_hosts_that_a_public_site_names(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
