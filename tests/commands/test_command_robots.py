@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Spider
+from scrapy import Request, Spider
+from scrapy.exceptions import IgnoreRequest
 
 import scrapy_rep
 from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect, silence
@@ -387,6 +388,19 @@ async def test_a_crawl_that_cannot_start_ends_with_one_line(tmp_path: Path) -> N
     ):
         done = await robots_crawls(tmp_path, "http://127.0.0.1:1/", settings=settings)
         assert (done.status, done.errors) == (status, [f"scrapy robots: {error}"])
+
+
+class Refusing:
+    def process_request(self, request: Request) -> None:
+        raise IgnoreRequest("not today")
+
+
+async def test_a_fetch_that_the_project_itself_refuses_is_named(tmp_path: Path) -> None:
+    settings = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.Refusing": 50}}
+    done = await robots_crawls(tmp_path, "http://127.0.0.1:1/", "--json", settings=settings)
+    assert (done.status, done.err) == (3, "")
+    assert pick(done.json, "outcome", "allowed") == [("unreachable", False)]
+    assert "not today" in done.json[0]["error"]
 
 
 def test_warnings_come_through(file: Path) -> None:
