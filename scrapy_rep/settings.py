@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -55,9 +56,6 @@ USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
 
 LADDER = "google-2026"
 """The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
-
-NOFOLLOW_CHOICES = ("page", "links", "count")
-NOINDEX_CHOICES = ("drop", "count")
 
 
 def _seconds(value: Any) -> float:
@@ -120,18 +118,6 @@ def _crawl_delay(value: Any) -> float:
     return _seconds(value)
 
 
-def _nofollow(value: Any) -> str | bool:
-    return str(value) if value in NOFOLLOW_CHOICES else _flag(value)
-
-
-def _noindex(value: Any) -> str | bool:
-    if value in NOINDEX_CHOICES:
-        return str(value)
-    if _flag(value):
-        raise ValueError
-    return False
-
-
 def _overrides(value: Any) -> dict[str, str | None] | None:
     """Return the path of a robots.txt, or None, for each host or ``*.domain``; None for no hosts."""
     value = loaded(value)
@@ -150,14 +136,24 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
     return found
 
 
-def sitemaps(value: Any) -> str | bool:
-    """Return which origins may seed a crawl: False, ``"start"`` or ``"all"`` (which is True).
+def _switch(on: str | bool | None, *choices: str) -> Callable[[Any], str | bool]:
+    """Return the check of a setting that is False or one of *choices*. True means *on*; None: it is
+    wrong."""
 
-    :raises ValueError: for anything else
-    """
-    if value in ("start", "all"):
-        return str(value)
-    return "all" if _flag(value) else False
+    def check(value: Any) -> str | bool:
+        if value in choices:
+            return str(value)
+        if not _flag(value):
+            return False
+        if on is None:
+            raise ValueError
+        return on
+
+    return check
+
+
+sitemaps = _switch("all", "start", "all")
+"""Checks which origins may seed a crawl."""
 
 
 def loaded(value: Any) -> Any:
@@ -186,7 +182,7 @@ def chain(value: Any) -> tuple[str, ...]:
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
-OVERRIDES_HINT = "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, or to None"
+_OVERRIDES = "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, or to None"
 AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
 
 
@@ -233,7 +229,7 @@ class RepSettings:
     unreachable_rules: str = _choice("google", LADDER)
     forbidden: str = _choice("allow", "disallow", "defer")
     challenge: str = _choice("allow", "defer")
-    overrides: dict[str, str | None] | None = _setting(None, _overrides, OVERRIDES_HINT)  # noqa: RUF009
+    overrides: dict[str, str | None] | None = _setting(None, _overrides, _OVERRIDES)  # noqa: RUF009
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
     defer_idle: float = _setting(60.0, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
@@ -272,10 +268,12 @@ class RepSettings:
     sitemap_max_origin_urls: int = _setting(25_000_000, _count, _COUNT)
     sitemap_max_bytes: int = _setting(52_428_800, _count, _COUNT)
     nofollow: str | bool = _setting(
-        False, _nofollow, "one of " + ", ".join(map(repr, (False, *NOFOLLOW_CHOICES, True)))
+        False,
+        _switch(True, "page", "links", "count"),
+        "one of False, 'page', 'links', 'count', True",
     )
     noindex: str | bool = _setting(
-        False, _noindex, "one of " + ", ".join(map(repr, (False, *NOINDEX_CHOICES)))
+        False, _switch(None, "drop", "count"), "one of False, 'drop', 'count'"
     )
     usage: dict[str, str] | None = _checked_in("preferences.sources.actions")  # noqa: RUF009
     usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(  # noqa: RUF009
@@ -333,13 +331,12 @@ def changed(settings: BaseSettings) -> list[str]:
     """Return the names of the settings that have another value than their default, or a wrong one."""
     names = []
     for item in fields(RepSettings):
-        name, check = setting_name(item.name), item.metadata["check"]
+        name = setting_name(item.name)
         value = settings.get(name, item.default)
-        try:
-            same = value == item.default or check(value) == item.default
-        except (ValueError, TypeError, OverflowError):
-            same = False
-        names += [] if same else [name]
+        with suppress(ValueError, TypeError, OverflowError):
+            if value == item.default or item.metadata["check"](value) == item.default:
+                continue
+        names.append(name)
     return names
 
 

@@ -3,6 +3,7 @@ set already. However it is enabled, one middleware asks for robots.txt, and only
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -24,9 +25,8 @@ from scrapy_rep.addon import QUEUE
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
-
-pytestmark = pytest.mark.scrapy_api
 
 BUILT_IN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 OURS = "scrapy_rep.RepMiddleware"
@@ -85,44 +85,40 @@ PROJECTS: dict[str, tuple[dict[Any, Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("project", "order"), PROJECTS.values(), ids=PROJECTS)
-def test_order_of_middlewares(project: dict[Any, Any], order: list[Any]) -> None:
-    assert components(with_addon(DOWNLOADER_MIDDLEWARES=project)) == order
-
-
-def test_place_beside_the_other_middlewares() -> None:
-    """After the offsite filter, before all that touches headers."""
+@pytest.mark.scrapy_api
+def test_order_of_middlewares() -> None:
+    with every_row() as row:
+        for name, (project, order) in PROJECTS.items():
+            with row(name):
+                assert components(with_addon(DOWNLOADER_MIDDLEWARES=project)) == order
+    # After the offsite filter, before all that touches headers.
     names = [one.__name__ for one in components(with_addon())]
     assert names[:3] == ["OffsiteMiddleware", "RepMiddleware", "HttpAuthMiddleware"]
 
 
-@pytest.mark.parametrize(
-    ("project", "place"),
-    [
+def test_preferences_are_looked_at_behind_ours() -> None:
+    asking: list[dict[str, Any]] = [
+        {"REP_USAGE": {"tdm": "record"}},
+        {"REP_USAGE_TOKENS": ["CCBot"]},
+        {"REP_USAGE_FIELD": "usage"},
+        {"REP_TDMREP": True},
+    ]
+    projects: list[tuple[dict[Any, Any], int]] = [
         ({}, 2),
         ({BUILT_IN: 40}, 1),
         ({OURS: 40}, 1),
         ({Subclass: 40}, 1),
         ({OURS: 40, UsageMiddleware: 42, Neighbour: 41}, 2),
-    ],
-)
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"REP_USAGE": {"tdm": "record"}},
-        {"REP_USAGE_TOKENS": ["CCBot"]},
-        {"REP_USAGE_FIELD": "usage"},
-        {"REP_TDMREP": True},
-    ],
-)
-def test_preferences_are_looked_at_behind_ours(
-    setting: dict[str, Any], project: dict[Any, Any], place: int
-) -> None:
-    settings = with_addon(**setting, DOWNLOADER_MIDDLEWARES=project)
-    found = components(settings)
-    assert found.index(UsageMiddleware) == place
-    assert issubclass(found[0 if place == 1 or Neighbour in found else 1], RepMiddleware)
-    assert settings["SPIDER_MIDDLEWARES"][UsageItemMiddleware] == 950
+    ]
+    with every_row() as row:
+        for setting, (project, place) in product(asking, projects):
+            with row((setting, project)):
+                settings = with_addon(**setting, DOWNLOADER_MIDDLEWARES=project)
+                found = components(settings)
+                assert found.index(UsageMiddleware) == place
+                first = 0 if place == 1 or Neighbour in found else 1
+                assert issubclass(found[first], RepMiddleware)
+                assert settings["SPIDER_MIDDLEWARES"][UsageItemMiddleware] == 950
 
 
 def test_updating_twice_changes_nothing() -> None:
@@ -131,41 +127,32 @@ def test_updating_twice_changes_nothing() -> None:
     assert components(settings) == REPLACED
 
 
-@pytest.mark.parametrize(
-    ("project", "obey"),
-    [({}, True), ({"ROBOTSTXT_OBEY": False}, False), ({"ROBOTSTXT_OBEY": True}, True)],
-)
-def test_the_addon_turns_obeying_on_unless_the_project_says_otherwise(
-    project: dict[str, Any], obey: bool
-) -> None:
-    """On by the add-on, unless the project says otherwise."""
+def test_the_addon_turns_obeying_on_unless_the_project_says_otherwise() -> None:
     assert Settings().getbool("ROBOTSTXT_OBEY") is False
-    assert with_addon(**project).getbool("ROBOTSTXT_OBEY") is obey
+    assert with_addon().getbool("ROBOTSTXT_OBEY") is True
+    assert with_addon(ROBOTSTXT_OBEY=True).getbool("ROBOTSTXT_OBEY") is True
+    assert with_addon(ROBOTSTXT_OBEY=False).getbool("ROBOTSTXT_OBEY") is False
 
 
 SCRAPYS_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
 
 
+@pytest.mark.scrapy_api
 def test_scrapys_default_queue_is_replaced() -> None:
     """On both ends of the versions: tests/engine/test_pqueue.py says what that relies on."""
     assert Settings()[QUEUE] == SCRAPYS_QUEUE
     assert load_object(with_addon()[QUEUE]) is BroadPriorityQueue
 
 
-@pytest.mark.parametrize("queue", [SCRAPYS_QUEUE, "scrapy.pqueues.ScrapyPriorityQueue"])
-def test_a_queue_that_was_chosen_stays(queue: str) -> None:
-    assert with_addon(**{QUEUE: queue})[QUEUE] == queue
-    settings = Settings()
-    settings.set(QUEUE, queue, "addon")  # by another add-on
-    Addon().update_settings(settings)
-    assert settings[QUEUE] == queue
-
-
-def test_without_robots_txt_scrapys_queue_stays() -> None:
+def test_a_queue_that_somebody_else_has_chosen_stays() -> None:
+    for queue in (SCRAPYS_QUEUE, "scrapy.pqueues.ScrapyPriorityQueue"):
+        assert with_addon(**{QUEUE: queue})[QUEUE] == queue
+        settings = Settings()
+        settings.set(QUEUE, queue, "addon")  # by another add-on
+        Addon().update_settings(settings)
+        assert settings[QUEUE] == queue
     assert with_addon(ROBOTSTXT_OBEY=False)[QUEUE] == SCRAPYS_QUEUE
-
-
-def test_another_default_of_scrapys_stays() -> None:
+    # Another default of Scrapy's.
     settings = Settings()
     settings.set(QUEUE, ScrapyPriorityQueue, "default")
     Addon().update_settings(settings)
@@ -199,36 +186,25 @@ async def crawl_with(sites: Sites, settings: dict[str, Any]) -> tuple[CrawlResul
     return result, site.count("/robots.txt")
 
 
-@pytest.mark.parametrize(
-    "middlewares",
-    [{}, {BUILT_IN: 100}, {BUILT_IN: None}, {RobotsTxtMiddleware: 543}, {OURS: 100}],
-    ids=str,
-)
-async def test_with_the_addon(sites: Sites, middlewares: dict[Any, Any]) -> None:
-    result, asked = await crawl_with(sites, {"DOWNLOADER_MIDDLEWARES": middlewares})
+@pytest.mark.scrapy_api
+async def test_with_the_addon(sites: Sites) -> None:
+    middlewares = {"DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: 543}}
+    result, asked = await crawl_with(sites, middlewares)
     assert result.spider.at_work == (True, False)
     assert asked == 1
     assert result.stat("robotstxt/forbidden") == 1
     assert result.stat("robotstxt/request_count") == 1
 
 
-@pytest.mark.parametrize("addon", ["scrapy_rep.Addon", Addon, "scrapy_rep.addon.Addon"], ids=str)
-async def test_ways_to_name_the_addon(sites: Sites, addon: Any) -> None:
-    result, asked = await crawl_with(sites, {"ADDONS": {addon: 300}})
-    assert (result.spider.at_work, asked) == ((True, False), 1)
-
-
-@pytest.mark.parametrize("obey", [False, "False", 0])
-async def test_project_that_does_not_obey(sites: Sites, obey: Any) -> None:
-    result, asked = await crawl_with(sites, {"ROBOTSTXT_OBEY": obey})
+async def test_project_that_does_not_obey(sites: Sites) -> None:
+    result, asked = await crawl_with(sites, {"ROBOTSTXT_OBEY": "False"})
     assert result.spider.at_work == (False, False)
     assert asked == 0
     assert not [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))]
 
 
-@pytest.mark.parametrize("ours", [OURS, RepMiddleware, "scrapy_rep.middleware.RepMiddleware"])
-async def test_the_middleware_can_be_set_by_hand_without_the_addon(sites: Sites, ours: Any) -> None:
-    settings = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, ours: 100}}
+async def test_the_middleware_can_be_set_by_hand_without_the_addon(sites: Sites) -> None:
+    settings = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, OURS: 100}}
     result, asked = await crawl_with(sites, {**settings, "ROBOTSTXT_OBEY": True})
     assert (result.spider.at_work, asked) == ((True, False), 1)
     assert result.stat("robotstxt/forbidden") == 1
@@ -238,25 +214,20 @@ async def test_the_middleware_can_be_set_by_hand_without_the_addon(sites: Sites,
     assert (result.spider.at_work, asked) == ((False, False), 0)
 
 
-async def test_switch_of_a_spider(sites: Sites) -> None:
-    """A spider's custom_settings are above the add-on's."""
+async def test_switches_of_a_spider_and_of_a_request(sites: Sites) -> None:
+    """A spider's custom_settings are above the add-on's. `dont_obey_robotstxt` means what it means in
+    Scrapy: for this request robots.txt is not even asked for."""
 
     class RudeSpider(ListSpider):
         custom_settings = {"ROBOTSTXT_OBEY": False}
 
     site = sites.add(robots=RULES)
-    result = await crawl(RudeSpider, requests=[site.url("/private")])
-    assert result.status(site.url("/private")) == 200
+    url = site.url("/private")
+    freed: list[str | Request] = [
+        Request(f"{url}{value}", meta={"dont_obey_robotstxt": value}) for value in (True, 1, "yes")
+    ]
+    for spider, requests in ((RudeSpider, [url]), (ListSpider, freed)):
+        result = await crawl(spider, requests=requests)
+        assert [*result.responses.values()] == [200] * len(requests)
+        result.assert_clean()
     assert site.count("/robots.txt") == 0
-    result.assert_clean()
-
-
-@pytest.mark.parametrize("value", [True, 1, "yes"])
-async def test_dont_obey_robotstxt_of_a_request(sites: Sites, value: Any) -> None:
-    """Means what it means in Scrapy: for this request robots.txt is not even asked for."""
-    site = sites.add(robots=RULES)
-    request = Request(site.url("/private"), meta={"dont_obey_robotstxt": value})
-    result = await crawl(request)
-    assert result.status(site.url("/private")) == 200
-    assert site.count("/robots.txt") == 0
-    result.assert_clean()

@@ -11,15 +11,12 @@ import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import scrapy_rep
 import scrapy_rep.signals
 import scrapy_rep.storages
-
-pytestmark = pytest.mark.scrapy_api
 
 PACKAGE = Path(scrapy_rep.__file__).parent
 ROOT = PACKAGE.parent
@@ -95,32 +92,21 @@ def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.Con
     assert {*(extras or [])} == {*setup_cfg["options.extras_require"]}
 
 
-def test_pyproject_toml_names_only_the_build_backend() -> None:
+def test_a_clone_has_the_license_and_names_only_the_build_backend_twice(
+    setup_cfg: configparser.ConfigParser,
+) -> None:
     """setup.cfg alone does not install with today's pip; all else stands there."""
-    path = ROOT / "pyproject.toml"
-    if not path.exists():
-        pytest.skip("not in a clone of the repository")
-    content = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    assert content[0] == "[build-system]"
-    assert {line.partition("=")[0].strip() for line in content[1:]} == {"requires", "build-backend"}
-
-
-def test_the_license_is_in_the_clone() -> None:
-    path = ROOT / "LICENSE"
-    if not path.exists():
-        pytest.skip("not in a clone of the repository")
-    text = path.read_text(encoding="utf-8")
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    first, *others = [line for line in text.splitlines() if line.strip()]
+    assert first == "[build-system]"
+    assert {line.partition("=")[0].strip() for line in others} == {"requires", "build-backend"}
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Redistribution and use in source and binary forms" in text
     assert "Neither the name" in text  # the third clause
 
 
-def test_the_package_is_marked_as_typed(setup_cfg: configparser.ConfigParser) -> None:
-    assert (PACKAGE / "py.typed").exists()
-    assert "py.typed" in stripped_lines(setup_cfg["options.package_data"]["scrapy_rep"])
-
-
 def test_every_file_is_installed(setup_cfg: configparser.ConfigParser) -> None:
-    """What is no module has to be named."""
+    """What is no module has to be named; `packages = find:` overlooks folders that are no packages."""
     named = {
         file
         for package, patterns in setup_cfg["options.package_data"].items()
@@ -130,12 +116,9 @@ def test_every_file_is_installed(setup_cfg: configparser.ConfigParser) -> None:
     files = {
         path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in str(path)
     }
+    assert PACKAGE / "py.typed" in named
     assert {path for path in files if path.suffix != ".py"} == named
-
-
-def test_every_folder_is_a_package() -> None:
-    """`packages = find:` overlooks the others."""
-    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    folders = {path.parent for path in files if path.suffix == ".py"}
     assert {folder for folder in folders if not (folder / "__init__.py").exists()} == set()
 
 
@@ -145,15 +128,7 @@ def built(folder: Path) -> tuple[set[str], set[str]]:
     if version("setuptools") < (77,):
         pytest.skip("pyproject.toml asks for setuptools 77")
     source = shutil.copytree(ROOT, folder / "clone", ignore=not_in_git)
-    command = [
-        sys.executable,
-        "-m",
-        "build",
-        "--no-isolation",
-        "--outdir",
-        str(folder),
-        str(source),
-    ]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, source]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     (archive,) = folder.glob("*.tar.gz")
@@ -179,10 +154,10 @@ LEFT_OUT = {"__pycache__", "build", "dist", "_build", "crawl.log"}
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_what_is_built_has_all_that_it_should(tmp_path: Path) -> None:
+def test_what_is_built_has_all_that_it_should(
+    tmp_path: Path, setup_cfg: configparser.ConfigParser
+) -> None:
     """The wheel the package and nothing else, the source distribution also what tests it."""
-    if not (ROOT / "MANIFEST.in").exists():
-        pytest.skip("not in a clone of the repository")
     source, wheel = built(tmp_path)
     package = {
         path.relative_to(ROOT).as_posix()
@@ -203,10 +178,8 @@ def test_what_is_built_has_all_that_it_should(tmp_path: Path) -> None:
     forge = {name for name in there if name.startswith(".github/")} | {".gitignore"}
     made = {name for name in there if ".egg-info/" in name or name.startswith("build/")}
     assert there - made - forge <= source
-    assert {name for name in source - there if ".egg-info/" not in name} <= {
-        "PKG-INFO",
-        "setup.cfg",
-    }
+    added = {name for name in source - there if ".egg-info/" not in name}
+    assert added <= {"PKG-INFO", "setup.cfg"}
 
 
 def python(code: str) -> str:
@@ -223,52 +196,34 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-LOADED = """
-roots = {name.partition(".")[0] for name in sys.modules}
-print(*sorted(roots & {"scrapy", "twisted", "w3lib", "redis"}))
-"""
-
-
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "imports",
-    [
-        "import scrapy_rep",
-        "import scrapy_rep; scrapy_rep.__version__",
-        "import scrapy_rep.signals",
-        "import scrapy_rep.protocol",
-        "from scrapy_rep.protocol import RobotsTxt, Decision, Rule, Origin",
-    ],
-)
-def test_an_import_loads_neither_scrapy_nor_redis(imports: str) -> None:
-    """The core works without Scrapy; commands that crawl nothing load nothing of ours."""
-    assert python(f"import sys\n{imports}\n{LOADED}") == ""
-
-
-@pytest.mark.process
-def test_import_installs_no_reactor() -> None:
-    """Scrapy does that when it knows which."""
-    code = (
-        "import warnings\n"
+@pytest.mark.scrapy_api
+def test_imports_load_neither_scrapy_nor_a_reactor() -> None:
+    """The core works without Scrapy; commands that crawl nothing load nothing of ours. Scrapy installs
+    a reactor when it knows which."""
+    loaded = python(
+        "import sys, warnings\n"
+        "import scrapy_rep, scrapy_rep.signals, scrapy_rep.protocol\n"
+        "from scrapy_rep.protocol import RobotsTxt, Decision, Rule, Origin\n"
+        "scrapy_rep.__version__\n"
+        "roots = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(*roots & {'scrapy', 'twisted', 'w3lib', 'redis'})\n"
         "warnings.simplefilter('ignore')\n"  # of Twisted 21.7 on Python 3.11
-        "import sys\n"
         "from scrapy_rep import *\n"
         "print('twisted.internet.reactor' in sys.modules)"
     )
-    assert python(code) == "False"
+    assert loaded == "False"  # and nothing before it
 
 
+@pytest.mark.scrapy_api
 def test_every_public_name_can_be_imported() -> None:
     for name in scrapy_rep.__all__:
         assert getattr(scrapy_rep, name).__name__ == name
     assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {*scrapy_rep.__all__}
     with pytest.raises(AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"):
         scrapy_rep.Nonsense  # noqa: B018
-
-
-@pytest.mark.parametrize("package", [scrapy_rep, scrapy_rep.storages])
-def test_dir_lists_every_public_name(package: Any) -> None:
-    assert {*package.__all__, "__doc__", "__name__"} <= {*dir(package)}
+    for package in (scrapy_rep, scrapy_rep.storages):
+        assert {*package.__all__, "__doc__", "__name__"} <= {*dir(package)}
 
 
 def test_type_checkers_read_every_public_name() -> None:

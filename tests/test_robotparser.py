@@ -12,9 +12,8 @@ from scrapy.robotstxt import RobotParser as ScrapyRobotParser
 
 from scrapy_rep import RobotParser
 from tests.helpers.crawling import crawl
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
-
-pytestmark = pytest.mark.scrapy_api
 
 SETTINGS: dict[str, Any] = {
     "ADDONS": {},
@@ -44,10 +43,6 @@ def parse(body: bytes) -> RobotParser:
     return RobotParser.from_crawler(None, body)  # type: ignore[arg-type]
 
 
-def test_is_one_of_scrapys_parsers() -> None:
-    assert issubclass(RobotParser, ScrapyRobotParser)
-
-
 AGENTS = [
     ("foobot", "foobot"),
     ("FooBot", "foobot"),
@@ -68,20 +63,22 @@ AGENTS = [
 ]
 
 
-@pytest.mark.parametrize(("agent", "group"), AGENTS, ids=repr)
-def test_the_agent_gets_the_rules_and_delay_of_its_group(agent: str | bytes, group: str) -> None:
+def test_the_agent_gets_the_rules_and_delay_of_its_group() -> None:
     parser = parse(RULES)
-    kept_out = {"foobot": "/private", "*": "/all"}[group]
-    for path in ("/private", "/all", "/x"):
-        assert parser.allowed(f"http://h{path}", agent) == (path != kept_out)
-        assert parser.allowed(f"http://h{path}".encode(), agent) == (path != kept_out)
-    # Of several the largest: what the owner of the site would mind least.
-    assert parser.crawl_delay(agent) == {"foobot": 2.5, "*": 7.0}[group]
+    assert isinstance(parser, ScrapyRobotParser)
+    with every_row() as row:
+        for agent, group in AGENTS:
+            with row(agent):
+                kept_out = {"foobot": "/private", "*": "/all"}[group]
+                for path in ("/private", "/all", "/x"):
+                    for url in (f"http://h{path}", f"http://h{path}".encode()):
+                        assert parser.allowed(url, agent) == (path != kept_out)
+                # Of several the largest: what the owner of the site would mind least.
+                assert parser.crawl_delay(agent) == {"foobot": 2.5, "*": 7.0}[group]
 
 
-@pytest.mark.parametrize(
-    ("body", "delay"),
-    [
+def test_a_valid_crawl_delay_of_the_agents_group_is_given() -> None:
+    for body, delay in (
         (b"", None),
         (b"User-agent: *\nDisallow: /", None),
         (b"User-agent: *\nCrawl-delay: 0", 0.0),
@@ -91,62 +88,43 @@ def test_the_agent_gets_the_rules_and_delay_of_its_group(agent: str | bytes, gro
         (b"User-agent: *\nCrawl-delay: inf", None),
         (b"Crawl-delay: 5\nUser-agent: *", None),  # of no group
         (b"User-agent: foobot\nDisallow:\n\nUser-agent: *\nCrawl-delay: 5", None),  # another's
-    ],
-    ids=repr,
-)
-def test_a_valid_crawl_delay_of_the_agents_group_is_given(body: bytes, delay: float | None) -> None:
-    assert parse(body).crawl_delay("foobot") == delay
+    ):
+        assert (body, parse(body).crawl_delay("foobot")) == (body, delay)
 
 
+# What rules mean is tested in tests/protocol; here, whatever may be handed over for a URL.
 URLS: list[tuple[str, str | bytes, bool]] = [
     # Rule of the file, URL, whether it is allowed.
     ("/a", "http://h/a", False),
     ("/a", "http://h/b", True),
-    ("/double", "http://h//double/slash", True),
     ("//double", "http://h//double/slash", False),
-    ("/", "http://h//double/slash", False),
-    ("/b//c", "http://h/b//c", False),
     # Raw non-ASCII, in the rule, the URL, or both, is the same as its escapes.
     ("/\u00e4", "http://h/\u00e4", False),
-    ("/\u00e4", "http://h/%C3%A4", False),
     ("/\u00e4", "http://h/%c3%a4", False),
-    ("/%c3%a4", "http://h/\u00e4", False),
     ("/%C3%A4", "http://h/\u00e4x".encode(), False),
-    ("/\u00e4", "http://h/a", True),
     # Bytes that are no UTF-8: of Latin-1 for one. Nothing raises.
     ("/\u00e4", b"http://h/\xe4", True),
     ("/", b"http://h/\xff\xfe", False),
     ("/", "http://h/\ud800", False),
     # Escapes in lower case, and what is not one. Nothing is decoded.
-    ("/a%2f", "http://h/a%2F", False),
     ("/a%2F", "http://h/a%2fb", False),
     ("/a/", "http://h/a%2fb", True),
-    ("/100%", "http://h/100%", False),
-    ("/~joe", "http://h/%7Ejoe", True),
     # Query, parameters, fragment; no path at all.
-    ("/*?x=", "http://h?x=1", False),
     ("/?x=", "http://h?x=1", False),
-    ("/;x", "http://h;x/", False),
-    ("/*x", "http://h/#x", True),
     ("/a$", "http://h/a#b", False),
-    ("/", "http://h", False),
     ("/$", "http://h", False),
     # What is no URL is never a reason to raise.
-    ("/", "", False),
-    ("/", "http://", False),
-    ("/", "http://[", False),
-    ("/", b"\x00", False),
-    ("/", "//h/a", False),
-    ("/", "data:text/plain,x", False),
+    *[("/", url, False) for url in ("", "http://", "http://[", b"\x00", "//h/a", "data:,x")],
     ("/" + "a" * 2000, "http://h/" + "a" * 100_000, False),
 ]
 
 
-@pytest.mark.parametrize(("rule", "url", "allowed"), URLS, ids=lambda value: repr(value)[:40])
-def test_a_rule_applies_to_urls_however_they_are_written(
-    rule: str, url: str | bytes, allowed: bool
-) -> None:
-    assert parse(f"User-agent: *\nDisallow: {rule}".encode()).allowed(url, "foobot") is allowed
+def test_a_rule_applies_to_urls_however_they_are_written() -> None:
+    with every_row() as row:
+        for rule, url, allowed in URLS:
+            with row(f"{rule!r:.40} {url!r:.40}"):
+                parser = parse(f"User-agent: *\nDisallow: {rule}".encode())
+                assert parser.allowed(url, "foobot") is allowed
 
 
 BODIES = [
@@ -162,12 +140,14 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:20]))
-def test_garbage_restricts_nothing(body: bytes) -> None:
-    parser = parse(body)
-    assert parser.allowed("http://h/a", "foobot") is True
-    assert parser.allowed(b"http://h/a", b"foobot") is True
-    assert parser.crawl_delay("foobot") is None
+def test_garbage_restricts_nothing() -> None:
+    with every_row() as row:
+        for body in BODIES:
+            with row(body[:20]):
+                parser = parse(body)
+                assert parser.allowed("http://h/a", "foobot") is True
+                assert parser.allowed(b"http://h/a", b"foobot") is True
+                assert parser.crawl_delay("foobot") is None
 
 
 # -- crawls ----------------------------------------------------------------------------------
@@ -177,6 +157,7 @@ def forbidden(error: BaseException | None) -> bool:
     return type(error) is IgnoreRequest and str(error) == "Forbidden by robots.txt"
 
 
+@pytest.mark.scrapy_api
 async def test_behind_the_built_in_middleware(sites: Sites) -> None:
     """With a full User-Agent header, which Scrapy hands over whole; and Google's reading."""
     rules = (
@@ -212,12 +193,4 @@ async def test_robotstxt_user_agent_of_scrapy(sites: Sites) -> None:
     result = await crawl(urls, {**SETTINGS, "ROBOTSTXT_USER_AGENT": FULL})
     assert forbidden(result.failure(urls[0]))
     assert result.responses == {urls[1]: 200}
-    result.assert_clean()
-
-
-@pytest.mark.parametrize("body", BODIES[:6], ids=lambda body: repr(body[:20]))
-async def test_garbage_in_a_crawl(sites: Sites, body: bytes) -> None:
-    site = sites.add(robots=body)
-    result = await crawl(site.url("/a"), SETTINGS)
-    assert result.responses == {site.url("/a"): 200}
     result.assert_clean()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,96 +18,21 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings, set_defaults, setting_name, warn_of_unknown
 from scrapy_rep.storages import MemoryStorage
 
-DEFAULTS = {
-    "REP_USER_AGENT": None,
-    "REP_OBEY_GLOBAL_GROUP": True,
-    "REP_UNREACHABLE": "defer",
-    "REP_UNREACHABLE_RULES": "google",
-    "REP_FORBIDDEN": "allow",
-    "REP_CHALLENGE": "allow",
-    "REP_OVERRIDES": None,
-    "REP_DEFER_GRACE": 0.5,
-    "REP_DEFER_IDLE": 60.0,
-    "REP_DEFER_MAX_WAIT": 600.0,
-    "REP_DEFER_MAX_REQUESTS": 100000,
-    "REP_DEFER_DEAD_HOST_TRIES": 3,
-    "REP_RETRY_DELAY": 5.0,
-    "REP_RETRY_MAX_DELAY": 600.0,
-    "REP_DOWNLOAD_TIMEOUT": 30.0,
-    "REP_CACHE_STORAGE": "scrapy_rep.storages.MemoryStorage",
-    "REP_CACHE_PATH": "robots.sqlite",
-    "REP_CACHE_REDIS_URL": None,
-    "REP_CACHE_REDIS_PREFIX": "scrapy-rep",
-    "REP_CACHE_EXPIRY": 7776000.0,
-    "REP_CACHE_TTL": 86400.0,
-    "REP_CACHE_MIN_TTL": 300.0,
-    "REP_CACHE_MAX_TTL": 604800.0,
-    "REP_CACHE_MAX_ORIGINS": 10000,
-    "REP_CACHE_MAX_BYTES": 67108864,
-    "REP_UNREACHABLE_LIMIT": 2592000.0,
-    "REP_PRIVATE_HOSTS": False,
-    "REP_SOFT_404": True,
-    "REP_CRAWL_DELAY": False,
-    "REP_SITEMAPS": False,
-    "REP_SITEMAP_GUESS": False,
-    "REP_SITEMAP_SINCE": None,
-    "REP_SITEMAP_CROSS_HOST": "strict",
-    "REP_SITEMAP_PRIORITY": 10,
-    "REP_SITEMAP_PAGE_PRIORITY": 0,
-    "REP_SITEMAP_MAX_DEPTH": 5,
-    "REP_SITEMAP_MAX_FILES": 50000,
-    "REP_SITEMAP_MAX_URLS": 50000,
-    "REP_SITEMAP_MAX_ORIGIN_URLS": 25000000,
-    "REP_SITEMAP_MAX_BYTES": 52428800,
-    "REP_NOFOLLOW": False,
-    "REP_NOINDEX": False,
-    "REP_USAGE": None,
-    "REP_USAGE_TOKENS": None,
-    "REP_USAGE_FIELD": None,
-    "REP_TDMREP": False,
-    "REP_DECISIONS": None,
-    "REP_DECISIONS_ALL": False,
-    "REP_DRY_RUN": False,
-    "REP_REPORT": None,
-}
+# tests/docs/test_reference.py compares them with the manual.
+DEFAULTS = {setting_name(item.name): item.default for item in fields(RepSettings)}
 
-FLAGS = (
-    "REP_TDMREP",
-    "REP_OBEY_GLOBAL_GROUP",
-    "REP_PRIVATE_HOSTS",
-    "REP_SOFT_404",
-    "REP_SITEMAP_GUESS",
-    "REP_DECISIONS_ALL",
-    "REP_DRY_RUN",
-)
+
+def names(kind: type, *others: str) -> list[str]:
+    """The settings whose default is of that kind, without the *others*."""
+    return [name for name, value in DEFAULTS.items() if type(value) is kind and name not in others]
+
+
+FLAGS = names(bool, "REP_CRAWL_DELAY", "REP_SITEMAPS", "REP_NOFOLLOW", "REP_NOINDEX")
 URIS = ("REP_DECISIONS", "REP_REPORT")
-POSITIVE = (
-    "REP_RETRY_DELAY",
-    "REP_RETRY_MAX_DELAY",
-    "REP_DOWNLOAD_TIMEOUT",
-    "REP_CACHE_EXPIRY",
-)
-SECONDS = (
-    "REP_DEFER_GRACE",
-    "REP_DEFER_IDLE",
-    "REP_DEFER_MAX_WAIT",
-    "REP_CACHE_TTL",
-    "REP_CACHE_MIN_TTL",
-    "REP_CACHE_MAX_TTL",
-    "REP_UNREACHABLE_LIMIT",
-)
-COUNTS = (
-    "REP_DEFER_MAX_REQUESTS",
-    "REP_DEFER_DEAD_HOST_TRIES",
-    "REP_CACHE_MAX_ORIGINS",
-    "REP_CACHE_MAX_BYTES",
-    "REP_SITEMAP_MAX_DEPTH",
-    "REP_SITEMAP_MAX_FILES",
-    "REP_SITEMAP_MAX_URLS",
-    "REP_SITEMAP_MAX_ORIGIN_URLS",
-    "REP_SITEMAP_MAX_BYTES",
-)
 INTEGERS = ("REP_SITEMAP_PRIORITY", "REP_SITEMAP_PAGE_PRIORITY")
+COUNTS = names(int, *INTEGERS)
+POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT", "REP_CACHE_EXPIRY")
+SECONDS = names(float, *POSITIVE)
 
 NO_NUMBERS = ["soon", "", [], True, "1 h", math.nan, math.inf, "nan", "inf", 10**400, -1, "-5"]
 
@@ -172,20 +97,9 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_FORBIDDEN", value, "one of 'allow', 'disallow', 'defer'"
     for value in ("disallow", "", True, {}):
         yield "REP_CHALLENGE", value, "one of 'allow', 'defer'"
-    for value in (
-        "example.com",
-        ["example.com"],
-        {5: None},
-        {"*": None},
-        {"a b": None},
-        {"a": 5},
-        "{",
-    ):
-        yield (
-            "REP_OVERRIDES",
-            value,
-            "a dict from hosts ('example.com', '*.example.com') to the paths",
-        )
+    hosts = "a dict from hosts ('example.com', '*.example.com') to the paths"
+    for value in ("a.example", ["a.example"], {5: None}, {"*": None}, {"a b": None}, {"a": 5}, "{"):
+        yield "REP_OVERRIDES", value, hosts
     for value in ("never", "drop", 2, [], "PAGE"):
         yield "REP_NOFOLLOW", value, "one of False, 'page', 'links', 'count', True"
     for value in ("train-ai", {"train": "record"}, {"tdm": "drop"}, {"tdm": []}, ["tdm"], 5, "{"):
@@ -196,25 +110,10 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
         yield "REP_USAGE_FIELD", value, "the name of a field of items"
     for value in ("never", "page", 2, [], True):
         yield "REP_NOINDEX", value, "one of False, 'drop', 'count'"
-    for value in (
-        "Foo Bot",  # no group names it: a value counts up to the first other character
-        "FooBot/1.0",
-        "*",  # names no crawler
-        "Föo",
-        ["FooBot", ""],
-        ["FooBot", "*"],
-        ["FooBot/1.0"],
-        [b"FooBot"],
-        ["FooBot", None],
-        "FooBot,,Bar",
-        ",",
-        [],
-        (),
-        0,
-        True,
-        b"FooBot",
-        Ellipsis,
-    ):
+    # No group names "Foo Bot": a value counts up to the first other character; "*" names no crawler.
+    texts = ("Foo Bot", "FooBot/1.0", "*", "Föo", "FooBot,,Bar", ",")
+    lists = (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], [b"FooBot"], ["FooBot", None], [], ())
+    for value in (*texts, *lists, 0, True, b"FooBot", Ellipsis):
         yield "REP_USER_AGENT", value, "a product token (letters, - and _ alone, such as FooBot)"
 
 
@@ -297,18 +196,15 @@ def test_a_right_value_gets_its_meaning_and_type() -> None:
         assert (name, value, type(got)) == (name, value, type(meaning))
 
 
-@pytest.mark.parametrize(
-    ("low", "high"),
-    [("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY"), ("REP_CACHE_MIN_TTL", "REP_CACHE_MAX_TTL")],
-)
-def test_low_and_high(low: str, high: str) -> None:
-    assert read(**{low: 20, high: "20"})[low] == 20.0
-    message = f"{low} is 20.5, but must not be more than {high}, which is 20.0."
-    with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
-        read(**{low: "20.5", high: 20})
-
-
-def test_low_beyond_the_default_of_high() -> None:
+def test_the_lower_of_two_settings_is_not_above_the_higher() -> None:
+    for low, high in (
+        ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY"),
+        ("REP_CACHE_MIN_TTL", "REP_CACHE_MAX_TTL"),
+    ):
+        assert read(**{low: 20, high: "20"})[low] == 20.0
+        message = f"{low} is 20.5, but must not be more than {high}, which is 20.0."
+        with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
+            read(**{low: "20.5", high: 20})
     with pytest.raises(SettingsError, match=r"^REP_RETRY_DELAY is 601\.0, .* which is 600\.0\.$"):
         read(REP_RETRY_DELAY=601)
 
@@ -318,27 +214,19 @@ def warnings_of(caplog: pytest.LogCaptureFixture, **settings: Any) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("REP_UNREACHEABLE", "REP_UNREACHABLE"),
-        ("REP_DEFFER_GRACE", "REP_DEFER_GRACE"),
-        ("REP_USERAGENT", "REP_USER_AGENT"),
-        ("REP_SITEMAP", "REP_SITEMAPS"),
-        ("REP_COLOUR", None),
-    ],
-)
-def test_an_unknown_setting_is_warned_of(
-    caplog: pytest.LogCaptureFixture, name: str, meant: str | None
-) -> None:
-    hint = f" (did you mean {meant}?)" if meant else ""
-    wanted = f"Unknown settings, which have no effect: {name}{hint}"
-    assert warnings_of(caplog, **{name: 1, "REP_CACHE_TTL": 5, "RE_P": 1}) == [wanted]
-
-
-def test_all_unknown_settings_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    [warning] = warnings_of(caplog, REP_DEFER_GRASE=1, REP_COLOUR=2)
-    assert warning.endswith(": REP_COLOUR, REP_DEFER_GRASE (did you mean REP_DEFER_GRACE?)")
+def test_unknown_settings_are_warned_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    misspelt = {
+        "REP_UNREACHEABLE": "REP_UNREACHABLE",
+        "REP_DEFFER_GRACE": "REP_DEFER_GRACE",
+        "REP_USERAGENT": "REP_USER_AGENT",
+        "REP_SITEMAP": "REP_SITEMAPS",
+    }
+    told = sorted(f"{name} (did you mean {meant}?)" for name, meant in misspelt.items())
+    told = ["REP_COLOUR", *told]
+    settings = dict.fromkeys([*misspelt, "REP_COLOUR", "REP_CACHE_TTL", "RE_P"], 1)
+    assert warnings_of(caplog, **settings) == [
+        f"Unknown settings, which have no effect: {', '.join(told)}"
+    ]
 
 
 def test_known_settings_are_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,21 +20,14 @@ from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.servers import Sites
 from tests.helpers.storing import FolderStorage
 
-pytestmark = pytest.mark.scrapy_api
 
-
-@pytest.mark.parametrize(
-    ("name", "value", "right"),
-    [
-        ("REP_UNREACHABLE", "wait", "one of 'defer', 'drop', 'allow'"),
-        ("REP_CACHE_TTL", "soon", "a number of seconds, 0 or more"),
-        ("REP_SITEMAPS", "often", "True, False, 'start' or 'all'"),
-    ],
-)
-async def test_crawl_with_a_wrong_setting(sites: Sites, name: str, value: str, right: str) -> None:
+@pytest.mark.scrapy_api
+async def test_crawl_with_a_wrong_setting(sites: Sites) -> None:
     site = sites.add(robots="User-agent: *\nDisallow:")
-    result = await crawl([site.url(f"/{number}") for number in range(40)], {name: value})
-    assert_ended_at_start(result, site, f"{name} is {value!r}, but must be {right}.")
+    urls = [site.url(f"/{number}") for number in range(40)]
+    result = await crawl(urls, {"REP_UNREACHABLE": "wait"})
+    right = "one of 'defer', 'drop', 'allow'"
+    assert_ended_at_start(result, site, f"REP_UNREACHABLE is 'wait', but must be {right}.")
 
 
 class NamelessSpider(ListSpider):
@@ -51,32 +44,20 @@ async def test_crawl_with_a_wrong_spider_attribute(sites: Sites) -> None:
     assert_ended_at_start(result, site, sentence)
 
 
-async def test_wrong_settings_do_not_matter_when_nothing_is_obeyed(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: *\nDisallow: /")
-    result = await crawl(site.url("/"), {"REP_CACHE_TTL": "soon", "ROBOTSTXT_OBEY": False})
-    assert result.responses == {site.url("/"): 200}
-    result.assert_clean()
-
-
-async def test_a_crawl_with_an_unknown_setting_warns_once(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: *\nDisallow:")
-    result = await crawl(site.url("/"), {"REP_UNREACHEABLE": "drop"})
-    ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
-    [warning] = [one for one in ours if one.levelname == "WARNING"]
-    assert warning.getMessage() == (
-        "Unknown settings, which have no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)"
-    )
-    assert result.responses == {site.url("/"): 200}
-
-
-async def test_a_crawl_shows_the_defaults_to_other_components(sites: Sites) -> None:
+async def test_unknown_settings_are_warned_of_and_defaults_shown(sites: Sites) -> None:
+    """Other components read the defaults from Scrapy's settings."""
     site = sites.add(robots="User-agent: *\nDisallow:")
     seen = []
 
     def opened(spider: Spider) -> None:
         seen.append(spider.settings.getfloat("REP_DEFER_GRACE"))
 
-    await crawl(site.url("/"), signal_handlers={signals.spider_opened: opened})
+    misspelt = {"REP_UNREACHEABLE": "drop"}
+    result = await crawl(site.url("/"), misspelt, signal_handlers={signals.spider_opened: opened})
+    assert lines(result, level="WARNING") == [
+        "Unknown settings, which have no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)"
+    ]
+    assert result.responses == {site.url("/"): 200}
     assert seen == [0.5]
 
 
@@ -96,13 +77,10 @@ class OneSpider(scrapy.Spider):
 
 def runspider(folder: Path, url: str, **settings: Any) -> Done:
     (folder / "one.py").write_text(SPIDER, encoding="utf-8")
-    ours = {
-        "ADDONS": {"scrapy_rep.Addon": 300},
-    }
-    line = arguments_of(*("runspider", "one.py", "-a", f"url={url}"), settings={**ours, **settings})
+    settings = {"ADDONS": {"scrapy_rep.Addon": 300}, **settings}
+    line = arguments_of("runspider", "one.py", "-a", f"url={url}", settings=settings)
     # Scrapy's remote control writes a file there.
-    variables = environment(XDG_STATE_HOME=str(folder))
-    return run_scrapy(line, cwd=folder, variables=variables)
+    return run_scrapy(line, cwd=folder, variables=environment(XDG_STATE_HOME=str(folder)))
 
 
 class SeededSpider(ListSpider):
@@ -113,7 +91,6 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
     """And which settings have no effect because of it."""
     site = sites.add(robots="User-agent: *\nDisallow: /")
     for spider, settings, names in (
-        (ListSpider, {}, ""),
         (ListSpider, {"REP_SITEMAPS": "False", "REP_CACHE_TTL": "86400"}, ""),
         (ListSpider, {"REP_SITEMAPS": True}, "1 setting has no effect: REP_SITEMAPS"),
         (
@@ -137,43 +114,32 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
         assert result.responses == {site.url("/x"): 200}
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        (
-            {"REP_UNREACHABLE": "defer"},
-            "as testbot. While it is unreachable, requests are held for up to 10 min. Cache: memory",
-        ),
-        (
-            {"REP_USER_AGENT": "a,b", "REP_UNREACHABLE": "drop"},
-            "as a or b. While it is unreachable, requests are dropped. Cache: memory",
-        ),
-        (
-            {
-                "USER_AGENT": "Mozilla/5.0 (X11)",
-                "REP_UNREACHABLE": "allow",
-                "REP_CACHE_STORAGE": "scrapy_rep.storages.sqlite.SqliteStorage",
-            },
-            "as any crawler (*). While it is unreachable, requests are let through. Cache: SQLite",
-        ),
-        (
-            {"REP_CACHE_STORAGE": FolderStorage},
-            "Cache: tests.helpers.storing.FolderStorage",
-        ),
-    ],
-)
 async def test_a_crawl_begins_with_how_it_obeys(
-    sites: Sites,
-    settings: dict[str, Any],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     site = sites.add(robots="User-agent: *\nDisallow:")
-    result = await crawl(site.url("/"), {"REP_CACHE_PATH": str(tmp_path / "x"), **settings})
-    [line] = lines(result, "Obeying robots.txt", level="INFO")
-    assert line.endswith(says)
+    sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
+    dropping = {"REP_USER_AGENT": "a,b", "REP_UNREACHABLE": "drop"}
+    letting = {"USER_AGENT": "Mozilla/5.0 (X11)", "REP_UNREACHABLE": "allow"}
+    while_unreachable = ". While it is unreachable, requests are"
+    for settings, says in (
+        (
+            {"REP_UNREACHABLE": "defer"},
+            f"as testbot{while_unreachable} held for up to 10 min. Cache: memory",
+        ),
+        (
+            {**dropping, "REP_CACHE_STORAGE": FolderStorage},
+            f"as a or b{while_unreachable} dropped. Cache: tests.helpers.storing.FolderStorage",
+        ),
+        (
+            {**letting, "REP_CACHE_STORAGE": sqlite},
+            f"as any crawler (*){while_unreachable} let through. Cache: SQLite",
+        ),
+    ):
+        result = await crawl(site.url("/"), {"REP_CACHE_PATH": str(tmp_path / "x"), **settings})
+        [line] = lines(result, "Obeying robots.txt", level="INFO")
+        assert line.endswith(says)
 
 
 @pytest.mark.process

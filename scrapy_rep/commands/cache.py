@@ -4,31 +4,27 @@ keeps (REP.md section 5)."""
 from __future__ import annotations
 
 import re
-import sys
 import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Spider
-from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.ending import CommandError, Status, complain
-from scrapy_rep.commands.inputs import request_for
+from scrapy_rep.commands.inputs import project_storage, request_for
 from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Output
-from scrapy_rep.engine.text import clean, counted, iso, text_of
-from scrapy_rep.origins.choices import rung_of
+from scrapy_rep.engine.text import clean, counted, iso
+from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing, standing
-from scrapy_rep.settings import LADDER, RepSettings
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry, UnreadableEntry
-from scrapy_rep.storages.client import make_storage
-from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.storages.base import Storage
@@ -45,41 +41,34 @@ _COLOURS = {
 _WIDEST = max(len(state.value) for state in _COLOURS)
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """List, show or drop entries."""
-    settings = RepSettings.from_settings(command.settings)
     if options.drop and not arguments:
         raise UsageError("--drop needs hosts or URLs; '*' drops everything", print_help=False)
-    storage = make_storage(Crawler(Spider, command.settings), settings)
-    if type(storage) is MemoryStorage:  # a subclass may keep its entries
-        raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
-    try:
-        return _Cache(storage, settings, options).answer(arguments)
-    except (CommandError, UsageError):
-        raise
-    except NotImplementedError:
-        raise CommandError(f"{type(storage).__name__} does not support this") from None
-    except Exception as error:  # noqa: BLE001
-        # Whatever a storage raises: no server, no permission, a file of a newer version.
-        message = f"the cache can't be used: {text_of(error)}"
-        raise CommandError(message, Status.UNREACHABLE) from None
-    finally:
-        storage.close()
+    with project_storage(command.settings) as storage:
+        if storage is None:
+            raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
+        settings = RepSettings.from_settings(command.settings)
+        _Cache(storage, settings, options, output).answer(arguments)
 
 
 class _Cache:
     """Answers for one storage."""
 
-    def __init__(self, storage: Storage, settings: RepSettings, options: Namespace) -> None:
+    def __init__(
+        self, storage: Storage, settings: RepSettings, options: Namespace, output: Output
+    ) -> None:
         self._storage = storage
         self._limit = settings.unreachable_limit
-        self._ladder = settings.unreachable_rules == LADDER
+        self._choices = Choices.of(settings)
         self._json: bool = options.json
         self._drop: bool = options.drop
-        self._output = Output()
+        self._output = output
         self._now = time.time()
 
-    def answer(self, arguments: Sequence[str]) -> Status:
+    def answer(self, arguments: Sequence[str]) -> None:
         """Do what the options say for each argument, or for all entries."""
         hashes = [one for one in arguments if _SHA256.fullmatch(one)]
         urls = [one for one in arguments if "://" in one]
@@ -90,21 +79,19 @@ class _Cache:
         found += [self._one(str(request_for(one)[1])) for one in urls]
         if hosts or not arguments:
             found.append(self._many(hosts))
-        self._output.flush()
-        return Status.GOOD if all(found) else Status.FOUND
+        if not all(found):
+            self._output.statuses.add(Status.FOUND)
 
     def _body(self, sha256: str) -> bool:
         problem = "not in the cache"
         try:
-            body = self._storage.body(sha256)
+            if (body := self._storage.body(sha256)) is not None:
+                self._output.bytes(body)
+                return True
         except UnreadableEntry as error:
-            body, problem = None, str(error)
-        if body is None:
-            complain(f"robots.txt with hash {sha256}: {problem}")
-            return False
-        self._output.flush()
-        sys.stdout.buffer.write(body)
-        return True
+            problem = str(error)
+        complain(f"robots.txt with hash {sha256}: {problem}")
+        return False
 
     def _one(self, origin: str) -> bool:
         try:
@@ -115,29 +102,23 @@ class _Cache:
             return self._drop and self._dropped(origin)
         if entry is None:
             complain(f"nothing cached for {origin}")
-            return False
-        if self._drop:
+        elif self._drop:
             return self._dropped(origin)
-        if self._json:
+        elif self._json:
             body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
             self._output.json({**self._fields(entry), "body": body})
         else:
             self._show(entry)
-        return True
+        return entry is not None
 
     def _many(self, hosts: Sequence[str]) -> bool:
-        entries = self._matching([host.lower() for host in hosts])
-        if self._drop:
-            # The list first: a storage need not allow changes while its entries are read.
-            dropped = [self._dropped(entry.origin) for entry in list(entries)]
-            return any(dropped)
-        found = False
-        for entry in entries:
-            self._list(entry)
-            found = True
-        if not found:
+        # The list first: a storage need not allow changes while its entries are read.
+        entries: Iterable[Entry] = self._matching([host.lower() for host in hosts])
+        entries = list(entries) if self._drop else entries
+        found = [self._dropped(one.origin) if self._drop else self._list(one) for one in entries]
+        if not found and not self._drop:
             complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
-        return found
+        return any(found)
 
     def _matching(self, hosts: Sequence[str]) -> Iterator[Entry]:
         unreadable: list[object] = []
@@ -157,13 +138,13 @@ class _Cache:
             complain(f"skipped {entries}; the first: {unreadable[0]}")
 
     def _dropped(self, origin: str) -> bool:
-        dropped = self._storage.drop(origin)
-        if dropped:
+        if dropped := self._storage.drop(origin):
             self._output.line(f"dropped {clean(origin)}")
         return dropped
 
     def _standing(self, entry: Entry) -> Standing:
-        found = standing(
+        state = OriginState(entry, Origin.from_url(entry.origin))
+        state.standing, _ = standing(
             self._now,
             fresh_until=entry.fresh_until,
             has_copy=entry.has_copy,
@@ -171,10 +152,10 @@ class _Cache:
             unreachable_for=entry.unreachable_for,
             next_attempt_at=entry.next_attempt_at,
             limit=self._limit,
-        )[0]
-        if self._ladder and entry.unreachable_since is not None and found is not Standing.ASK:
-            return rung_of(entry, self._now, self._limit)
-        return found
+        )
+        if self._choices is not None:
+            self._choices.mark(state, self._now)
+        return state.standing
 
     def _fields(self, entry: Entry) -> dict[str, Any]:
         return {
@@ -198,15 +179,16 @@ class _Cache:
         state = self._standing(entry)
         return self._output.paint(state.value.ljust(columns), _COLOURS[state])
 
-    def _list(self, entry: Entry) -> None:
+    def _list(self, entry: Entry) -> bool:
         if self._json:
             self._output.json(self._fields(entry))
-            return
+            return True
         details = f"fetched {iso(entry.fetched_at)}, fresh until {iso(entry.fresh_until)}"
         if entry.unreachable_since is not None:
             details = f"since {iso(entry.unreachable_since)}: {entry.error}"
         cells = [self._state(entry, _WIDEST), clean(entry.origin), _answer(entry)]
         self._output.line("  ".join([*cells, self._output.paint(details, DIM)]))
+        return True
 
     def _show(self, entry: Entry) -> None:
         output = self._output

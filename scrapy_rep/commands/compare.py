@@ -3,34 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.decide import file_named, path_as_given
-from scrapy_rep.commands.ending import Status, gravest
+from scrapy_rep.commands.ending import Status
 from scrapy_rep.commands.inputs import STDIN, chains, request_for, urls
 from scrapy_rep.commands.lookup import Lookup, run_crawl
-from scrapy_rep.commands.output import DIM, GREEN, RED, Output
+from scrapy_rep.commands.output import GREEN, RED, Output
 from scrapy_rep.commands.verdicts import COLOURS, WIDEST, agents_of, as_json
-from scrapy_rep.engine.text import clean, counted
+from scrapy_rep.engine.text import counted
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.commands.inputs import Chain
     from scrapy_rep.commands.robots import RobotsCommand
-    from scrapy_rep.inspection.explanation import Explanation, RobotsFile
+    from scrapy_rep.inspection.explanation import RobotsFile
+
+    Change = tuple[dict[str, Any], str, str]
+    """As JSON, as a line, and the colour of that."""
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Compare verdicts on URLs, or without any, the rules of each agent."""
     names = options.compare
     if names.count(STDIN) + list(arguments).count(STDIN) > 1:
         raise UsageError("standard input can be read only once", print_help=False)
+    old, new = _read(command, names)
+    agents = chains(options.agent)
+    if options.agents_of_file or not agents:
+        agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))
+    changed = 0
+    if arguments:
+        asked = [(url, chain) for url, _ in urls(arguments, output) for chain in agents]
+        obey_global = RepSettings.from_settings(command.settings).obey_global_group
+        changes = _verdicts(old, new, asked, obey_global)
+        of = f" of {counted(len(asked), 'verdict')} change"
+    else:
+        changes = _rules(old, new, dict.fromkeys(token for chain in agents for token in chain))
+        of = ""
+    for data, line, colour in changes:
+        changed += 1
+        if options.json:
+            output.json(data)
+        else:
+            output.line(output.paint(line, colour))
+    if not options.json:
+        output.note(f"{changed:,}{of}" if arguments else f"{counted(changed, 'line')} changed")
+    if changed:
+        output.statuses.add(Status.FOUND)
+
+
+def _read(command: RobotsCommand, names: Sequence[str]) -> list[RobotsFile]:
+    """Return the robots.txt of files and of sites."""
     found: dict[str, RobotsFile] = {name: file_named(name) for name in names if "://" not in name}
     sites = {name: request_for(name)[1] for name in names if name not in found}
 
@@ -42,110 +74,48 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
 
     if sites:
         run_crawl(command, job)
-    old, new = (found[name] for name in names)
-    agents = chains(options.agent)
-    if options.agents_of_file or not agents:
-        agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))
-    comparison = _Comparison(old, new, agents, Output(), as_json=options.json)
-    if not arguments:
-        return comparison.of_rules()
-    statuses: set[Status] = set()
-    obey_global = RepSettings.from_settings(command.settings).obey_global_group
-    given = [url for url, _ in urls(arguments, statuses)]
-    return gravest(*statuses, comparison.of_verdicts(given, obey_global))
+    return [found[name] for name in names]
 
 
-class _Change(NamedTuple):
-    """A line that is in one of the files only."""
-
-    sign: str
-    place: str
-    text: str
-    group: str
-    line: int
-
-
-class _Comparison:
-    """Prints what changes from one file to another."""
-
-    def __init__(
-        self,
-        old: RobotsFile,
-        new: RobotsFile,
-        agents: list[Chain],
-        output: Output,
-        *,
-        as_json: bool,
-    ) -> None:
-        self._old, self._new = old, new
-        self._agents = agents
-        self._output = output
-        self._json = as_json
-
-    def of_verdicts(self, given: Sequence[str], obey_global: bool) -> Status:
-        """Print the URLs whose verdict changes."""
-        changed = 0
-        for url in given:
-            path = path_as_given(url)
-            for chain in self._agents:
-                old, new = (
-                    robots.explain(url, path, chain, obey_global=obey_global)
-                    for robots in (self._old, self._new)
-                )
-                if old.verdict != new.verdict:
-                    changed += 1
-                    self._print(old, new)
-        asked = counted(len(given) * len(self._agents), "verdict")
-        return self._end(changed, f"{changed:,} of {asked} change")
-
-    def _print(self, old: Explanation, new: Explanation) -> None:
-        if self._json:
-            both = {"old": as_json(old), "new": as_json(new)}
-            self._output.json({"url": old.url, "agent": old.agent, **both})
-            return
-        paint = self._output.paint
-        self._output.line(
-            f"{old.verdict} -> {paint(new.verdict.ljust(WIDEST), COLOURS[new.verdict])}  "
-            f"{in_words(old.chain)}  {clean(old.url)}  {paint(f'{old.why} -> {new.why}', DIM)}"
+def _verdicts(
+    old: RobotsFile, new: RobotsFile, asked: Iterable[tuple[str, Chain]], obey_global: bool
+) -> Iterator[Change]:
+    """Yield the URLs and agents whose verdict changes."""
+    for url, chain in asked:
+        path = path_as_given(url)
+        one, other = (
+            robots.explain(url, path, chain, obey_global=obey_global) for robots in (old, new)
         )
-
-    def of_rules(self) -> Status:
-        """Print the lines of each agent's groups that are in one of the files only."""
-        changed = 0
-        for token in dict.fromkeys(token for chain in self._agents for token in chain):
-            for change in self._changes(token):
-                changed += 1
-                self._print_change(change)
-        return self._end(changed, f"{counted(changed, 'line')} changed")
-
-    def _changes(self, token: str) -> Iterator[_Change]:
-        old, new = (dict(_lines(robots, token)) for robots in (self._old, self._new))
-        for sign, lines, others in (("-", old, new), ("+", new, old)):
-            yield from (_Change(sign, *line) for key, line in lines.items() if key not in others)
-
-    def _print_change(self, one: _Change) -> None:
-        if self._json:
-            change = "removed" if one.sign == "-" else "added"
-            data = {"source": one.place, "line": one.line, "text": one.text, "group": one.group}
-            self._output.json({"change": change, **data})
-        else:
-            row = f"{one.sign} {one.place}:{one.line}: {one.text} (group {one.group})"
-            self._output.line(self._output.paint(row, RED if one.sign == "-" else GREEN))
-
-    def _end(self, changed: int, total: str) -> Status:
-        if not self._json:
-            self._output.note(total)
-        self._output.flush()
-        return Status.FOUND if changed else Status.GOOD
+        if one.verdict != other.verdict:
+            line = (
+                f"{one.verdict} -> {other.verdict.ljust(WIDEST)}  {in_words(chain)}  {url}  "
+                f"{one.why} -> {other.why}"
+            )
+            data = {"url": url, "agent": one.agent, "old": as_json(one), "new": as_json(other)}
+            yield data, line, COLOURS[other.verdict]
 
 
-def _lines(robots: RobotsFile, token: str) -> Iterator[tuple[object, tuple[str, str, str, int]]]:
-    """Yield what the lines of an agent's groups mean, and each line: file, text, group, number."""
-    place = robots.facts.file or ""
+def _rules(old: RobotsFile, new: RobotsFile, tokens: Iterable[str]) -> Iterator[Change]:
+    """Yield the lines of each agent's groups that are in one of the files only."""
+    for token in tokens:
+        before, after = (dict(_lines(robots, token)) for robots in (old, new))
+        for change, robots, lines, others in (
+            ("removed", old, before, after),
+            ("added", new, after, before),
+        ):
+            place = robots.facts.file or ""
+            sign, colour = ("-", RED) if change == "removed" else ("+", GREEN)
+            for number, text in (line for key, line in lines.items() if key not in others):
+                data = {"source": place, "line": number, "text": text, "group": token}
+                row = f"{sign} {place}:{number}: {text} (group {token})"
+                yield {"change": change, **data}, row, colour
+
+
+def _lines(robots: RobotsFile, token: str) -> Iterator[tuple[object, tuple[int, str]]]:
+    """Yield what each line of an agent's groups means, its number and its text."""
     for group in robots.outline.groups:
         for agent in group.agents:
             if agent.token == token.lower():
-                yield token, (place, f"User-agent: {agent.value}", token, agent.line)
+                yield token, (agent.line, f"User-agent: {agent.value}")
     for line in robots.outline.rules_for(token.lower()):
-        key = line.rule.allow, line.pattern
-        yield key, (place, str(line.rule), token, line.rule.line)
+        yield (line.rule.allow, line.pattern), (line.rule.line, str(line.rule))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.ending import Status, complain, gravest
+from scrapy_rep.commands.ending import complain
 from scrapy_rep.commands.inputs import STDIN, chains, read_file, requests, urls
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, run_crawl, usual_chain
 from scrapy_rep.commands.output import Progress
@@ -24,8 +24,9 @@ from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
+    from scrapy_rep.commands.output import Output
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.protocol import Origin
 
@@ -36,17 +37,18 @@ _MAX_SHOWN = 100
 _SILENT = 10
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Explain the URLs."""
     settings = RepSettings.from_settings(command.settings)
-    printer = Printer(options, settings, chains(options.agent))
+    printer = Printer(options, settings, chains(options.agent), output)
     if options.file is not None:
         printer.begin(chain_of_project(command.settings))
         _by_file(arguments, options.file, printer)
     else:
         _by_sites(command, arguments, options, printer)
     printer.end()
-    return gravest(*printer.statuses)
 
 
 def file_named(name: str) -> RobotsFile:
@@ -67,9 +69,9 @@ def _by_file(arguments: Sequence[str], name: str, printer: Printer) -> None:
     robots = file_named(name)
     agents = printer.chains_for(robots)
     url = None
-    for url, _ in urls(arguments, printer.statuses):
+    for url, _ in urls(arguments, printer.output):
         printer.add(url, path_as_given(url), robots, agents, _steps_of_file)
-    if url is None and not printer.statuses:
+    if url is None and not printer.output.statuses:
         raise UsageError("no URL given", print_help=False)
 
 
@@ -83,48 +85,43 @@ def _steps_of_file(url: str, path: str) -> list[tuple[str, str]]:
     return steps if crawled == path else [*steps, ("a crawl compares", crawled)]
 
 
-class _Pending:
-    """URLs that wait for their robots.txt."""
+class _Asked(NamedTuple):
+    url: str
+    path: str
+    origin: Origin
 
-    def __init__(self, asked: Sequence[tuple[str, Request, Origin]]) -> None:
-        self._urls = deque(
-            (url, origin, comparable(path_in(request))) for url, request, origin in asked
-        )
-        self.left = Counter(origin for _, origin, _ in self._urls)
-        self._files: dict[Origin, RobotsFile] = {}
-        self._first: object = None
 
-    def is_stuck(self) -> bool:
-        """Whether the first URL has been the first since the last call."""
-        before, self._first = self._first, self._urls[0] if self._urls else None
-        return before is self._first
+def _known(waiting: deque[_Asked], files: Container[Origin], *, in_order: bool) -> Iterator[_Asked]:
+    """Remove and yield the URLs whose file has come.
 
-    def answer(self, origin: Origin, robots: RobotsFile) -> None:
-        """A file has come."""
-        self._files[origin] = robots
+    :param in_order: up to the first one whose file hasn't
+    """
+    for _ in range(len(waiting)):
+        one = waiting.popleft()
+        if one.origin in files:
+            yield one
+        elif in_order:
+            waiting.appendleft(one)
+            return
+        else:
+            waiting.append(one)
 
-    def take(self, *, in_order: bool) -> Iterator[tuple[str, str, RobotsFile]]:
-        """Remove and yield URLs whose file has come, their paths, and the file.
 
-        :param in_order: up to the first one whose file hasn't
-        """
-        passed_over = []
-        while self._urls and (not in_order or self._urls[0][1] in self._files):
-            url, origin, path = one = self._urls.popleft()
-            if origin not in self._files:
-                passed_over.append(one)
-                continue
-            yield url, path, self._files[origin]
-            self.left[origin] -= 1
-            if not self.left[origin]:
-                del self.left[origin], self._files[origin]
-        self._urls.extendleft(reversed(passed_over))
+class _Patience:
+    """Tells what is waited for: on a terminal each second, elsewhere once."""
 
-    def waits_for(self) -> str:
-        """Return what has not come, in words."""
-        missing = [origin.robots_url for origin in self.left if origin not in self._files]
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self._seconds = 0
+
+    def tell(self, missing: list[str]) -> None:
+        """Another second without a word has passed."""
+        self._seconds += 1
         more = f" and {counted(len(missing) - 1, 'more file')}" if missing[1:] else ""
-        return f"waiting for {missing[0]}{more}" if missing else ""
+        told = f"waiting for {missing[0]}{more}" if missing else ""
+        self.progress.tell(told)
+        if self._seconds == _SILENT and not self.progress.on:
+            complain(told)
 
 
 def _by_sites(
@@ -132,32 +129,39 @@ def _by_sites(
 ) -> None:
     """Explain by the robots.txt of each URL's origin: in the order of the URLs, unless one of these
     files keeps the others waiting for seconds, and people read along."""
-    asked = requests(arguments, printer.statuses)
-    pending = _Pending(asked)
-    if options.show and len(pending.left) > _MAX_SHOWN:
+    waiting = deque(
+        _Asked(url, comparable(path_in(request)), origin)
+        for url, request, origin in requests(arguments, printer.output)
+    )
+    left = Counter(one.origin for one in waiting)
+    if options.show and len(left) > _MAX_SHOWN:
         raise UsageError(f"--show is for at most {_MAX_SHOWN} origins", print_help=False)
-    ordered = options.json or options.csv
 
     async def job(lookup: Lookup) -> None:
         printer.begin(usual_chain(lookup.agents))
-        progress = Progress()
-        silent = 0
-        async for landed in lookup.each(list(pending.left)):
-            progress.clear()
-            if landed is not None:
-                pending.answer(*landed)
-            stuck = landed is None and pending.is_stuck()
-            for url, path, robots in pending.take(in_order=ordered or not stuck):
+        patience = _Patience()
+        files: dict[Origin, RobotsFile] = {}
+        first: _Asked | None = None
+        async for landed in lookup.each(list(left)):
+            patience.progress.clear()
+            stuck = landed is None and first is waiting[0]
+            if landed is None:
+                first = waiting[0]
+            else:
+                files[landed[0]] = landed[1]
+            in_order = options.json or options.csv or not stuck
+            for url, path, origin in _known(waiting, files, in_order=in_order):
+                robots = files[origin]
                 printer.add(url, path, robots, printer.chains_for(robots), _steps_of_crawl)
+                left[origin] -= 1
+                if not left[origin]:
+                    del left[origin], files[origin]
             printer.output.flush()
             if stuck:
-                silent += 1
-                progress.tell(pending.waits_for())
-                if silent == _SILENT and not progress.on:
-                    complain(pending.waits_for())
-        progress.clear()
+                patience.tell([one.robots_url for one in left if one not in files])
+        patience.progress.clear()
 
-    if asked:
+    if waiting:
         run_crawl(command, job)
 
 

@@ -13,11 +13,8 @@ from scrapy.utils.log import configure_logging
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean
-from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy.settings import Settings
 
 
@@ -64,16 +61,6 @@ def give_up(stream: TextIO) -> None:
     """
     with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def status_of(action: Callable[[], Status]) -> Status:
-    """Call *action*. Return its exit status, or that of the error that ended it."""
-    try:
-        return action()
-    except (CommandError, SettingsError) as error:
-        if str(error):
-            complain(error)
-        return getattr(error, "status", Status.USAGE)
 
 
 def set_up_logging(settings: Settings, *, configured: bool) -> None:

@@ -7,18 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy import Spider
-from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.ending import CommandError, Status
+from scrapy_rep.commands.inputs import project_storage
 from scrapy_rep.commands.output import DIM, Output
 from scrapy_rep.engine.text import clean, counted, duration, iso, text_of
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import held_fields
-from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.client import make_storage
-from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -53,7 +49,9 @@ def held_in(path: Path) -> list[HeldOrigin]:
         return [HeldOrigin(*row) for row in db.execute(_HELD)]
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """List the origins."""
     if arguments:
         raise UsageError("--held takes a JOBDIR and nothing else", print_help=False)
@@ -64,7 +62,6 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
         held = held_in(path) if path.exists() else []
     except (sqlite3.Error, OSError) as error:
         raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
-    output = Output()
     known = _known(command, held)
     for one in held:
         if options.json:
@@ -76,25 +73,13 @@ def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) ->
     if not options.json:
         requests = counted(sum(one.requests for one in held), "request")
         output.note(f"{requests} of {counted(len(held), 'origin')} held")
-    output.flush()
-    return Status.GOOD
 
 
 def _known(command: RobotsCommand, held: Sequence[HeldOrigin]) -> dict[str, Entry]:
-    """Return what the project's storage knows of these origins, if it outlives a crawl."""
-    settings = RepSettings.from_settings(command.settings)
-    storage = make_storage(Crawler(Spider, command.settings), settings)
-    if type(storage) is MemoryStorage or not held:
-        return {}
-    try:
-        found = storage.load_many([one.origin for one in held])
-        return {
-            origin: entry for origin, entry in found.items() if not isinstance(entry, Exception)
-        }
-    except Exception as error:  # noqa: BLE001 (whatever a storage raises)
-        raise CommandError(f"the cache can't be used: {text_of(error)}") from None
-    finally:
-        storage.close()
+    """Return what the project's cache, if there is one, knows of these origins."""
+    with project_storage(command.settings) as storage:
+        found = storage.load_many([one.origin for one in held]) if storage and held else {}
+    return {origin: one for origin, one in found.items() if not isinstance(one, Exception)}
 
 
 def _why(entry: Entry | None) -> str:

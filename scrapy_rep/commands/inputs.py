@@ -1,27 +1,34 @@
-"""The command's input: URLs, files, agents. Each error is one sentence."""
+"""The command's input: URLs, files, agents, the project's cache. Each error is one sentence."""
 
 from __future__ import annotations
 
 import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
 
 from scrapy_rep.commands.ending import CommandError, Status, complain
-from scrapy_rep.engine.text import clean
+from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.origins.requests import SPIDER_ATTRIBUTE, origin_of, warning_of_digits
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import product_token
-from scrapy_rep.settings import chain
+from scrapy_rep.settings import RepSettings, chain
+from scrapy_rep.storages.client import make_storage
+from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scrapy.settings import Settings
+
+    from scrapy_rep.commands.output import Output
+    from scrapy_rep.storages.base import Storage
 
 Chain = tuple[str, ...]
 """The product tokens of a crawler, most specific first."""
@@ -51,6 +58,25 @@ def use_spider(settings: Settings, name: str) -> None:
         value = getattr(spider, attribute, None)
         if value is not None:
             settings.set(setting, value, "cmdline")
+
+
+@contextmanager
+def project_storage(settings: Settings) -> Iterator[Storage | None]:
+    """Open the project's cache; None if nothing is left of it after a crawl. Whatever it raises (no
+    server, no permission, a file of a newer version) becomes ``CommandError``."""
+    storage = make_storage(Crawler(Spider, settings), RepSettings.from_settings(settings))
+    try:
+        # A subclass may keep its entries.
+        yield None if type(storage) is MemoryStorage else storage
+    except (CommandError, UsageError):
+        raise
+    except NotImplementedError:
+        raise CommandError(f"{type(storage).__name__} does not support this") from None
+    except Exception as error:  # noqa: BLE001
+        message = f"the cache can't be used: {text_of(error)}"
+        raise CommandError(message, Status.UNREACHABLE) from None
+    finally:
+        storage.close()
 
 
 def chains(values: Sequence[str]) -> list[Chain]:
@@ -84,17 +110,17 @@ def read_file(name: str, limit: int) -> bytes:
         raise CommandError(f"{_quoted(name)}: {getattr(error, 'strerror', '') or error}") from None
 
 
-def urls(arguments: Sequence[str], statuses: set[Status]) -> Iterator[tuple[str, str]]:
+def urls(arguments: Sequence[str], output: Output) -> Iterator[tuple[str, str]]:
     """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.
     Reads standard input, one URL a line, for ``-``, and for no arguments unless it is a terminal.
-    Complains about what is too long, and adds that to *statuses*."""
+    Complains about what is too long, and adds that to the statuses."""
     if not arguments and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no URL given", print_help=False)
     for argument in arguments or [STDIN]:
         for url, where in _lines() if argument == STDIN else [(argument, "")]:
             if len(url) > _MAX_LINE:
                 complain(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
-                statuses.add(Status.USAGE)
+                output.statuses.add(Status.USAGE)
             else:
                 yield url, where
 
@@ -144,17 +170,17 @@ def request_for(url: str) -> tuple[Request, Origin]:
     raise CommandError(_shortened(message))
 
 
-def requests(arguments: Sequence[str], statuses: set[Status]) -> list[tuple[str, Request, Origin]]:
+def requests(arguments: Sequence[str], output: Output) -> list[tuple[str, Request, Origin]]:
     """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains about
-    what is no URL, and adds that to *statuses*."""
+    what is no URL, and adds that to the statuses."""
     found = []
-    for url, where in urls(arguments, statuses):
+    for url, where in urls(arguments, output):
         try:
             found.append((url, *request_for(url)))
         except CommandError as error:
             complain(f"{where}{error}")
-            statuses.add(error.status)
-    if not found and not statuses:
+            output.statuses.add(error.status)
+    if not found and not output.statuses:
         raise UsageError("no URL given", print_help=False)
     return found
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredQueue
 from twisted.python.failure import Failure
 
 from scrapy_rep.commands.ending import CommandError, Status
@@ -124,19 +124,19 @@ def run_crawl(command: RobotsCommand, job: Job) -> None:
     process = command.crawler_process
     assert process is not None
     crawler = process.create_crawler(RobotsSpider)
-    failures: list[Any] = []
     try:
         # A Deferred or an asyncio Task, depending on the reactor.
         running: Any = process.crawl(crawler, job=job)
+        failures: list[Failure] = []
         if isinstance(running, Deferred):
-            running.addErrback(lambda failure: failures.append(failure.value))
+            running.addErrback(failures.append)
         process.start()
-        if not isinstance(running, Deferred) and not running.cancelled() and running.exception():
-            failures.append(running.exception())
-    except Exception as error:  # noqa: BLE001
-        failures.append(error)
-    if failures:
-        raise CommandError(text_of(failures[0]), Status.UNREACHABLE) from failures[0]
+        for failure in failures:
+            failure.raiseException()
+        if not isinstance(running, Deferred) and not running.cancelled():
+            running.result()
+    except Exception as error:
+        raise CommandError(text_of(error), Status.UNREACHABLE) from error
     spider = crawler.spider
     problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
     if problem is not None:
@@ -197,9 +197,7 @@ class Lookup:
         self._cache.choices = Choices.of(self.settings)
         self.sources = context, table, self._cache
         """What these files come from, for those who ask them about more than their rules."""
-        self._answers: dict[Origin, Answer] = {}
         self._flights = Flights(crawler, self._ask)
-        self._asked: dict[Origin, Flight] = {}
         self._files: dict[Origin, RobotsFile] = {}
 
     def end(self) -> None:
@@ -211,52 +209,33 @@ class Lookup:
     ) -> AsyncIterator[tuple[Origin, RobotsFile] | None]:
         """Yield the robots.txt of each origin as it comes, and None each second while some are
         waited for."""
-        coming = iter(origins)
-        waited_for: set[Origin] = set()
-        landed: deque[tuple[Origin, Any]] = deque()
-        bell: Deferred[None] = Deferred()
-        tick = time.monotonic() + _TICK
-
-        def ring() -> None:
-            if not bell.called:
-                bell.callback(None)
-
-        def lands(result: Any, origin: Origin) -> None:
-            waited_for.remove(origin)
-            landed.append((origin, result))
-            ring()
-
-        while True:
-            while len(waited_for) < _AHEAD and (origin := next(coming, None)) is not None:
-                waited_for.add(origin)
-                landing = deferred_from_coro(self._landed(self._flights.to(origin)))
-                landing.addBoth(lands, origin)
-            if time.monotonic() >= tick:
-                tick = time.monotonic() + _TICK
-                yield None
-            elif landed:
-                origin, file = landed.popleft()
-                if isinstance(file, Failure):
-                    file.raiseException()
-                yield origin, file
-            elif waited_for:
-                bell = Deferred()
-                timer = call_later(max(0.0, tick - time.monotonic()), ring)
-                try:
-                    await maybe_deferred_to_future(bell)
-                finally:
-                    timer.cancel()
-            else:
-                return
+        landed: DeferredQueue[tuple[Origin, Any] | None] = DeferredQueue()
+        coming, waited_for = iter(origins), 0
+        tick = create_looping_call(landed.put, None)
+        tick.start(_TICK, now=False)
+        try:
+            while True:
+                while waited_for < _AHEAD and (origin := next(coming, None)) is not None:
+                    waited_for += 1
+                    landing = deferred_from_coro(self.get(origin))
+                    landing.addBoth(lambda file, origin: landed.put((origin, file)), origin)
+                if not waited_for:
+                    return
+                if one := await maybe_deferred_to_future(landed.get()):
+                    waited_for -= 1
+                    origin, file = one
+                    if isinstance(file, Failure):
+                        file.raiseException()
+                    del self._files[origin]
+                yield one
+        finally:
+            tick.stop()
 
     async def get(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
-            if origin not in self._asked:
-                self._asked[origin] = self._flights.to(origin)
-            file = await self._landed(self._asked[origin])
-            # If several waited, the first one has the answer.
-            self._files.setdefault(origin, file)
+            with suppress(*CONFIGURATION_ERRORS):
+                await self._flights.to(origin).wait()
         return self._files[origin]
 
     async def now(self, origin: Origin) -> RobotsFile:
@@ -308,33 +287,37 @@ class Lookup:
             return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
         return f"not read: {target.host} can't be resolved" if why else ""
 
-    async def _landed(self, flight: Flight) -> RobotsFile:
+    async def _ask(self, flight: Flight) -> OriginState:
+        origin = flight.origin
         try:
-            state = await flight.wait()
+            state, answer = await self._cache.ask(flight)
         except CONFIGURATION_ERRORS as error:
-            facts = Facts(str(flight.origin), flight.origin.robots_url, error=text_of(error))
-            return RobotsFile(Outcome.UNREACHABLE, facts=facts)
-        entry = state.entry
-        answer = self._answers.pop(flight.origin, None)  # None: known from the cache
-        latest: Answer | Entry = answer or entry
+            facts = Facts(str(origin), origin.robots_url, error=text_of(error))
+            self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)
+            raise
+        self._files[origin] = self._file(state, answer)
+        return state
+
+    def _file(self, state: OriginState, answer: Answer | None) -> RobotsFile:
+        """:param answer: None if it is known from the cache"""
+        entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
+        latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
         facts = Facts(
             origin=entry.origin,
-            robots_url=flight.origin.robots_url,
+            robots_url=state.origin.robots_url,
             status=latest.status,
             hops=latest.hops,
             final_url=latest.url or None,
             fetched_at=entry.fetched_at,
             fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
             from_cache=answer is None,
-            stale=state.standing is Standing.STALE,
+            stale=stale,
             error=entry.error if failed else None,
             setting=state.by or None,
         )
         return RobotsFile(
-            entry.outcome
-            if not failed or state.standing is Standing.STALE
-            else Outcome.UNREACHABLE,
+            Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
             forbids=state.forbids,
@@ -342,10 +325,3 @@ class Lookup:
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer is not None else "",
         )
-
-    async def _ask(self, flight: Flight) -> OriginState:
-        state, answer = await self._cache.ask(flight)
-        if answer is not None:
-            # The entry keeps only answers that count.
-            self._answers[flight.origin] = answer
-        return state

@@ -75,6 +75,8 @@ class Output:
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+        self.statuses: set[Status] = set()
+        """What was found: the gravest is the exit status."""
         self._coloured = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
         self._blocks = 0
 
@@ -87,6 +89,14 @@ class Output:
         """Print a line. Text from outside must be clean."""
         try:
             self._stream.write(text + "\n")
+        except OSError as error:
+            self._close(error)
+
+    def bytes(self, data: bytes) -> None:
+        """Print *data* as it is."""
+        self.flush()
+        try:
+            self._stream.buffer.write(data)
         except OSError as error:
             self._close(error)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 
-from scrapy_rep.commands.ending import CommandError, Status, gravest
+from scrapy_rep.commands.ending import CommandError, Status
 from scrapy_rep.commands.inputs import Chain, chains, read_file, requests
 from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, run_crawl, usual_chain
 from scrapy_rep.commands.output import BOLD, Output
@@ -32,27 +33,29 @@ _NAMES = (
 )  # fmt: skip
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+# Stands for the URL of a page that is read from a file.
+_FILE = "file:"
+
+
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """Print the rules of pages."""
     agents = chains(options.agent)
-    printer = _PagePrinter(as_json=options.json)
 
     async def job(lookup: Lookup) -> None:
         async for url, chain, _, page in fetched(lookup, asked, agents):
-            printer.add(url, chain, page)
-            printer.output.flush()
+            _show(output, url, chain, page, json=options.json)
 
     if options.file is not None:
         if arguments:
             raise UsageError("--page takes a URL or --file, not both", print_help=False)
         headers = _headers(options.header)
-        page = HtmlResponse("file:", body=read_file(options.file, MAX_BYTES), headers=headers)
+        page = HtmlResponse(_FILE, body=read_file(options.file, MAX_BYTES), headers=headers)
         for chain in agents or [chain_of_project(command.settings)]:
-            printer.add(options.file, chain, page)
-        printer.output.flush()
-    elif asked := requests(arguments, printer.statuses):
+            _show(output, options.file, chain, page, json=options.json)
+    elif asked := requests(arguments, output):
         run_crawl(command, job)
-    return gravest(*printer.statuses)
 
 
 def _headers(given: Sequence[str]) -> Headers:
@@ -72,81 +75,77 @@ async def fetched(
     lookup: Lookup, asked: Iterable[tuple[str, Request, Origin]], agents: Sequence[Chain]
 ) -> AsyncIterator[tuple[str, Chain, Request, Response | CommandError]]:
     """Yield each URL for each agent (robots.txt may keep one of them out), with its request and the
-    page, or why there is none."""
+    page that redirects lead to, or why there is none."""
     for url, request, _ in asked:
         pages: dict[str, Response] = {}
         for chain in agents or [usual_chain(lookup.agents)]:
+            get = partial(_get, lookup, chain, pages)
             try:
-                page = await _fetch(lookup, request, chain, pages)
+                yield url, chain, request, await follow(lookup, request, get)
             except CommandError as error:
                 yield url, chain, request, error
-            else:
-                yield url, chain, request, page
 
 
-async def _fetch(
-    lookup: Lookup, request: Request, chain: Chain, pages: dict[str, Response]
+async def _get(
+    lookup: Lookup, chain: Chain, pages: dict[str, Response], request: Request
 ) -> Response:
-    """Return the page that redirects lead to, or raise ``CommandError``.
-
-    :param pages: those fetched for another agent, by URL
-    """
-
-    async def get(request: Request) -> Response:
-        await lookup.check(request, chain)
-        if request.url not in pages:
-            pages[request.url] = await lookup.download(request)
-        return pages[request.url]
-
-    return await follow(lookup, request, get)
+    """:param pages: those fetched for another agent, by URL"""
+    await lookup.check(request, chain)
+    if request.url not in pages:
+        pages[request.url] = await lookup.download(request)
+    return pages[request.url]
 
 
-class _PagePrinter:
-    """Prints what pages say, and collects the exit statuses."""
+def as_json(url: str, chain: Chain, page: Response | CommandError) -> dict[str, Any]:
+    """Return how a page was fetched, for ``--json``."""
+    fetched = None if isinstance(page, CommandError) or page.url == _FILE else page
+    return {
+        "url": url,
+        "agent": ",".join(chain) or None,
+        "status": fetched and fetched.status,
+        "final_url": fetched and fetched.url,
+        "error": str(page) if isinstance(page, CommandError) else None,
+    }
 
-    def __init__(self, *, as_json: bool) -> None:
-        self.output = Output()
-        self.statuses: set[Status] = set()
-        self._json = as_json
 
-    def add(self, name: str, chain: Chain, page: Response | CommandError) -> None:
-        """Print what *page* says to a crawler, or why there is none."""
-        rules, rows = PageRules(), []
-        fetched: Response | None = None
-        if isinstance(page, CommandError):
-            self.statuses.add(page.status)
-            rows.append(("not fetched", str(page)))
-        else:
-            rules = page_rules(page, chain)
-            if page.url != "file:":
-                fetched = page
-                rows.append(("answer", f"HTTP {page.status}"))
-                if page.url != name:
-                    rows.append(("redirects to", page.url))
-        meaning = _meaning(rules)
-        if rules.noindex or rules.nofollow or meaning["expired"]:
-            self.statuses.add(Status.FOUND)
-        if self._json:
-            data = {
-                "url": name,
-                "agent": ",".join(chain) or None,
-                "status": fetched and fetched.status,
-                "final_url": fetched and fetched.url,
-                "error": str(page) if isinstance(page, CommandError) else None,
-                "rules": [
-                    {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
-                    for r in rules.rules
-                ],
-            }
-            self.output.json({**data, **meaning, "agent_in_words": in_words(chain)})
-            return
+def as_rows(url: str, chain: Chain, page: Response | CommandError) -> list[tuple[str, str]]:
+    """Return the same as labels and texts."""
+    rows = [("agent", in_words(chain))]
+    if isinstance(page, CommandError):
+        rows.append(("not fetched", str(page)))
+    elif page.url != _FILE:
+        rows.append(("answer", f"HTTP {page.status}"))
+        if page.url != url:
+            rows.append(("redirects to", page.url))
+    return rows
+
+
+def _show(
+    output: Output, url: str, chain: Chain, page: Response | CommandError, *, json: bool
+) -> None:
+    """Print what *page* says to a crawler, or why there is none."""
+    rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
+    meaning = _meaning(rules)
+    if json:
+        said = [
+            {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
+            for r in rules.rules
+        ]
+        data = {**as_json(url, chain, page), "rules": said, **meaning}
+        output.json({**data, "agent_in_words": in_words(chain)})
+    else:
+        rows = as_rows(url, chain, page)
         if not isinstance(page, CommandError):
             rows += [(one.where, str(one)) for one in rules.rules]
             words = [key if value is True else f"{key}: {value}" for key, value in meaning.items()
                      if value is not None and value is not False]  # fmt: skip
             rows.append(("overall", ", ".join(words) or "no restrictions"))
-        rows.insert(0, ("agent", in_words(chain)))
-        self.output.block(self.output.paint(name, BOLD), rows)
+        output.block(output.paint(url, BOLD), rows)
+    output.flush()
+    if isinstance(page, CommandError):
+        output.statuses.add(page.status)
+    elif rules.noindex or rules.nofollow or meaning["expired"]:
+        output.statuses.add(Status.FOUND)
 
 
 def _meaning(rules: PageRules) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Scrapy imports this module for every ``scrapy`` command, so it imports nothing that Scrapy has not
 imported by then. Each action is a module of its own, imported when needed, with a function
-``run(command, arguments, options)`` that returns the exit status, or raises ``UsageError`` or
-``CommandError``.
+``run(command, arguments, options, output)`` that prints to *output*, collects the exit statuses there,
+and may raise ``UsageError`` or ``CommandError``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ACTIONS = {
     "held": (),
     "report": (),
 }
-_DEPENDENT = (
+_DEPENDENT = [
     "agent",
     "agents_of_file",
     "file",
@@ -41,7 +41,7 @@ _DEPENDENT = (
     "fail_on",
     "header",
     "drop",
-)
+]
 _FORMS = ("json", "csv", "explain", "show")
 
 
@@ -135,6 +135,8 @@ class RobotsCommand(ScrapyCommand):
 
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands import ending, inputs
+        from scrapy_rep.commands.output import Output
+        from scrapy_rep.exceptions import SettingsError
         from scrapy_rep.settings import RepSettings, warn_of_unknown
 
         if opts.spider is not None:
@@ -143,11 +145,16 @@ class RobotsCommand(ScrapyCommand):
         warn_of_unknown(self.settings)
         action = import_module(f"scrapy_rep.commands.{(_given(opts, _ACTIONS) or ['decide'])[0]}")
 
-        def act() -> ending.Status:
+        output = Output()
+        try:
             RepSettings.from_settings(self.settings)  # wrong settings end it before any crawl
-            return action.run(self, args, opts)  # type: ignore[no-any-return]
-
-        self.exitcode = ending.status_of(act)
+            action.run(self, args, opts, output)
+            output.flush()
+            self.exitcode = ending.gravest(*output.statuses)
+        except (ending.CommandError, SettingsError) as error:
+            if str(error):
+                ending.complain(error)
+            self.exitcode = getattr(error, "status", ending.Status.USAGE)
 
 
 def _given(opts: Namespace, names: Any) -> list[str]:

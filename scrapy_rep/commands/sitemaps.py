@@ -12,7 +12,7 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.commands.ending import CommandError, Status, complain, gravest
+from scrapy_rep.commands.ending import CommandError, Status, complain
 from scrapy_rep.commands.inputs import chains, requests
 from scrapy_rep.commands.lookup import Lookup, follow, run_crawl, usual_chain
 from scrapy_rep.commands.output import DIM, RED, YELLOW, Output, Progress
@@ -49,106 +49,10 @@ class Forbidding(NamedTuple):
     rule: str
 
 
-@dataclass(slots=True)
-class Counts:
-    """What a sitemap lists, or several do."""
-
-    urls: int = 0
-    forbidden: int = 0
-    unjudged: int = 0
-    """URLs of hosts whose robots.txt is unreachable, or that are not contacted."""
-    invalid: int = 0
-    """Entries without an absolute http(s) URL; not among :attr:`urls`."""
-    broken: int = 0
-    """Entries whose URL is damaged; not among :attr:`urls`."""
-    by_rule: Counter[Forbidding] = field(default_factory=Counter)
-
-    def add(self, other: Counts) -> None:
-        """Add the counts of *other*."""
-        self.urls += other.urls
-        self.forbidden += other.forbidden
-        self.unjudged += other.unjudged
-        self.invalid += other.invalid
-        self.broken += other.broken
-        self.by_rule += other.by_rule
-
-
-class Judges:
-    """The robots.txt of each host that a site's sitemaps name."""
-
-    def __init__(self, lookup: Lookup, chain: Chain, site: Origin) -> None:
-        """:param chain: the crawler's tokens"""
-        self._lookup = lookup
-        self._chain = chain
-        self._site = site
-        self._origins: set[Origin] = set()
-        self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
-
-    async def file(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*; ``CommandError`` if the site may not send us there."""
-        if origin not in self._origins:
-            problem = ""
-            if len(self._origins) >= _MAX_ORIGINS:
-                problem = f"not read: more than {_MAX_ORIGINS} hosts"
-            elif why := await self._lookup.refuses(origin, self._site):
-                problem = why
-            if problem:
-                raise CommandError(problem, Status.UNREACHABLE)
-            self._origins.add(origin)
-        return await self._lookup.get(origin)
-
-    async def check(self, request: Request) -> None:
-        """Raise ``CommandError`` unless *request* may be made."""
-        await self.file(origin_of(request))
-        await self._lookup.check(request, self._chain)
-
-    async def count(self, tally: Counts, entries: Iterable[Entry], urls: PageURLs) -> None:
-        """Count *entries*, what a sitemap lists, as a crawl does.
-
-        :param urls: of this sitemap
-        """
-        for entry in entries:
-            if entry.get("broken"):
-                tally.broken += 1
-                continue
-            try:
-                spelling, path = _parts(urls.resolve(entry.get("loc"))[0])
-                judge = await self._judge(spelling)
-            except ValueError:
-                tally.invalid += 1
-                continue
-            tally.urls += 1
-            if judge is None:
-                tally.unjudged += 1
-                continue
-            robots, rules = judge
-            found = rules.find(comparable(path))
-            if not allows(found):
-                rule = robots.parsed.decision(None, found).rule
-                assert rule is not None
-                tally.forbidden += 1
-                url = robots.facts.robots_url or ""
-                tally.by_rule[Forbidding(url, rule.line, str(rule))] += 1
-
-    async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
-        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
-        if they are no web pages."""
-        if spelling in self._judges:
-            return self._judges[spelling]
-        origin = Origin.from_url(spelling)
-        if origin.scheme not in ("http", "https"):
-            raise ValueError(spelling)
-        judge = None
-        with suppress(CommandError):
-            robots = await self.file(origin)
-            if robots.outcome is Outcome.RULES:
-                obey_global = self._lookup.settings.obey_global_group
-                judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
-            elif robots.outcome is Outcome.MISSING or robots.unrestricted:
-                judge = robots, NO_RULES
-        if len(self._judges) < 10_000:  # an origin has many spellings
-            self._judges[spelling] = judge
-        return judge
+# What is counted of a sitemap: URLs; those of them that robots.txt forbids, and those of hosts whose
+# robots.txt is unreachable, or that aren't contacted. Not among the URLs: entries without an absolute
+# http(s) URL, and those whose URL is damaged.
+_COUNTED = ("urls", "forbidden", "unjudged", "invalid", "broken")
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -182,7 +86,8 @@ class Sitemap:
     kind: Kind | None = None
     children: list[str] = field(default_factory=list)
     """The sitemaps that an index lists."""
-    tally: Counts = field(default_factory=Counts)
+    tally: Counter[str] = field(default_factory=Counter)
+    by_rule: Counter[Forbidding] = field(default_factory=Counter)
     problem: str | None = None
     """Why it could not be read, or not to its end."""
     repeated: bool = False
@@ -191,52 +96,55 @@ class Sitemap:
     """robots.txt forbids it; :attr:`problem` names the line."""
 
 
-def run(command: RobotsCommand, arguments: Sequence[str], options: Namespace) -> Status:
+def run(
+    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+) -> None:
     """List the sitemaps of sites."""
     agents = chains(options.agent)
     if len(agents) > 1:
         raise UsageError("--sitemaps takes only one --agent", print_help=False)
     if not arguments:
         raise UsageError("--sitemaps needs the URL of a site", print_help=False)
-    statuses: set[Status] = set()
-    origins = dict.fromkeys(origin for _, _, origin in requests(arguments, statuses))
+    origins = dict.fromkeys(origin for _, _, origin in requests(arguments, output))
 
     async def job(lookup: Lookup) -> None:
         chain = agents[0] if agents else usual_chain(lookup.agents)
-        output = Output()
         for origin in origins:
-            judges = Judges(lookup, chain, origin)
-            site = _Site(lookup, judges, output, None if options.json else _Tree(output, chain))
-            await site.show(origin)
-            statuses.update(site.statuses)
+            tree = None if options.json else _Tree(output, chain)
+            await _Site(lookup, chain, origin, output, tree).show()
             output.flush()
 
     if origins:
         run_crawl(command, job)
-    return gravest(*statuses)
 
 
 class _Site:
     """The sitemaps of one site."""
 
-    def __init__(self, lookup: Lookup, judges: Judges, output: Output, tree: _Tree | None) -> None:
+    def __init__(
+        self, lookup: Lookup, chain: Chain, origin: Origin, output: Output, tree: _Tree | None
+    ) -> None:
         """:param tree: None for JSON"""
-        self.statuses: set[Status] = set()
         self._lookup = lookup
-        self._judges = judges
+        self._chain = chain
+        self._origin = origin
         self._output = output
         self._tree = tree
+        self._origins: set[Origin] = set()
+        self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
         self._progress = Progress()
         self._seen: set[str] = set()
-        self._total = Counts()
+        self._total: Counter[str] = Counter()
+        self._by_rule: Counter[Forbidding] = Counter()
         self._files = 0
 
-    async def show(self, origin: Origin) -> None:
-        """Print the tree of *origin*."""
-        robots = await self._judges.file(origin)
+    async def show(self) -> None:
+        """Print the tree."""
+        origin = self._origin
+        robots = await self._file(origin)
         if robots.outcome is Outcome.UNREACHABLE:
             complain(f"{origin.robots_url}: unreachable: {robots.facts.error}")
-            self.statuses.add(Status.UNREACHABLE)
+            self._output.statuses.add(Status.UNREACHABLE)
             return
         listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
         base = robots.facts.final_url or origin.robots_url
@@ -248,7 +156,7 @@ class _Site:
         finally:
             self._progress.clear()
         if self._tree is not None:
-            self._tree.end(self._total, self._files)
+            self._tree.end(self._total, self._by_rule, self._files)
 
     async def _each(
         self, urls: Sequence[str], listed_in: str, last: tuple[bool, ...], depth: int
@@ -282,7 +190,7 @@ class _Site:
                 fetching.cancel()
 
     def _tell(self, one: Sitemap, doing: str) -> None:
-        urls = self._total.urls + one.tally.urls
+        urls = self._total["urls"] + one.tally["urls"]
         far = f"{counted(self._files, 'sitemap')}, {counted(urls, 'URL')}"
         self._progress.tell(f"{far}; {doing} {one.url}")
 
@@ -292,12 +200,13 @@ class _Site:
         if body is not None:
             await self._read(one, body)
         self._files += one.kind is not None
-        self._total.add(one.tally)
-        if one.forbidden or one.tally.forbidden:
-            self.statuses.add(Status.FOUND)
+        self._total.update(one.tally)
+        self._by_rule.update(one.by_rule)
+        if one.forbidden or one.tally["forbidden"]:
+            self._output.statuses.add(Status.FOUND)
         missing = one.kind is None and not one.forbidden and not one.repeated
-        if missing or one.tally.unjudged:
-            self.statuses.add(Status.UNREACHABLE)
+        if missing or one.tally["unjudged"]:
+            self._output.statuses.add(Status.UNREACHABLE)
 
     async def _read(self, one: Sitemap, body: bytes) -> None:
         """Count what is in it."""
@@ -310,11 +219,11 @@ class _Site:
             if reader.kind is Kind.INDEX:
                 _add_children(one, entries, urls)
             else:
-                await self._judges.count(one.tally, entries, urls)
+                await self._count(one, entries, urls)
                 self._tell(one, "reading")
         one.kind = reader.kind
         one.problem = reader.problem
-        if reader.count and not (one.tally.urls or one.children):
+        if reader.count and not (one.tally["urls"] or one.children):
             nothing = f"nothing is taken of {counted(reader.count, 'entry', 'entries')}"
             one.problem = f"{one.problem}; {nothing}" if one.problem else nothing
         if one.children and one.depth >= settings.sitemap_max_depth:
@@ -335,7 +244,7 @@ class _Site:
         self._seen.add(one.url)
 
         async def get(request: Request) -> Response:
-            await self._judges.check(request)
+            await self._check(request)
             if request.url != one.url:
                 one.final_url = request.url
             limit = settings.sitemap_max_bytes
@@ -355,18 +264,82 @@ class _Site:
         one.problem = f"HTTP {response.status}"
         return None
 
+    async def _file(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin*; ``CommandError`` if the site may not send us there."""
+        if origin not in self._origins:
+            problem = f"not read: more than {_MAX_ORIGINS} hosts"
+            if len(self._origins) < _MAX_ORIGINS:
+                problem = await self._lookup.refuses(origin, self._origin)
+            if problem:
+                raise CommandError(problem, Status.UNREACHABLE)
+            self._origins.add(origin)
+        return await self._lookup.get(origin)
+
+    async def _check(self, request: Request) -> None:
+        """Raise ``CommandError`` unless *request* may be made."""
+        await self._file(origin_of(request))
+        await self._lookup.check(request, self._chain)
+
+    async def _count(self, one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
+        """Count *entries*, what a sitemap lists, as a crawl does.
+
+        :param urls: of this sitemap
+        """
+        for entry in entries:
+            if entry.get("broken"):
+                one.tally["broken"] += 1
+                continue
+            try:
+                spelling, path = _parts(urls.resolve(entry.get("loc"))[0])
+                judge = await self._judge(spelling)
+            except ValueError:
+                one.tally["invalid"] += 1
+                continue
+            one.tally["urls"] += 1
+            if judge is None:
+                one.tally["unjudged"] += 1
+                continue
+            robots, rules = judge
+            found = rules.find(comparable(path))
+            if not allows(found):
+                rule = robots.parsed.decision(None, found).rule
+                assert rule is not None
+                one.tally["forbidden"] += 1
+                url = robots.facts.robots_url or ""
+                one.by_rule[Forbidding(url, rule.line, str(rule))] += 1
+
+    async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
+        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
+        if they are no web pages."""
+        if spelling in self._judges:
+            return self._judges[spelling]
+        origin = Origin.from_url(spelling)
+        if origin.scheme not in ("http", "https"):
+            raise ValueError(spelling)
+        judge = None
+        with suppress(CommandError):
+            robots = await self._file(origin)
+            if robots.outcome is Outcome.RULES:
+                obey_global = self._lookup.settings.obey_global_group
+                judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
+            elif robots.outcome is Outcome.MISSING or robots.unrestricted:
+                judge = robots, NO_RULES
+        if len(self._judges) < 10_000:  # an origin has many spellings
+            self._judges[spelling] = judge
+        return judge
+
 
 def _add_children(one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
     """Add the sitemaps that an index lists."""
     for entry in entries:
         if entry.get("broken"):
-            one.tally.broken += 1
+            one.tally["broken"] += 1
             continue
         try:
             loc = str(entry.get("loc"))
             url = resolve_sitemap(loc, encode=urls.encode).url.partition("#")[0]
         except ValueError:
-            one.tally.invalid += 1
+            one.tally["invalid"] += 1
         else:
             one.children.append(url)
 
@@ -405,37 +378,33 @@ class _Tree:
         branch += corner if last[-1] else fork
         tally = one.tally
         urls = forbidden = ""
-        notes = []
-        if one.kind is Kind.INDEX:
-            notes.append(f"index of {counted(len(one.children), 'sitemap')}")
-        elif one.kind is not None:
-            urls, forbidden = f"{tally.urls:,}", _number(tally.forbidden)
-        if one.final_url is not None:
-            notes.append(f"redirects to {one.final_url}")
-        if tally.unjudged:
-            notes.append(f"{tally.unjudged:,} not checked: robots.txt unavailable")
-        if tally.invalid:
-            notes.append(f"{counted(tally.invalid, 'entry', 'entries')} without a URL")
-        if tally.broken:
-            notes.append(f"{counted(tally.broken, 'entry', 'entries')} with a damaged URL")
-        if one.problem:
-            notes.append(one.problem)
+        if one.kind is not None and one.kind is not Kind.INDEX:
+            urls, forbidden = f"{tally['urls']:,}", _number(tally["forbidden"])
+        entries = {name: counted(tally[name], "entry", "entries") for name in ("invalid", "broken")}
+        notes = [
+            one.kind is Kind.INDEX and f"index of {counted(len(one.children), 'sitemap')}",
+            one.final_url and f"redirects to {one.final_url}",
+            tally["unjudged"] and f"{tally['unjudged']:,} not checked: robots.txt unavailable",
+            tally["invalid"] and f"{entries['invalid']} without a URL",
+            tally["broken"] and f"{entries['broken']} with a damaged URL",
+            one.problem,
+        ]
         shade = RED if one.forbidden else YELLOW if one.problem else DIM
-        colour = RED if tally.forbidden else ""
-        self._row(urls, forbidden, branch + one.url, colour, "; ".join(notes), shade)
+        colour = RED if tally["forbidden"] else ""
+        told = "; ".join(note for note in notes if note)
+        self._row(urls, forbidden, branch + one.url, colour, told, shade)
 
-    def end(self, total: Counts, files: int) -> None:
+    def end(self, total: Counter[str], by_rule: Counter[Forbidding], files: int) -> None:
         """Print the totals, unless no file was read."""
         if not files:
             return
         read = f"{files:,} of " if files < self._count else ""
         where = f"total in {read}{counted(self._count, 'sitemap')}"
-        self._row(f"{total.urls:,}", _number(total.forbidden), where)
-        rules = total.by_rule.most_common(_RULES)
+        self._row(f"{total['urls']:,}", _number(total["forbidden"]), where)
+        rules = by_rule.most_common(_RULES)
         for (robots_url, line, rule), count in rules:
             self._row("", f"{count:,}", f"by line {line} of {robots_url}: {rule}", RED)
-        more = len(total.by_rule) - len(rules)
-        if more:
+        if more := len(by_rule) - len(rules):
             self._row("", "", f"and by {counted(more, 'more rule')}")
 
     def _row(
@@ -453,7 +422,6 @@ def _number(count: int) -> str:
 
 def _as_json(one: Sitemap) -> dict[str, Any]:
     """Return what ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
-    tally = one.tally
     return {
         "sitemap": one.url,
         "listed_in": one.listed_in,
@@ -462,13 +430,9 @@ def _as_json(one: Sitemap) -> dict[str, Any]:
         "status": one.status,
         "final_url": one.final_url or one.url,
         "sitemaps": len(one.children),
-        "urls": tally.urls,
-        "forbidden": tally.forbidden,
-        "unjudged": tally.unjudged,
-        "invalid": tally.invalid,
-        "broken": tally.broken,
+        **{name: one.tally[name] for name in _COUNTED},
         "rules": [
-            {**rule._asdict(), "urls": count} for rule, count in tally.by_rule.most_common(_RULES)
+            {**rule._asdict(), "urls": count} for rule, count in one.by_rule.most_common(_RULES)
         ],
         "fetched": one.status is not None,
         "problem": one.problem,

@@ -63,16 +63,18 @@ class _Shown:
 class Printer:
     """Prints verdicts as they come, and collects the exit statuses."""
 
-    def __init__(self, options: Namespace, settings: RepSettings, agents: list[Chain]) -> None:
+    def __init__(
+        self, options: Namespace, settings: RepSettings, agents: list[Chain], output: Output
+    ) -> None:
         """:param agents: what ``--agent`` says; empty: see :meth:`begin`"""
         self.agents = agents
-        self.output = Output()
-        self.statuses: set[Status] = set()
+        self.output = output
         self._options = options
         self._settings = settings
         self._lines = not (options.json or options.csv or options.explain)
         self._totals: dict[Chain, Counter[str]] = {}
         self._files: dict[str, _Shown] = {}
+        self._chains: dict[str | None, list[Chain]] = {}
 
     def begin(self, usual: Chain) -> None:
         """Print what comes before all verdicts.
@@ -86,8 +88,12 @@ class Printer:
 
     def chains_for(self, robots: RobotsFile) -> list[Chain]:
         """Return the agents that are asked about in that file."""
-        named = agents_of([robots]) if self._options.agents_of_file else []
-        return list(dict.fromkeys([*self.agents, *named]))
+        if not self._options.agents_of_file:
+            return self.agents
+        url = robots.facts.robots_url
+        if url not in self._chains:
+            self._chains[url] = list(dict.fromkeys([*self.agents, *agents_of([robots])]))
+        return self._chains[url]
 
     def add(
         self, url: str, path: str, robots: RobotsFile, chains: Sequence[Chain], steps_of: Steps
@@ -101,9 +107,9 @@ class Printer:
         for chain in chains:
             one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
             if one.unreachable:
-                self.statuses.add(Status.UNREACHABLE)
+                self.output.statuses.add(Status.UNREACHABLE)
             elif not one.allowed:
-                self.statuses.add(Status.FOUND)
+                self.output.statuses.add(Status.FOUND)
             self._print(one, columns)
 
     def _print(self, one: Explanation, columns: int) -> None:
@@ -148,7 +154,6 @@ class Printer:
         else:
             for chain, counts in self._totals.items():
                 self._total(in_words(chain), counts)
-        self.output.flush()
 
     def _total(self, agents: str, counts: Counter[str]) -> None:
         verdicts = [f"{counts[one]:,} {one}" for one in COLOURS if counts[one]]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
+from scrapy_rep.protocol.matching import ALLOW_BIT, LENGTH_BIT, Rules
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.syntax import (
@@ -30,8 +31,6 @@ from scrapy_rep.protocol.syntax import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from scrapy_rep.protocol.matching import Rules
 
 BOM = b"\xef\xbb\xbf"
 
@@ -50,35 +49,21 @@ class AgentLine(NamedTuple):
 class RuleLine:
     """An ``allow`` or ``disallow`` line."""
 
-    __slots__ = ("_directory", "_rules", "pattern", "rule")
+    __slots__ = ("_rules", "pattern", "rule")
 
     def __init__(self, rule: Rule, value: str) -> None:
         """:param value: latin-1, as :func:`~scrapy_rep.protocol.syntax.read` yields it"""
         self.rule = rule
         self.pattern = escape(value)
         """As it is compared: percent-encoded."""
-        # Matched as a disallow: an allow may speak for a directory too.
-        self._rules = _alone("Disallow", value)
-        slash = self.pattern.rfind("/")
-        self._directory: tuple[int, Rules] | None = None
-        if rule.allow and self.pattern.startswith("/index.htm", slash):
-            # The directory and a "$" are what counts then (REP.md section 8).
-            self._directory = slash + 2, _alone("Allow", value)
+        # For the matcher to judge, alone. Any number but 0 is one of a rule.
+        self._rules = Rules([value], [(rule.allow << ALLOW_BIT) + 1])
 
     def length_for(self, path: str) -> int | None:
         """Return how many octets of this rule match *path*, None if it doesn't match: the length
         of the pattern, or of the directory that an ``index.htm`` stands for."""
-        if self._rules.find(path):
-            return len(self.pattern)
-        if self._directory is not None and self._directory[1].find(path):
-            return self._directory[0]
-        return None
-
-
-def _alone(kind: str, value: str) -> Rules:
-    """Return the rules of a file that has only this one, for the matcher to judge."""
-    body = f"User-agent: *\n{kind}:{value}\n".encode("latin-1")
-    return RobotsTxt.parse(body).rules(GLOBAL)[1]
+        key = self._rules.find(path)
+        return key >> LENGTH_BIT if key else None
 
 
 @dataclass(slots=True)

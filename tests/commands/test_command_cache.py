@@ -1,47 +1,26 @@
-"""`scrapy robots --cache` in a real project: what a crawl has left in the storage is listed, shown
+"""`scrapy robots --cache`: what a crawl has left in the storage is listed, shown
 and dropped (REP.md section 5)."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import shlex
-import subprocess
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-
-import pytest
 
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage
 from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import silence
-from tests.helpers.process import PATIENCE, command, environment
-from tests.helpers.process.forked import ScrapyProcess
+from tests.helpers.crawling import crawl
+from tests.helpers.process.forked import Done
+from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
-
-pytestmark = pytest.mark.process
 
 BODY = b"User-agent: *\nDisallow: /private\n# \xe9 \x1b[31m\n"
 HASH = hashlib.sha256(BODY).hexdigest()
 LONG_AGO, FAR_OFF = 1_700_000_000.0, 4_000_000_000.0
-
-SPIDER = """
-import scrapy
-
-class OneSpider(scrapy.Spider):
-    name = "one"
-
-    def __init__(self, urls, **kwargs):
-        super().__init__(**kwargs)
-        self.start_urls = urls.split(",")
-
-    def parse(self, response):
-        pass
-"""
 
 PACKED, SHA256 = pack_body(BODY)
 FRESH = Entry(
@@ -80,77 +59,33 @@ STALE = replace(
 ALL = [FRESH, MISSING, DOWN, STALE]
 
 
-class Project:
-    """A Scrapy project with a spider."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        package = folder / "project"
-        package.mkdir(parents=True)
-        (folder / "scrapy.cfg").write_text("[settings]\ndefault = project.settings\n")
-        (package / "__init__.py").touch()
-        (package / "spider.py").write_text(SPIDER)
-        self.settings(REP_CACHE_STORAGE="scrapy_rep.storages.SqliteStorage")
-
-    @property
-    def file(self) -> Path:
-        return self.folder / ".scrapy" / "robots.sqlite"
-
-    def settings(self, **settings: Any) -> None:
-        values = {
-            "ADDONS": {"scrapy_rep.Addon": 300},
-            "SPIDER_MODULES": ["project.spider"],
-            "USER_AGENT": "testbot/1.0",
-            "REP_UNREACHABLE": "drop",
-            "REP_DOWNLOAD_TIMEOUT": 3,
-            "TELNETCONSOLE_ENABLED": False,
-            **settings,
-        }
-        lines = [f"{name} = {value!r}\n" for name, value in values.items()]
-        (self.folder / "project" / "settings.py").write_text("".join(lines))
-
-    def keep(self, *entries: Entry) -> None:
-        storage = SqliteStorage(self.file)
-        for entry in entries:
-            storage.save(entry)
-        storage.close()
-
-    def kept(self) -> set[str]:
-        storage = SqliteStorage(self.file)
-        origins = {one.origin for one in storage.entries() if isinstance(one, Entry)}
-        storage.close()
-        return origins
-
-    def scrapy(self, *arguments: str, status: int = 0) -> tuple[bytes, str]:
-        """Run it to its end; return what it printed, and its log."""
-        with TemporaryDirectory() as folder:
-            output, errors = Path(folder, "output"), Path(folder, "errors")
-            process = ScrapyProcess(
-                arguments, cwd=self.folder, variables=environment(), output=output, errors=errors
-            )
-            ended = process.wait(PATIENCE)
-            log = errors.read_text("utf-8")
-            assert ended == status, log
-            assert "Traceback" not in log, log
-            return output.read_bytes(), log
-
-    def cache(self, *arguments: str, status: int = 0) -> tuple[str, str]:
-        output, errors = self.scrapy("robots", "--cache", *arguments, status=status)
-        return output.decode(), errors
+def kept_in(folder: Path) -> dict[str, Any]:
+    path = str(folder / "robots.sqlite")
+    return {"REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage", "REP_CACHE_PATH": path}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path / "folder")
+def cache(folder: Path, *arguments: str, **more: Any) -> Done:
+    return robots_here(folder, "--cache", *arguments, settings=kept_in(folder), **more)
 
 
-def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, project: Project) -> None:
+def keep(folder: Path, *entries: Entry) -> None:
+    storage = SqliteStorage(folder / "robots.sqlite")
+    for entry in entries:
+        storage.save(entry)
+    storage.close()
+
+
+def kept(folder: Path) -> set[str]:
+    return {one["origin"] for one in cache(folder, "--json").json}
+
+
+async def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, tmp_path: Path) -> None:
     rules, missing, silent = (sites.add(robots=one) for one in (BODY, 404, silence()))
     urls = [site.url("/private") for site in (rules, missing, silent)]
-    project.scrapy("crawl", "one", "-a", f"urls={','.join(urls)}")
+    settings = {**kept_in(tmp_path), "REP_DOWNLOAD_TIMEOUT": 0.3}
+    await crawl(urls, settings)
 
-    output, _ = project.cache("--json")
-    entries = {one["origin"]: one for one in map(json.loads, output.splitlines())}
+    entries = {one["origin"]: one for one in cache(tmp_path, "--json").json}
     origins = [site.url("") for site in (rules, missing, silent)]
     assert sorted(entries) == sorted(origins)
     states = [(entries[one]["state"], entries[one]["outcome"]) for one in origins]
@@ -159,22 +94,21 @@ def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, project: Project) -> 
     assert entries[origins[2]]["attempts"] == 1
     assert "Timeout" in entries[origins[2]]["error"]
 
-    output, _ = project.cache(urls[0])
-    assert output.startswith(f"fresh  {origins[0]}\n")
-    assert project.scrapy("robots", "--cache", HASH)[0] == BODY
+    assert cache(tmp_path, urls[0]).out.startswith(f"fresh  {origins[0]}\n")
+    assert cache(tmp_path, HASH).out.encode("utf-8", "surrogateescape") == BODY
 
     # Dropped: asked for again.
-    assert project.cache("--drop", urls[0])[0] == f"dropped {origins[0]}\n"
-    project.scrapy("crawl", "one", "-a", f"urls={','.join(urls[:2])}")
+    assert cache(tmp_path, "--drop", urls[0]).out == f"dropped {origins[0]}\n"
+    await crawl(urls[:2], settings)
     assert [site.count("/robots.txt") for site in (rules, missing)] == [2, 1]
 
 
-def test_cache_lists_each_entry_on_a_line(project: Project) -> None:
+def test_cache_lists_each_entry_on_a_line(tmp_path: Path) -> None:
     """With the origin whole, and the state in the word that JSON has for it."""
-    project.keep(*ALL, replace(FRESH, origin="http://" + "a" * 200 + ".example"))
-    output, errors = project.cache()
-    assert errors == ""
-    long, *lines = output.splitlines()
+    keep(tmp_path, *ALL, replace(FRESH, origin="http://" + "a" * 200 + ".example"))
+    done = cache(tmp_path)
+    assert (done.status, done.err) == (0, "")
+    long, *lines = done.out.splitlines()
     fetched = "fetched 2023-11-14T22:13:20Z, fresh until"
     assert lines == [
         f"ask           http://example.com:8080  404: no restrictions  {fetched} 2023-11-14T22:13:21Z",
@@ -185,94 +119,96 @@ def test_cache_lists_each_entry_on_a_line(project: Project) -> None:
     assert long.startswith(f"fresh         http://{'a' * 200}.example  200: rules")
 
 
-def test_cache_says_what_is_strange_about_an_answer(project: Project) -> None:
+def test_cache_says_what_is_strange_about_an_answer(tmp_path: Path) -> None:
     page, sha256 = pack_body(b"<!DOCTYPE html><title>Shop</title>")
-    project.keep(
+    keep(
+        tmp_path,
         replace(FRESH, origin="https://page.example", packed=page, sha256=sha256),
         replace(MISSING, origin="https://trouble.example", status=500),
     )
-    output, _ = project.cache()
-    answers = [re.split(r"  +", line)[2] for line in output.splitlines()]
+    lines = cache(tmp_path).out.splitlines()
+    answers = [re.split(r"  +", line)[2] for line in lines]
     assert answers == ["200: an HTML page", '500: "not found", no restrictions']
 
 
-@pytest.mark.parametrize(
-    ("hosts", "found"),
-    [
+def test_the_state_is_that_by_the_rules_of_the_project(tmp_path: Path) -> None:
+    """By Google's newer ones, 12 hours without a file close a site, whatever copy there is."""
+    keep(tmp_path, STALE)
+    settings = {**kept_in(tmp_path), "REP_UNREACHABLE_RULES": "google-2026"}
+    (line,) = robots_here(tmp_path, "--cache", "--json", settings=settings).json
+    assert line["state"] == "unreachable"
+
+
+def test_hosts_filter_the_list(tmp_path: Path) -> None:
+    keep(tmp_path, *ALL)
+    for hosts, found in (
         (["www.example.com"], {FRESH}),
         (["EXAMPLE.com"], {MISSING}),
         (["*example.com"], {FRESH, MISSING}),
         (["down.example", "stale.example"], {DOWN, STALE}),
         (["*"], set(ALL)),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_hosts_filter_the_list(project: Project, hosts: list[str], found: set[Entry]) -> None:
-    project.keep(*ALL)
-    output, _ = project.cache("--json", *hosts)
-    origins = {json.loads(line)["origin"] for line in output.splitlines()}
-    assert origins == {one.origin for one in found}
+    ):
+        listed = {one["origin"] for one in cache(tmp_path, "--json", *hosts).json}
+        assert listed == {one.origin for one in found}
 
 
-def test_cache_shows_the_entries_of_urls(project: Project) -> None:
-    project.keep(*ALL)
-    output, _ = project.cache("https://www.example.com:443/any?page", "https://down.example/")
-    assert f"  SHA-256      {HASH}\n" in output
-    assert "  redirects    1, to https://example.org/robots.txt\n" in output
-    assert "  fetched      2023-11-14T22:13:20Z\n" in output
-    assert "\nUser-agent: *\nDisallow: /private\n" in output
-    assert "\x1b" not in output, "a site steers the terminal"
-    assert "  failed attempts    3\n" in output
-    shown = json.loads(project.cache("--json", "https://www.example.com/")[0])
+def test_cache_shows_the_entries_of_urls(tmp_path: Path) -> None:
+    keep(tmp_path, *ALL)
+    done = cache(tmp_path, "https://www.example.com:443/any?page", "https://down.example/")
+    for text in (
+        "  redirects    1, to https://example.org/robots.txt\n",
+        "  failed attempts    3\n",
+    ):
+        assert text in done.out
+    assert "\x1b" not in done.out, "a site steers the terminal"
+    (shown,) = cache(tmp_path, "--json", "https://www.example.com/").json
     assert shown["body"] == BODY.decode("utf-8", "replace")
 
 
-def test_drop_removes_the_entries_it_names_alone(project: Project) -> None:
-    project.keep(*ALL)
-    output, _ = project.cache("--drop", "*.example")
-    assert sorted(output.splitlines()) == [
+def test_drop_removes_the_entries_it_names_alone(tmp_path: Path) -> None:
+    keep(tmp_path, *ALL)
+    assert sorted(cache(tmp_path, "--drop", "*.example").out.splitlines()) == [
         "dropped https://down.example",
         "dropped https://stale.example",
     ]
-    assert project.kept() == {FRESH.origin, MISSING.origin}
-    project.cache("--drop", "https://down.example/", status=1)
-    _, errors = project.cache("--drop", status=2)
-    assert "'*' drops everything" in errors
-    assert project.kept() == {FRESH.origin, MISSING.origin}
-    project.cache("--drop", "*")
-    assert project.kept() == set()
+    assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
+    assert cache(tmp_path, "--drop", "https://down.example/").status == 1
+    assert cache(tmp_path, "--drop").status == 2
+    error = "scrapy: error: --drop takes hosts and URLs, not hashes"
+    assert cache(tmp_path, "--drop", HASH).errors[-1] == error
+    assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
+    cache(tmp_path, "--drop", "*")
+    assert kept(tmp_path) == set()
 
 
-def test_nothing_found_is_status_1_and_says_so(project: Project) -> None:
-    _, errors = project.cache(status=1)
-    assert errors == "scrapy robots: the cache is empty\n"
-    _, errors = project.cache("www.example.com", "https://example.com/", HASH, status=1)
-    assert errors.splitlines() == [
-        f"scrapy robots: robots.txt with hash {HASH}: not in the cache",
-        "scrapy robots: nothing cached for https://example.com",
-        "scrapy robots: nothing cached for www.example.com",
-    ]
-
-
-def test_a_cache_that_cannot_be_used_is_status_3(project: Project) -> None:
-    project.settings(
-        REP_CACHE_STORAGE="scrapy_rep.storages.SqliteStorage",
-        REP_CACHE_PATH=str(project.folder / "scrapy.cfg" / "x"),
+def test_nothing_found_is_status_1_and_says_so(tmp_path: Path) -> None:
+    done = cache(tmp_path)
+    assert (done.status, done.err) == (1, "scrapy robots: the cache is empty\n")
+    keep(tmp_path, FRESH)
+    assert cache(tmp_path, f"{FRESH.origin}/", "https://example.com/").status == 1
+    done = cache(tmp_path, "other.example", "https://example.com/", "0" * 64)
+    assert (done.status, done.errors) == (
+        1,
+        [
+            f"scrapy robots: robots.txt with hash {'0' * 64}: not in the cache",
+            "scrapy robots: nothing cached for https://example.com",
+            "scrapy robots: nothing cached for other.example",
+        ],
     )
-    _, errors = project.cache(status=3)
-    assert errors.startswith("scrapy robots: the cache can't be used: ")
-    assert len(errors.splitlines()) == 1
 
 
-def test_a_full_disk_is_not_blamed_on_the_cache(project: Project) -> None:
-    project.keep(*ALL)
-    done = subprocess.run(
-        ["sh", "-c", f"{shlex.join(command('robots', '--cache'))} >/dev/full"],
-        cwd=project.folder,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == "scrapy robots: standard output: No space left on device\n"
-    assert done.returncode == 2
+def test_a_cache_that_cannot_be_used_is_status_3(tmp_path: Path) -> None:
+    (tmp_path / "robots.sqlite").mkdir()
+    done = cache(tmp_path)
+    (error,) = done.errors
+    assert done.status == 3
+    assert error.startswith("scrapy robots: the cache can't be used: ")
+
+
+def test_a_full_disk_is_not_blamed_on_the_cache(tmp_path: Path) -> None:
+    keep(tmp_path, *ALL)
+    for arguments in ((), (HASH,)):
+        with Path("/dev/full").open("w") as full:
+            done = cache(tmp_path, *arguments, stdout=full)
+        assert done.err == "scrapy robots: standard output: No space left on device\n"
+        assert done.status == 2

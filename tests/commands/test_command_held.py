@@ -3,65 +3,24 @@ was stopped. Nothing there is changed."""
 
 from __future__ import annotations
 
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Spider
+from scrapy.utils.defer import deferred_from_coro
 
-from tests.helpers.process import PATIENCE, arguments_of, environment
-from tests.helpers.process.forked import ScrapyProcess
-from tests.helpers.robots_command import make_project, robots, robots_here
-from tests.helpers.servers import Site, Sites
-
-SPIDER = """
-import scrapy
-
-class ShopSpider(scrapy.Spider):
-    name = "shop"
-
-    def __init__(self, start, **kwargs):
-        super().__init__(**kwargs)
-        self.start_urls = start.split(",")
-
-    def parse(self, response):
-        pass
-"""
-
-KEPT: dict[str, Any] = {
-    "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
-    "REP_CACHE_PATH": "robots.sqlite",
-}
+from scrapy_rep import signals
+from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER
+from tests.helpers.process import Crawl
+from tests.helpers.robots_command import robots_here
+from tests.helpers.servers import Sites
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    lines = ["REP_DEFER_GRACE = 0.1", "REP_RETRY_DELAY = 60", "TELNETCONSOLE_ENABLED = False"]
-    make_project(tmp_path, [*lines, "REMOTE_CONTROL_ENABLED = False"])
-    (tmp_path / "shop" / "spiders" / "shop.py").write_text(SPIDER)
-    return tmp_path
-
-
-def crawl(project: Path, sites: list[Site]) -> ScrapyProcess:
-    urls = ",".join(
-        site.url(f"/{number}") for at, site in enumerate(sites) for number in range(at + 1)
-    )
-    settings = {**KEPT, "JOBDIR": "job"}
-    process = ScrapyProcess(
-        arguments_of("crawl", "shop", "-a", f"start={urls}", settings=settings),
-        cwd=project, variables=environment(), output=project / "out", errors=project / "log",
-    )  # fmt: skip
-    end = time.monotonic() + PATIENCE
-    while not (project / "job").exists() or len(held(project)) < len(sites):
-        assert process.poll() is None, (project / "log").read_text()
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return process
-
-
-def held(project: Path) -> list[dict[str, Any]]:
-    return robots_here(project, "--held", str(project / "job"), "--json").json
+def kept_in(folder: Path) -> dict[str, Any]:
+    path = str(folder / "robots.sqlite")
+    return {"REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage", "REP_CACHE_PATH": path}
 
 
 def stamps(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -75,20 +34,24 @@ def stamps(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.mark.process
 def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
-    sites: Sites, project: Path
+    sites: Sites, tmp_path: Path
 ) -> None:
-    down, slow = sites.add(robots=503), sites.add(robots=502)
-    process = crawl(project, [down, slow])
-    try:
-        assert [(one["origin"], one["requests"]) for one in held(project)] == [
-            (slow.url(""), 2),
-            (down.url(""), 1),
-        ]
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(PATIENCE)
-    before = stamps(project / "job")
-    done = robots(project, "--held", "job", settings=KEPT)
+    down, slow, job = sites.add(robots=503), sites.add(robots=502), tmp_path / "job"
+    urls = [down.url("/0"), slow.url("/0"), slow.url("/1")]
+    settings = {
+        **kept_in(tmp_path),
+        "JOBDIR": job,
+        "REP_RETRY_DELAY": 60,
+        "REP_RETRY_MAX_DELAY": 600,
+    }
+    crawl = Crawl(tmp_path / "crawl", urls, settings)
+    crawl.wait_for("deferred", 3)
+    done = robots_here(tmp_path, "--held", str(job), "--json")
+    held = [(one["origin"], one["requests"]) for one in done.json]
+    assert held == [(slow.url(""), 2), (down.url(""), 1)]
+    crawl.kill()
+    before = stamps(job)
+    done = robots_here(tmp_path, "--held", str(job), settings=kept_in(tmp_path))
     assert (done.status, done.err) == (0, "")
     first, second, total = done.out.splitlines()
     assert first.startswith(f"2 requests  {slow.url('')}  held for ")
@@ -96,32 +59,33 @@ def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
     assert "Z (HTTP 502), next attempt not before 20" in first
     assert second.startswith(f"1 request  {down.url('')}  held for ")
     assert total == "# 3 requests of 2 origins held"
-    (one, _) = robots(project, "--held", "job", "--json", settings=KEPT).json
+    (one, _) = robots_here(tmp_path, "--held", "job", "--json", settings=kept_in(tmp_path)).json
     assert list(one) == [
         *("origin", "requests", "held_seconds", "unreachable_since", "error", "attempts"),
         "next_attempt_at",
     ]
     assert (one["error"], one["attempts"]) == ("HTTP 502", 1)
     assert one["next_attempt_at"] > one["unreachable_since"]
-    assert stamps(project / "job") == before
+    assert stamps(job) == before
 
 
-@pytest.mark.process
-def test_what_a_stopped_crawl_holds(sites: Sites, project: Path) -> None:
+async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     """Why is not known where the project keeps nothing."""
-    site = sites.add(robots=503)
-    process = crawl(project, [site])
-    process.send_signal(signal.SIGINT)
-    process.wait(PATIENCE)
-    before = stamps(project / "job")
-    names = {path.name for path in (project / "job").iterdir()}
-    done = robots(project, "--held", "job")
+    site, job = sites.add(robots=503), tmp_path / "job"
+
+    def stop(spider: Spider) -> None:
+        deferred_from_coro(spider.crawler.engine.close_spider_async(reason="stopped"))
+
+    settings = {**DEFER, "JOBDIR": str(job), "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 600}
+    await crawl(site.url("/x"), settings, signal_handlers={signals.request_deferred: stop})
+    before, names = stamps(job), {path.name for path in job.iterdir()}
+    done = robots_here(tmp_path, "--held", "job")
     assert done.out.splitlines()[0].endswith(
         "  reason unknown: REP_CACHE_STORAGE has no entry for it"
     )
     # No file that the next run would take for the trace of a kill.
-    assert {path.name for path in (project / "job").iterdir()} == names
-    assert stamps(project / "job") == before
+    assert {path.name for path in job.iterdir()} == names
+    assert stamps(job) == before
 
 
 def test_a_folder_with_nothing_held(tmp_path: Path) -> None:
@@ -130,20 +94,15 @@ def test_a_folder_with_nothing_held(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "error"),
-    [
-        ("none", 2, "scrapy robots: 'none' is no folder"),
-        ("broken", 3, "rep-held.sqlite can't be read: DatabaseError: file is not a database"),
-        ("other", 3, "rep-held.sqlite can't be read: OperationalError: no such table: held"),
-    ],
-)
-def test_a_folder_that_is_none_or_damaged(
-    tmp_path: Path, path: str, status: int, error: str
-) -> None:
+def test_a_folder_that_is_none_or_damaged(tmp_path: Path) -> None:
     for name, content in {"broken": b"x" * 5000, "other": b""}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "rep-held.sqlite").write_bytes(content)
-    done = robots_here(tmp_path, "--held", path)
-    assert (done.status, done.out) == (status, "")
-    assert done.errors[-1].endswith(error)
+    for path, status, error in (
+        ("none", 2, "scrapy robots: 'none' is no folder"),
+        ("broken", 3, "rep-held.sqlite can't be read: DatabaseError: file is not a database"),
+        ("other", 3, "rep-held.sqlite can't be read: OperationalError: no such table: held"),
+    ):
+        done = robots_here(tmp_path, "--held", path)
+        assert (done.status, done.out) == (status, "")
+        assert done.errors[-1].endswith(error)

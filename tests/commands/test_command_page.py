@@ -9,11 +9,8 @@ import pytest
 
 from tests.helpers.behaviours import redirect
 from tests.helpers.pagesite import page
-from tests.helpers.process import REACTORS, on_every_reactor
-from tests.helpers.robots_command import assert_wrong_usage, project, robots, robots_here
+from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Site, Sites
-
-__all__ = ["project"]
 
 HTML = '<title>Tea</title>\n<meta name="ShopBot" content="noindex, max-snippet:20">\n'
 
@@ -33,10 +30,8 @@ def site(sites: Sites) -> Site:
     )
 
 
-@pytest.mark.process
-@on_every_reactor
-def test_a_page_is_fetched_and_read(project: Path, site: Site, reactor: str) -> None:
-    done = robots(project, "--page", site.url("/moved"), settings=REACTORS[reactor])
+async def test_a_page_is_fetched_and_read(tmp_path: Path, site: Site) -> None:
+    done = await robots_crawls(tmp_path, "--page", site.url("/moved"))
     date = "2001-02-03T00:00:00"
     assert done.out == (
         f"{site.url('/moved')}\n"
@@ -54,10 +49,9 @@ def test_a_page_is_fetched_and_read(project: Path, site: Site, reactor: str) -> 
     assert site.pages_asked == ["/moved", "/tea"]
 
 
-@pytest.mark.process
-def test_each_agent_is_told_what_is_for_it(project: Path, site: Site) -> None:
+async def test_each_agent_is_told_what_is_for_it(tmp_path: Path, site: Site) -> None:
     agents = ["--agent", "ShopBot", "--agent", "OtherBot", "--agent", "FooBot,BarBot"]
-    done = robots(project, "--page", "--json", site.url("/tea"), *agents)
+    done = await robots_crawls(tmp_path, "--page", "--json", site.url("/tea"), *agents)
     shop, other, foo = map(json.loads, done.out.splitlines())
     assert [one["agent"] for one in (shop, other, foo)] == ["ShopBot", "OtherBot", "FooBot,BarBot"]
     assert (shop["noindex"], other["noindex"], foo["noindex"]) == (True, False, False)
@@ -80,11 +74,10 @@ def test_each_agent_is_told_what_is_for_it(project: Path, site: Site) -> None:
     assert done.status == 1
 
 
-@pytest.mark.process
-def test_pages_that_can_not_be_had(project: Path, site: Site, sites: Sites) -> None:
+async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Sites) -> None:
     busy = sites.add(robots=503)
     paths = ["/private/x", "/away", "/round", "/gone", "/plain"]
-    done = robots(project, "--page", "--json", *map(site.url, paths), busy.url("/"))
+    done = await robots_crawls(tmp_path, "--page", "--json", *map(site.url, paths), busy.url("/"))
     told = [json.loads(line) for line in done.out.splitlines()]
     assert [one["status"] for one in told] == [None, None, None, 410, 200, None]
     for one, words in zip(
@@ -95,51 +88,21 @@ def test_pages_that_can_not_be_had(project: Path, site: Site, sites: Sites) -> N
     assert done.status == 3
     assert not site.hits("/private/x")
     assert not busy.hits("/")
-    assert robots(project, "--page", site.url("/plain")).status == 0
+    assert (await robots_crawls(tmp_path, "--page", site.url("/plain"))).status == 0
 
 
 def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(HTML)
     headers = ["--header", "X-Robots-Tag: nofollow", "--header", "x-robots-tag: otherbot: noai"]
-    done = robots_here(
-        tmp_path, "--page", "--file", "page.html", "--agent", "ShopBot", "--agent", "*", *headers
-    )
-    assert done.out == (
-        "page.html\n"
-        "  agent                  ShopBot\n"
-        "  X-Robots-Tag 1         nofollow\n"
-        "  meta shopbot (line 2)  noindex\n"
-        "  meta shopbot (line 2)  max-snippet: 20\n"
-        "  overall                noindex, nofollow, max_snippet: 20\n"
-        "\n"
-        "page.html\n"
-        "  agent           *\n"
-        "  X-Robots-Tag 1  nofollow\n"
-        "  overall         nofollow\n"
-    )
+    asked = ("--page", "--file", "-", "--agent", "ShopBot", "--agent", "*")
+    done = robots_here(tmp_path, *asked, *headers, stdin=HTML)
+    overall = [line for line in done.out.splitlines() if line.startswith("  overall")]
+    assert [line.split(maxsplit=1)[1] for line in overall] == [
+        "noindex, nofollow, max_snippet: 20",
+        "nofollow",
+    ]
     assert (done.status, done.err) == (1, "")
-    done = robots_here(tmp_path, "--page", "--file", "-", stdin=b"<p>")
+    done = robots_here(tmp_path, "--page", "--file", "-", stdin="<p>")
     assert "no restrictions" in done.out
     assert done.status == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["--page", "--header", "X: y"], "--header needs --page and --file"),
-        (["--header", "X: y", "--file", "x"], "--header needs --page and --file"),
-        (["--page", "--explain", "--file", "x"], "--explain has no effect with --page"),
-        (["--page", "--lint", "x"], "--lint and --page can't be combined"),
-        (
-            ["--page", "--file", "page.html", "http://example.com"],
-            "--page takes a URL or --file, not both",
-        ),
-        (
-            ["--page", "--file", "page.html", "--header", "noindex"],
-            "--header is 'noindex', but must look like 'X-Robots-Tag: noindex'",
-        ),
-    ],
-)
-def test_options_that_do_not_go_together(tmp_path: Path, arguments: list[str], error: str) -> None:
-    (tmp_path / "page.html").write_text(HTML)
-    assert_wrong_usage(robots_here(tmp_path, *arguments), f"error: {error}")
+    expired = ("--header", "X-Robots-Tag: unavailable_after: 2001-02-03")
+    assert robots_here(tmp_path, "--page", "--file", "-", *expired, stdin="<p>").status == 1

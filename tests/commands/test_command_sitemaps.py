@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import os
-import pty
-import subprocess
-from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from tests.helpers.behaviours import answer, redirect
-from tests.helpers.process import REACTORS, command, environment, on_every_reactor
-from tests.helpers.robots_command import files_in, project, robots
+from tests.helpers.process import REACTORS, on_every_reactor
+from tests.helpers.robots_command import Stream, files_in, project, robots, robots_crawls
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, urlset
-
-pytestmark = pytest.mark.process
 
 __all__ = ["project"]
 
@@ -44,7 +37,7 @@ def site(sites: Sites) -> Site:
     one.set(
         "/list.txt", "\n".join(one.url(f"/private/{n}" if n % 2 else f"/{n}") for n in range(40))
     )
-    big = urlset(one.url(f"/page/{n}") for n in range(20_000))
+    big = urlset(one.url(f"/page/{n}") for n in range(2_000))
     one.set("/big.xml.gz", answer(gzip.compress(big.encode()), type="application/gzip"))
     one.set("/secret.xml", urlset([one.url("/secret")]))
     return one
@@ -60,14 +53,15 @@ def tree_of(site: Site) -> str:
                         │   ├── {base}/nested.xml  (index of 1 sitemap)
         40          20  │   │   └── {base}/moved.txt  (redirects to {base}/list.txt)
                         │   └── {base}/index.xml  (listed above)
-    20,000           -  ├── {base}/big.xml.gz
+     2,000           -  ├── {base}/big.xml.gz
                         └── {base}/secret.xml  (forbidden by line 4: Disallow: /secret.xml)
-    20,043          22  total in 5 of 6 sitemaps
+     2,043          22  total in 5 of 6 sitemaps
                     21  by line 2 of {base}/robots.txt: Disallow: /private/
                      1  by line 3 of {base}/robots.txt: Disallow: /*.pdf$
 """
 
 
+@pytest.mark.process
 @on_every_reactor
 def test_sitemaps_are_printed_as_a_tree(site: Site, project: Path, reactor: str) -> None:
     before = files_in(project)
@@ -83,43 +77,25 @@ def test_sitemaps_are_printed_as_a_tree(site: Site, project: Path, reactor: str)
     assert files_in(project) == before
 
 
-def test_for_the_projects_agent(site: Site, project: Path) -> None:
+async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
     """To whom less is forbidden; as JSON."""
-    done = robots(project, "--sitemaps", site.url("/"), "--json")
+    done = await robots_crawls(tmp_path, "--sitemaps", site.url("/"), "--json")
     assert (done.status, done.err) == (1, "")
     assert list(done.json[0]) == [
         *["sitemap", "listed_in", "depth", "kind", "status", "final_url", "sitemaps", "urls"],
         *["forbidden", "unjudged", "invalid", "broken", "rules", "fetched", "problem"],
     ]
-    picked = [
-        (
-            line["sitemap"].removeprefix(site.url("")),
-            line["listed_in"].removeprefix(site.url("")),
-            *(line[key] for key in ("depth", "kind", "sitemaps", "urls", "forbidden", "invalid")),
-        )
-        for line in done.json
-    ]
-    assert picked == [
-        ("/index.xml", "/robots.txt", 1, "sitemapindex", 3, 0, 0, 0),
-        ("/one.xml", "/index.xml", 2, "urlset", 0, 3, 1, 1),
-        ("/nested.xml", "/index.xml", 2, "sitemapindex", 1, 0, 0, 0),
-        ("/moved.txt", "/nested.xml", 3, "text", 0, 40, 20, 0),
-        ("/index.xml", "/index.xml", 2, None, 0, 0, 0, 0),
-        ("/big.xml.gz", "/robots.txt", 1, "urlset", 0, 20_000, 0, 0),
-        ("/secret.xml", "/robots.txt", 1, "urlset", 0, 1, 0, 0),
-    ]
+    numbers = [(one["depth"], one["urls"], one["forbidden"]) for one in done.json]
+    assert numbers == [
+        (1, 0, 0), (2, 3, 1), (2, 0, 0), (3, 40, 20), (2, 0, 0), (1, 2_000, 0), (1, 1, 0)
+    ]  # fmt: skip
+    assert (done.json[3]["kind"], done.json[3]["listed_in"]) == ("text", site.url("/nested.xml"))
     assert done.json[3]["final_url"] == site.url("/list.txt")
-    assert done.json[3]["rules"] == [
-        {
-            "robots_url": site.url("/robots.txt"),
-            "line": 6,
-            "rule": "Disallow: /private/",
-            "urls": 20,
-        }
-    ]
+    rule = {"robots_url": site.url("/robots.txt"), "line": 6, "rule": "Disallow: /private/"}
+    assert done.json[3]["rules"] == [{**rule, "urls": 20}]
 
 
-def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, project: Path) -> None:
+async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path) -> None:
     here = sites.add()
     bodies = {
         "/broken.xml": urlset([here.url("/1"), here.url("/<b>")]).replace("&lt;b&gt;", "<b>x</b>"),
@@ -130,7 +106,7 @@ def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, project: Path) -> Non
     here.set("/robots.txt", "".join(f"Sitemap: {here.url(path)}\n" for path in bodies))
     for path, body in bodies.items():
         here.set(path, body)
-    done = robots(project, "--sitemaps", here.url("/"), "--json")
+    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
     told = [(one["urls"], one["invalid"], one["broken"], one["problem"]) for one in done.json]
     assert told == [
         (1, 0, 1, "broken XML, line 4: an element in a URL"),
@@ -139,15 +115,18 @@ def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, project: Path) -> Non
         (0, 0, 0, None),
     ]
     assert done.status == 3
-    assert "1 entry with a damaged URL" in robots(project, "--sitemaps", here.url("/")).out
+    assert (
+        "1 entry with a damaged URL"
+        in (await robots_crawls(tmp_path, "--sitemaps", here.url("/"))).out
+    )
 
 
-def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, project: Path) -> None:
+async def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, tmp_path: Path) -> None:
     """Each URL, and each sitemap, is under the robots.txt of its own host."""
     here, www, down = sites.add(), sites.add(robots="User-agent: *\nDisallow: /x\n"), sites.add(503)
     here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n")
     here.set("/s.xml", urlset([www.url("/x/1"), www.url("/y"), down.url("/z"), "ftp://a/b"]))
-    done = robots(project, "--sitemaps", here.url("/"), "--json")
+    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
     assert done.status == 3
     first, second = done.json
     assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [3, 1, 1, 1]
@@ -156,8 +135,21 @@ def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, project: Pa
     assert www.count("/x.xml") == 0
 
 
-def test_private_hosts_that_a_public_site_names(
-    sites: Sites, project: Path, monkeypatch: pytest.MonkeyPatch
+async def test_no_more_hosts_are_asked_than_the_limit(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrapy_rep.commands.sitemaps._MAX_ORIGINS", 2)
+    others = [sites.add() for _ in range(3)]
+    here = sites.add(robots=f"Sitemap: /s.xml\nSitemap: {others[2].url('/s.xml')}\n")
+    here.set("/s.xml", urlset([other.url("/x") for other in others]))
+    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
+    asked = sum(other.count("/robots.txt") for other in others)
+    assert (asked, len(done.json)) == (1, 2)
+    assert done.status == 3
+
+
+async def test_private_hosts_that_a_public_site_names(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = sites.add(
         robots="Sitemap: http://internal/a.xml\nSitemap: /moved.xml\nSitemap: /b.xml\n",
@@ -168,7 +160,7 @@ def test_private_hosts_that_a_public_site_names(
     )
     monkeypatch.setenv("http_proxy", proxy.url("/"))
     monkeypatch.setenv("no_proxy", "")
-    done = robots(project, "--sitemaps", "http://shop.example/", "--json")
+    done = await robots_crawls(tmp_path, "--sitemaps", "http://shop.example/", "--json")
     why = "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
     assert [line["problem"] for line in done.json] == [
         why,
@@ -179,7 +171,7 @@ def test_private_hosts_that_a_public_site_names(
     assert all(hit.target.startswith("http://shop.example/") for hit in proxy.requests)
 
 
-def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None:
+async def test_redirects_to_where_it_is_forbidden(sites: Sites, tmp_path: Path) -> None:
     there = sites.add(robots="User-agent: *\nDisallow: /\n")
     here = sites.add(
         robots="Sitemap: /s.xml\nSitemap: /loop.xml\nSitemap: /lost.xml\n",
@@ -189,7 +181,7 @@ def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None
             "/lost.xml": redirect(None),
         },
     )
-    done = robots(project, "--sitemaps", here.url("/"), "--json")
+    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
     assert [line["problem"] for line in done.json] == [
         f"redirects to {there.url('/s.xml')}: forbidden by line 2: Disallow: /",
         "redirects in a loop, or more than 5 times",
@@ -199,18 +191,13 @@ def test_redirects_to_where_it_is_forbidden(sites: Sites, project: Path) -> None
     assert here.count("/loop.xml") == 1
 
 
-def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path) -> None:
+async def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(
         robots="".join(
             f"Sitemap: {value}\n"
             for value in (
-                "/gone.xml",
-                "/page.html",
-                "/long.txt",
-                "/deep.xml",
-                "mailto:x",
-                "http://[",
-                "ftp://127.0.0.1/s.xml",
+                *("/gone.xml", "/page.html", "/long.txt", "/deep.xml"),
+                *("mailto:x", "http://[", "ftp://127.0.0.1/s.xml"),
             )
         ),
         pages={
@@ -221,8 +208,8 @@ def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path
     )
     site.set("/deep.xml", index([site.url("/deeper.xml")]))
     site.set("/deeper.xml", index([site.url("/deepest.xml")]))
-    done = robots(
-        project,
+    done = await robots_crawls(
+        tmp_path,
         *("--sitemaps", site.url("/"), "--json"),
         settings={"REP_SITEMAP_MAX_DEPTH": 2, "REP_SITEMAP_MAX_BYTES": 2000},
     )
@@ -238,52 +225,29 @@ def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, project: Path
     assert site.count("/deepest.xml") == 0
 
 
-def test_no_sitemaps_and_no_answer(sites: Sites, project: Path) -> None:
+async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     none, gone, down = sites.add(robots="User-agent: *\n"), sites.add(robots=404), sites.add(503)
-    done = robots(project, "--sitemaps", none.url("/"), gone.url("/"))
+    done = await robots_crawls(tmp_path, "--sitemaps", none.url("/"), gone.url("/"))
     assert (done.status, done.err) == (0, "")
     assert f"{none.url('/robots.txt')}: 0 sitemaps\n" in done.out
-    done = robots(project, "--sitemaps", down.url("/"))
+    done = await robots_crawls(tmp_path, "--sitemaps", down.url("/"))
     assert (done.status, done.out) == (3, "")
     assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
 
 
-def test_sites_come_from_standard_input_too(sites: Sites, project: Path) -> None:
-    site = sites.add(robots="Sitemap: /s.xml\n", pages={"/s.xml": urlset(["http://a.example/"])})
-    done = robots(project, "--sitemaps", "-", "--json", stdin=site.url("/"))
-    assert [line["sitemap"] for line in done.json] == [site.url("/s.xml")]
+async def test_progress_is_shown_on_a_terminal_only(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    err = Stream(terminal=True)
+    asked = ("--sitemaps", site.url("/"), "--agent", "*")
+    done = await robots_crawls(tmp_path, *asked, stderr=err)
+    assert f"0 sitemaps, 0 URLs; waiting for {site.url('/index.xml')}"[:79] in err.text
+    assert err.text.endswith("\r\x1b[K")
+    assert done.out == tree_of(site)
 
 
-def test_progress_is_shown_on_a_terminal_only(site: Site, project: Path) -> None:
-    ours, theirs = pty.openpty()
-    pieces: list[str] = []
-
-    def read() -> None:
-        with suppress(OSError):  # the other end is closed
-            while piece := os.read(ours, 100_000):
-                pieces.append(piece.decode())
-
-    reader = Thread(target=read)
-    reader.start()
-    done = subprocess.run(
-        command("robots", "--sitemaps", site.url("/"), "--agent", "*"),
-        cwd=project,
-        env=environment(TERM="xterm"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        check=False,
-    )
-    os.close(theirs)
-    reader.join()
-    os.close(ours)
-    shown = "".join(pieces)
-    assert f"0 sitemaps, 0 URLs; waiting for {site.url('/index.xml')}"[:79] in shown
-    assert shown.endswith("\r\x1b[K")
-    assert done.stdout.decode() == tree_of(site)
-
-
-def test_the_tree_is_drawn_in_ascii_where_it_must_be(site: Site, project: Path) -> None:
-    variables = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    done = robots(project, "--sitemaps", site.url("/"), "--agent", "*", variables=variables)
-    assert done.out == tree_of(site).translate(str.maketrans("├└│─", "|`|-"))
+async def test_the_tree_is_drawn_in_ascii_where_it_must_be(site: Site, tmp_path: Path) -> None:
+    out = Stream(encoding="ascii")
+    await robots_crawls(tmp_path, "--sitemaps", site.url("/"), "--agent", "*", stdout=out)
+    assert out.text == tree_of(site).translate(str.maketrans("├└│─", "|`|-"))

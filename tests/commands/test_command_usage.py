@@ -10,11 +10,8 @@ import pytest
 
 from scrapy_rep.commands import usage as usage_command
 from tests.helpers.behaviours import answer, redirect
-from tests.helpers.process import REACTORS, on_every_reactor
-from tests.helpers.robots_command import assert_wrong_usage, project, robots, robots_here
+from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Site, Sites
-
-__all__ = ["project"]
 
 ROBOTS = """\
 License: https://example.com/license.xml
@@ -40,10 +37,8 @@ def site(sites: Sites) -> Site:
     )
 
 
-@pytest.mark.process
-@on_every_reactor
-def test_each_purpose_is_told_with_its_reason(project: Path, site: Site, reactor: str) -> None:
-    done = robots(project, "--usage", site.url("/moved"), settings=REACTORS[reactor])
+async def test_each_purpose_is_told_with_its_reason(tmp_path: Path, site: Site) -> None:
+    done = await robots_crawls(tmp_path, "--usage", site.url("/moved"))
     signal = "robots.txt, line 4: Content-Signal: search=yes, ai-train=no"
     told = done.out.splitlines()
     assert told[:-1] == [
@@ -63,12 +58,13 @@ def test_each_purpose_is_told_with_its_reason(project: Path, site: Site, reactor
     assert site.count("/.well-known/tdmrep.json") == 0
 
 
-@pytest.mark.process
-def test_json_is_that_of_the_record(project: Path, site: Site) -> None:
+async def test_json_is_that_of_the_record(tmp_path: Path, site: Site) -> None:
     settings: dict[str, Any] = {"REP_TDMREP": True}
     agents = ["--agent", "ShopBot", "--agent", "OtherBot"]
     paths = ["/tea", "/private"]
-    done = robots(project, "--usage", "--json", *map(site.url, paths), *agents, settings=settings)
+    done = await robots_crawls(
+        tmp_path, "--usage", "--json", *map(site.url, paths), *agents, settings=settings
+    )
     shop, other, private, _ = map(json.loads, done.out.splitlines())
     assert {name: shop[name] for name in ("train-ai", "search", "tdm", "tdm_policy")} == {
         "train-ai": "n",
@@ -84,18 +80,6 @@ def test_json_is_that_of_the_record(project: Path, site: Site) -> None:
     assert done.status == 1
     assert site.count("/.well-known/tdmrep.json") == 1
     assert site.count("/tea") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["--usage", "--page", "http://a.example/"], "--page and --usage can't be combined"),
-        (["--usage", "--file", "x"], "--file has no effect with --usage"),
-        (["--usage", "--explain", "http://a.example/"], "--explain has no effect with --usage"),
-    ],
-)
-def test_options_that_do_not_go_together(tmp_path: Path, arguments: list[str], error: str) -> None:
-    assert_wrong_usage(robots_here(tmp_path, *arguments), f"error: {error}")
 
 
 def test_the_extra_is_named_where_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,119 +3,101 @@ output. Nothing is crawled, so no process is started."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
-import pytest
-
 from tests.helpers.robots_command import assert_wrong_usage, robots_here
+from tests.helpers.rows import every_row
 
-WRONG: dict[str, tuple[list[str], str]] = {
-    "scheme": (["mailto:a@b.c"], "scrapy robots: not an absolute URL: 'mailto:a@b.c'"),
-    "other scheme": (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
-    "no scheme": (
-        ["example.com/x"],
-        "scrapy robots: not an absolute URL: 'example.com/x' (try https://example.com/x)",
+MUST_BE = "must be a product token such as FooBot (letters, - and _), or several joined by commas"
+
+# What follows "scrapy robots", and what is said.
+WRONG = [
+    ("mailto:a@b.c", "scrapy robots: not an absolute URL: 'mailto:a@b.c'"),
+    ("s3://a/b", "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
+    ("e.com/x", "scrapy robots: not an absolute URL: 'e.com/x' (try https://e.com/x)"),
+    ("''", "scrapy robots: not an absolute URL: ''"),
+    ("http://a:b/", "scrapy robots: invalid host or port: 'http://a:b/'"),
+    ("'http://a b/'", "scrapy robots: invalid host or port: 'http://a b/'"),
+    ("mailto:" + "x" * 300, f"scrapy robots: not an absolute URL: 'mailto:{'x' * 171}…"),
+    ("", "error: no URL given"),
+    ("--file robots.txt", "error: no URL given"),
+    ("--file none /", "scrapy robots: 'none': No such file or directory"),
+    ("--file=-- /", "scrapy robots: '--': No such file or directory"),
+    ("--file . /", "scrapy robots: '.': Is a directory"),
+    ("--file 'a\nb' /", "scrapy robots: 'a\\x0ab': No such file or directory"),
+    ("--file -", "error: standard input can't be both robots.txt and URLs"),
+    (
+        "--agent FooBot/1.0 http://a/",
+        f"error: --agent is 'FooBot/1.0', but {MUST_BE}; did you mean FooBot?",
     ),
-    "nothing": ([""], "scrapy robots: not an absolute URL: ''"),
-    "port": (["http://a:b/"], "scrapy robots: invalid host or port: 'http://a:b/'"),
-    "host": (["http://a b/"], "scrapy robots: invalid host or port: 'http://a b/'"),
-    "no URL": ([], "error: no URL given"),
-    "no URL for a file": (["--file", "robots.txt"], "error: no URL given"),
-    "no file": (["--file", "none", "/"], "scrapy robots: 'none': No such file or directory"),
-    "two dashes for a file": (["--file=--", "/"], "scrapy robots: '--': No such file or directory"),
-    "folder": (["--file", ".", "/"], "scrapy robots: '.': Is a directory"),
-    "NUL": (["--file", "a\nb", "/"], "scrapy robots: 'a\\x0ab': No such file or directory"),
-    "agent": (
-        ["--agent", "FooBot/1.0", "http://a/"],
-        (
-            "error: --agent is 'FooBot/1.0', but must be a product token such as FooBot (letters, - "
-            "and _), or several joined by commas; did you mean FooBot?"
-        ),
-    ),
-    "long": (
-        ["mailto:" + "x" * 300],
-        f"scrapy robots: not an absolute URL: 'mailto:{'x' * 171}…",
-    ),
-    "option": (["--foo", "http://a/"], "error: no such option: --foo"),
-    "steering option": (["--\x1b[31m"], "error: no such option: --\\x1b[31m"),
-    "steering agent": (
-        ["--agent", "\u009b", "http://a/"],
-        (
-            "error: --agent is '\\u009b', but must be a product token such as FooBot (letters, - "
-            "and _), or several joined by commas"
-        ),
-    ),
-    "stdin twice": (["--file", "-"], "error: standard input can't be both robots.txt and URLs"),
-    "setting": (
-        ["http://a/", "-s", "REP_CACHE_TTL=x"],
+    ("--agent \u009b http://a/", f"error: --agent is '\\u009b', but {MUST_BE}"),
+    ("http://a/ --spider no", "error: no such spider: 'no'"),
+    ("--file robots.txt / --spider no", "error: no such spider: 'no'"),
+    ("--cache --spider no", "error: no such spider: 'no'"),
+    ("--foo http://a/", "error: no such option: --foo"),
+    ("--\x1b[31m", "error: no such option: --\\x1b[31m"),
+    (
+        "http://a/ -s REP_CACHE_TTL=x",
         "scrapy robots: REP_CACHE_TTL is 'x', but must be a number of seconds, 0 or more.",
     ),
-}
+    ("--csv --json /", "error: --json and --csv can't be combined"),
+    ("--show --explain /", "error: --explain and --show can't be combined"),
+    ("--compare a b --csv", "error: --csv has no effect with --compare"),
+    ("--compare - -", "error: standard input can be read only once"),
+    ("--compare a - -", "error: standard input can be read only once"),
+    ("--lint", "error: --lint needs a URL, a file, or - for standard input"),
+    ("--lint none.txt", "scrapy robots: 'none.txt': No such file or directory"),
+    ("--lint s3://a/b", "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
+    ("--lint --file x", "error: --file has no effect with --lint"),
+    ("--lint --file '' http://a/", "error: --file has no effect with --lint"),
+    ("--lint --sitemaps x", "error: --lint and --sitemaps can't be combined"),
+    ("--lint --explain x", "error: --explain has no effect with --lint"),
+    ("--lint --agent A x", "error: --agent has no effect with --lint"),
+    ("--lint --agents-of-file", "error: --agents-of-file has no effect with --lint"),
+    ("--fail-on error /", "error: --fail-on needs --lint"),
+    ("--sitemaps", "error: --sitemaps needs the URL of a site"),
+    ("--sitemaps a.b", "scrapy robots: not an absolute URL: 'a.b' (try https://a.b)"),
+    ("--sitemaps --explain http://a/", "error: --explain has no effect with --sitemaps"),
+    ("--sitemaps http://a/ --agent a --agent b", "error: --sitemaps takes only one --agent"),
+    ("--page --header 'X: y'", "error: --header needs --page and --file"),
+    ("--header 'X: y' --file x", "error: --header needs --page and --file"),
+    ("--page --explain --file x", "error: --explain has no effect with --page"),
+    ("--page --lint x", "error: --lint and --page can't be combined"),
+    ("--page --file p.html http://a", "error: --page takes a URL or --file, not both"),
+    (
+        "--page --file p.html --header noindex",
+        "error: --header is 'noindex', but must look like 'X-Robots-Tag: noindex'",
+    ),
+    ("--usage --page http://a/", "error: --page and --usage can't be combined"),
+    ("--usage --file x", "error: --file has no effect with --usage"),
+    ("--usage --explain http://a/", "error: --explain has no effect with --usage"),
+    ("--held . x", "error: --held takes a JOBDIR and nothing else"),
+    ("--held . --agent a", "error: --agent has no effect with --held"),
+    ("--report", "error: --report needs a file that REP_DECISIONS has written"),
+    ("--report none", "scrapy robots: none: No such file or directory"),
+    (
+        "--cache",
+        "scrapy robots: REP_CACHE_STORAGE is in memory, so nothing is left after a crawl",
+    ),
+    (
+        "--cache -s REP_CACHE_STORAGE=no.such.Storage",
+        (
+            "scrapy robots: REP_CACHE_STORAGE is 'no.such.Storage', which can't be imported: "
+            "No module named 'no'."
+        ),
+    ),
+    ("--cache --drop", "error: --drop needs hosts or URLs; '*' drops everything"),
+    ("--cache --file x", "error: --file has no effect with --cache"),
+    ("--cache --lint", "error: --lint and --cache can't be combined"),
+    ("--drop http://a/", "error: --drop needs --cache"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path, name: str) -> None:
-    arguments, error = WRONG[name]
+def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /\n")
-    assert_wrong_usage(robots_here(tmp_path, *arguments), error)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ([], "error: --lint needs a URL, a file, or - for standard input"),
-        (["none.txt"], "scrapy robots: 'none.txt': No such file or directory"),
-        (["s3://a/b"], "scrapy robots: no robots.txt for the scheme 's3': 's3://a/b'"),
-        (["--file", "x"], "error: --file has no effect with --lint"),
-        (["--file", "", "http://a/"], "error: --file has no effect with --lint"),
-        (["--sitemaps", "x"], "error: --lint and --sitemaps can't be combined"),
-        (["--explain", "x"], "error: --explain has no effect with --lint"),
-        (["--agent", "A", "x"], "error: --agent has no effect with --lint"),
-    ],
-)
-def test_wrong_usage_of_lint(tmp_path: Path, arguments: list[str], error: str) -> None:
-    assert_wrong_usage(robots_here(tmp_path, "--lint", *arguments), error)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ([], "error: --sitemaps needs the URL of a site"),
-        (["a.b"], "scrapy robots: not an absolute URL: 'a.b' (try https://a.b)"),
-        (["--explain", "http://a/"], "error: --explain has no effect with --sitemaps"),
-        (
-            ["http://a/", "--agent", "a", "--agent", "b"],
-            "error: --sitemaps takes only one --agent",
-        ),
-    ],
-)
-def test_wrong_usage_of_sitemaps(tmp_path: Path, arguments: list[str], error: str) -> None:
-    assert_wrong_usage(robots_here(tmp_path, "--sitemaps", *arguments), error)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (
-            [],
-            "scrapy robots: REP_CACHE_STORAGE is in memory, so nothing is left after a crawl",
-        ),
-        (
-            ["-s", "REP_CACHE_STORAGE=no.such.Storage"],
-            (
-                "scrapy robots: REP_CACHE_STORAGE is 'no.such.Storage', which can't be imported: "
-                "No module named 'no'."
-            ),
-        ),
-        (["--drop"], "error: --drop needs hosts or URLs; '*' drops everything"),
-        (["--file", "x"], "error: --file has no effect with --cache"),
-        (["--lint"], "error: --lint and --cache can't be combined"),
-    ],
-)
-def test_wrong_usage_of_cache(tmp_path: Path, arguments: list[str], error: str) -> None:
-    assert_wrong_usage(robots_here(tmp_path, "--cache", *arguments), error)
-
-
-def test_drop_goes_with_cache_alone(tmp_path: Path) -> None:
-    done = robots_here(tmp_path, "--drop", "http://a/")
-    assert_wrong_usage(done, "error: --drop needs --cache")
+    (tmp_path / "p.html").write_text("<p>")
+    with every_row() as row:
+        for line, error in WRONG:
+            with row(line):
+                assert_wrong_usage(robots_here(tmp_path, *shlex.split(line)), error)

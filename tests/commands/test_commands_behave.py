@@ -15,7 +15,7 @@ from tests.helpers.robots_command import make_project
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
 
-pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 SPIDER = """
 import scrapy
@@ -74,29 +74,24 @@ def output_of(name: str, folder: Path, done: Done) -> str:
     return done.err if name == "check" else done.out
 
 
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_works_with_the_add_on(sites: Sites, tmp_path: Path, name: str) -> None:
-    """By the rules for the spider's own agent, and without crawling the site by its sitemaps."""
-    site = sites.add(robots=RULES, pages={"/tea": "<title>Tea</title>"})
-    done = run(tmp_path, name, site)
+    """By the rules for the spider's own agent; only crawls go by sitemaps."""
+    site = sites.add(pages={"/tea": "<title>Tea</title>"})
+    site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}\n")
+    site.set("/map.xml", urlset([site.url("/listed")]))
+    # Its middleware drops pages of other hosts than the spider's.
+    done = run(tmp_path, name, site, SPIDER_MIDDLEWARES={})
     assert done.status == 0, done.err
     assert "Traceback" not in done.err, done.err
     assert ("OK" if name == "check" else "Tea") in output_of(name, tmp_path, done)
     # Not just once: the shell of Scrapy 2.15 crawls the spider's start URLs besides.
-    assert {hit.path for hit in site.requests} == {"/robots.txt", "/tea"}
-
-
-@pytest.mark.parametrize("name", [*WAITED_FOR, "runspider"])
-def test_only_a_crawl_is_seeded_from_sitemaps(sites: Sites, tmp_path: Path, name: str) -> None:
-    site = sites.add(pages={"/tea": "<title>Tea</title>"})
-    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}")
-    site.set("/map.xml", urlset([site.url("/listed")]))
-    run(tmp_path, name, site, SPIDER_MIDDLEWARES={})
-    paths = {hit.path for hit in site.requests}
     more = {"/map.xml", "/listed"} if name == "runspider" else set()
-    assert paths == {"/robots.txt", "/tea"} | more
+    assert {hit.path for hit in site.requests} == {"/robots.txt", "/tea"} | more
 
 
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("name", WAITED_FOR)
 def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
     sites: Sites, tmp_path: Path, name: str
@@ -126,12 +121,11 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
 # How they wait depends on the reactor.
 @on_every_reactor
 @pytest.mark.parametrize("name", ["fetch", "shell"])
-@pytest.mark.parametrize("robots", [503, silence()], ids=["503", "silent"])
 def test_what_takes_long_is_waited_for_in_place(
-    sites: Sites, tmp_path: Path, reactor: str, name: str, robots: Any
+    sites: Sites, tmp_path: Path, reactor: str, name: str
 ) -> None:
-    site = sites.add(robots=robots)
-    settings = {"REP_DOWNLOAD_TIMEOUT": 1, "REP_DEFER_GRACE": 0.1, **REACTORS[reactor]}
+    site = sites.add(robots=silence())
+    settings = {"REP_DOWNLOAD_TIMEOUT": 0.3, "REP_DEFER_GRACE": 0.1, **REACTORS[reactor]}
     done = run(tmp_path, name, site, **settings)
     assert done.status == (1 if name == "shell" else 0)
     assert f"Not fetching {site.url('/tea')}: robots.txt unreachable: " in done.err
@@ -140,10 +134,9 @@ def test_what_takes_long_is_waited_for_in_place(
     assert site.count("/tea") == 0
 
 
-@pytest.mark.parametrize("name", ["fetch", "shell"])
-def test_what_is_forbidden_is_not_fetched(sites: Sites, tmp_path: Path, name: str) -> None:
+def test_what_is_forbidden_is_not_fetched(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: TeaBot\nDisallow: /tea")
-    done = run(tmp_path, name, site, LOG_LEVEL="DEBUG")
+    done = run(tmp_path, "fetch", site, LOG_LEVEL="DEBUG")
     assert "(line 2: Disallow: /tea, group TeaBot)" in done.err
     assert site.count("/tea") == 0
 

@@ -11,6 +11,7 @@ from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
 from tests.helpers.process.forked import run_scrapy
 from tests.helpers.recorded import decisions
+from tests.helpers.robots_command import make_project
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]
@@ -30,27 +31,19 @@ class ShopSpider(scrapy.Spider):
         self.logger.info("Fetched %s", response.url)
 """
 
-SETTINGS = """
-BOT_NAME = "shop"
-SPIDER_MODULES = ["shop.spiders"]
-ADDONS = {"scrapy_rep.Addon": 300}
-USER_AGENT = "ShopBot/1.0"
-REP_DEFER_GRACE = 0.1
-REP_RETRY_DELAY = 0.1
-REP_RETRY_MAX_DELAY = 0.2
-TELNETCONSOLE_ENABLED = False
-REMOTE_CONTROL_ENABLED = False
-"""
+SETTINGS = [
+    'USER_AGENT = "ShopBot/1.0"',
+    "REP_DEFER_GRACE = 0.1",
+    "REP_RETRY_DELAY = 0.1",
+    "REP_RETRY_MAX_DELAY = 0.2",
+    "TELNETCONSOLE_ENABLED = False",
+    "REMOTE_CONTROL_ENABLED = False",
+]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    (folder / "shop" / "spiders").mkdir(parents=True)
-    (folder / "scrapy.cfg").write_text("[settings]\ndefault = shop.settings\n")
-    for module in ("shop", "shop/spiders"):
-        (folder / module / "__init__.py").write_text("")
-    (folder / "shop" / "settings.py").write_text(SETTINGS)
+    folder = make_project(tmp_path / "project", SETTINGS)
     (folder / "shop" / "spiders" / "shop.py").write_text(SPIDER)
     return folder
 
@@ -90,15 +83,6 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
     page = (project / "robots.html").read_text("utf-8")
     assert "robots.txt in the crawl of <bdi>shop</bdi>" in page
     assert site.count("/private/1") == away.count("/private") == 0
-
-
-def test_a_dry_run_fetches_all_and_warns(sites: Sites, project: Path) -> None:
-    site = sites.add(robots="User-agent: *\nDisallow: /\n")
-    log = crawl(project, [site.url("/1"), site.url("/2")], REP_DRY_RUN=True, REP_DEFER_GRACE=30)
-    assert log.count("] INFO: Fetched ") == 2
-    assert "WARNING: REP_DRY_RUN is on" in log
-    assert "WARNING: robots.txt would have refused every start request (2)" in log
-    assert "'rep/dry_run': True" in log
 
 
 def test_a_crawl_that_found_nothing_says_why(sites: Sites, project: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +18,15 @@ from unittest.mock import patch
 
 import pytest
 import scrapy.cmdline
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerRunner, Crawler
 
 import scrapy_rep.commands.ending
 from tests.helpers.process import PATIENCE, arguments_of, environment
 from tests.helpers.process.forked import Done, run_scrapy
 
 NOT_FOUND_FAST: dict[str, Any] = {"REP_DOWNLOAD_TIMEOUT": 10}
+SHOPBOT = "Mozilla/5.0 (compatible; ShopBot/1.0; +x@y.z)"
 
 
 def robots(
@@ -44,37 +50,102 @@ class _NoCrawl:
         self.settings = settings
 
 
-def _stream(content: bytes = b"", errors: str = "strict") -> TextIOWrapper:
-    return TextIOWrapper(BytesIO(content), encoding="utf-8", errors=errors, write_through=True)
+class _CrawlHere(_NoCrawl):
+    """Stands in for it in another thread: its crawl runs in the event loop of the test."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def create_crawler(self, spider: type[Spider]) -> Crawler:
+        return AsyncCrawlerRunner(self.settings).create_crawler(spider)
+
+    def crawl(self, crawler: Crawler, **arguments: Any) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(crawler.crawl_async(**arguments), self.loop)
+
+    def start(self) -> None:
+        """Whoever started the crawl waits for it."""
 
 
-def robots_here(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
+class Stream(TextIOWrapper):
+    """A stream of text in memory.
+
+    :param terminal: whether it says that it is one
+    """
+
+    def __init__(
+        self,
+        content: bytes = b"",
+        *,
+        errors: str = "strict",
+        encoding: str = "utf-8",
+        terminal: bool = False,
+    ) -> None:
+        self._terminal = terminal
+        super().__init__(BytesIO(content), encoding=encoding, errors=errors, write_through=True)
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    @property
+    def text(self) -> str:
+        return self.buffer.getvalue().decode("utf-8", "surrogateescape")  # type: ignore[attr-defined, no-any-return]
+
+
+def robots_here(
+    folder: Path,
+    *arguments: str,
+    settings: dict[str, Any] | None = None,
+    stdin: str | bytes = b"",
+    process: type[_NoCrawl] = _NoCrawl,
+    **streams: Any,
+) -> Done:
     """Run `scrapy robots` in this process, for what crawls nothing: all of it but Scrapy's
     `CrawlerProcess` and its logging.
 
     :param folder: must not be in a Scrapy project: this process would keep the project's modules
+    :param streams: `stdout` or `stderr` in place of what is returned; `no_stdin`, as by `<&-`
     """
-    out, err = _stream(), _stream(errors="backslashreplace")
-    line = ["scrapy", *arguments_of("robots", *arguments, settings=NOT_FOUND_FAST)]
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    out, err = Stream(), Stream(errors="backslashreplace")
+    settings = {**NOT_FOUND_FAST, **(settings or {})}
+    line = ["scrapy", *arguments_of("robots", *arguments, settings=settings)]
     ours = logging.getLogger("scrapy_rep")
     with patch.dict(os.environ), pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         patched.setattr(sys, "argv", line)
-        patched.setattr(sys, "stdin", _stream(stdin))
-        patched.setattr(sys, "stdout", out)
-        patched.setattr(sys, "stderr", err)
+        patched.setattr(sys, "stdin", None if streams.get("no_stdin") else Stream(given))
+        patched.setattr(sys, "stdout", streams.get("stdout", out))
+        patched.setattr(sys, "stderr", streams.get("stderr", err))
         # Newer Pythons ask it for the program's name.
         patched.setitem(sys.modules, "__main__", ModuleType("__main__"))
         patched.setattr(ours, "handlers", [*ours.handlers])
-        patched.setattr(scrapy.cmdline, "CrawlerProcess", _NoCrawl)
-        patched.setattr(scrapy.cmdline, "AsyncCrawlerProcess", _NoCrawl)
+        patched.setattr(scrapy.cmdline, "CrawlerProcess", process)
+        patched.setattr(scrapy.cmdline, "AsyncCrawlerProcess", process)
         patched.setattr(scrapy_rep.commands.ending, "configure_logging", lambda settings: None)
         with pytest.raises(SystemExit) as ended:
             scrapy.cmdline.execute([*line])
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
-    assert "Traceback" not in texts[1], texts[1]
+    assert "Traceback" not in err.text, err.text
     assert isinstance(ended.value.code, int)
-    return Done(ended.value.code, *texts)
+    return Done(ended.value.code, out.text, err.text)
+
+
+async def robots_crawls(
+    folder: Path,
+    *arguments: str,
+    settings: dict[str, Any] | None = None,
+    agent: str = SHOPBOT,
+    **more: Any,
+) -> Done:
+    """The same for what crawls: the command runs in a thread, its crawl in this event loop.
+
+    :param agent: `USER_AGENT`; empty: Scrapy's
+    """
+
+    class Process(_CrawlHere):
+        loop = asyncio.get_running_loop()
+
+    more["settings"] = {**({"USER_AGENT": agent} if agent else {}), **(settings or {})}
+    run = partial(robots_here, folder, *arguments, process=Process, **more)
+    return await asyncio.wait_for(asyncio.to_thread(run), PATIENCE)
 
 
 def assert_wrong_usage(done: Done, error: str) -> None:
@@ -105,7 +176,7 @@ def make_project(folder: Path, settings: Sequence[str] = ()) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    return make_project(tmp_path, ['USER_AGENT = "Mozilla/5.0 (compatible; ShopBot/1.0; +x@y.z)"'])
+    return make_project(tmp_path, [f"USER_AGENT = {SHOPBOT!r}"])
 
 
 def files_in(folder: Path) -> set[str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 
 from scrapy_rep.commands.ending import Status, gravest
-from scrapy_rep.commands.sitemaps import Counts, Forbidding
 from scrapy_rep.commands.verdicts import as_json, facts_line
 from scrapy_rep.engine.text import iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
+from tests.helpers.rows import every_row
 from tests.protocol.strategies import questions
 
 
@@ -26,28 +25,16 @@ REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
     (ALL + "Disallow: /x", "/x", ("a",), "line 2: Disallow: /x"),
     (ALL + "Disallow: /x", "/y", ("a",), "no rule matches in the group for *"),
     (ALL + "Disallow:", "/y", ("a",), "line 2: Disallow: (empty: restricts nothing)"),
-    (
-        "User-agent: b\nDisallow: /",
-        "/",
-        ("a",),
-        "no group for a, and no * group",
-    ),
-    (
-        "User-agent: b\nDisallow: /",
-        "/",
-        ("a", "c"),
-        "no group for a or c, and no * group",
-    ),
+    ("User-agent: b\nDisallow: /", "/", ("a",), "no group for a, and no * group"),
+    ("User-agent: b\nDisallow: /", "/", ("a", "c"), "no group for a or c, and no * group"),
     ("", "/", (), "no group for this crawler, and no * group"),
     (ALL + "Disallow: /", "/robots.txt", ("a",), "robots.txt itself may always be fetched"),
 ]
 
 
-@pytest.mark.parametrize(("body", "path", "chain", "reason"), REASONS)
-def test_the_reason_names_the_group_or_says_why_none_applies(
-    body: str, path: str, chain: tuple[str, ...], reason: str
-) -> None:
-    assert explain(body, path, *chain).reason == reason
+def test_the_reason_names_the_group_or_says_why_none_applies() -> None:
+    for body, path, chain, reason in REASONS:
+        assert explain(body, path, *chain).reason == reason
 
 
 def test_without_obeying_the_global_group_no_rule_is_considered() -> None:
@@ -100,14 +87,14 @@ WHY: list[tuple[str, str, list[tuple[int, str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "path", "expected"), WHY)
-def test_each_matching_rule_says_why_it_wins_or_loses(
-    rules: str, path: str, expected: list[tuple[int, str]]
-) -> None:
-    one = explain(ALL + rules, path, "a")
-    assert [(match.rule.line, match.why) for match in one.matched] == expected
-    assert one.decision.rule is not None
-    assert one.decision.rule.line == expected[0][0]
+def test_each_matching_rule_says_why_it_wins_or_loses() -> None:
+    with every_row() as row:
+        for rules, path, expected in WHY:
+            with row(rules):
+                one = explain(ALL + rules, path, "a")
+                assert [(match.rule.line, match.why) for match in one.matched] == expected
+                assert one.decision.rule is not None
+                assert one.decision.rule.line == expected[0][0]
 
 
 @given(questions())
@@ -178,10 +165,8 @@ def test_without_an_answer() -> None:
 
 
 def test_a_moment_is_printed_in_utc_or_not_at_all() -> None:
-    assert iso(None) is None
+    assert iso(None) is iso(1e300) is iso(float("inf")) is None
     assert iso(0.0) == "1970-01-01T00:00:00Z"
-    assert iso(1e300) is None
-    assert iso(float("inf")) is None
 
 
 def test_the_gravest_status() -> None:
@@ -190,15 +175,3 @@ def test_the_gravest_status() -> None:
     assert gravest(good, found) == found == 1
     assert gravest(found, unreachable, good) == unreachable == 3
     assert gravest(unreachable, usage, found) == usage == 2
-
-
-def test_tallies_add_up() -> None:
-    rule, other = Forbidding("u", 1, "r"), Forbidding("u", 2, "s")
-    one, two = Counts(), Counts()
-    one.urls, one.forbidden, one.unjudged, one.invalid = 10, 2, 1, 3
-    one.by_rule[rule] = 2
-    two.urls, two.forbidden = 5, 3
-    two.by_rule.update({rule: 1, other: 2})
-    one.add(two)
-    assert (one.urls, one.forbidden, one.unjudged, one.invalid) == (15, 5, 1, 3)
-    assert one.by_rule == {rule: 3, other: 2}

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,14 +13,11 @@ import scrapy_rep.inspection.lint
 from scrapy_rep.inspection.lint import Finding, lint
 from scrapy_rep.protocol import RobotsTxt
 from tests.helpers.docs import page
+from tests.helpers.rows import every_row
 from tests.protocol.golden import SAMPLE
 from tests.protocol.strategies import questions
 
 GROUP = b"User-agent: *\n"
-
-
-def codes(body: bytes) -> list[tuple[int | None, str]]:
-    return [(one.line, one.code) for one in lint(body)]
 
 
 CLEAN = [
@@ -48,9 +44,8 @@ CLEAN = [
 ]
 
 
-@pytest.mark.parametrize("body", CLEAN)
-def test_nothing_to_say(body: bytes) -> None:
-    assert lint(body) == []
+def test_there_is_nothing_to_say() -> None:
+    assert [found for body in CLEAN for found in lint(body)] == []
 
 
 FOUND = {
@@ -171,10 +166,11 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_each_finding_is_reported_with_its_line(name: str) -> None:
-    body, expected = FOUND[name]
-    assert codes(body) == expected
+def test_each_finding_is_reported_with_its_line() -> None:
+    with every_row() as row:
+        for name, (body, expected) in FOUND.items():
+            with row(name):
+                assert [(one.line, one.code) for one in lint(body)] == expected
 
 
 def test_every_code_is_tested_and_documented() -> None:
@@ -245,14 +241,14 @@ def test_a_sitemap_of_another_host_is_not_judged() -> None:
     assert found.message == "if it is on this host, this file forbids it to * (line 2)"
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_lines_are_numbered_as_the_parser_numbers_them(end: bytes) -> None:
-    body = b"\n# one\n\nUser-agent: *\nDisallow: x\nAllow: /y\n".replace(b"\n", end)
-    (found,) = lint(body)
-    assert (found.line, found.text) == (5, "Disallow: x")
-    rule = RobotsTxt.parse(body).decide("https://a.b/y", "c").rule
-    assert rule is not None
-    assert rule.line == 6
+def test_lines_are_numbered_as_the_parser_numbers_them() -> None:
+    for end in (b"\n", b"\r", b"\r\n"):
+        body = b"\n# one\n\nUser-agent: *\nDisallow: x\nAllow: /y\n".replace(b"\n", end)
+        (found,) = lint(body)
+        assert (found.line, found.text) == (5, "Disallow: x")
+        rule = RobotsTxt.parse(body).decide("https://a.b/y", "c").rule
+        assert rule is not None
+        assert rule.line == 6
 
 
 # Rules of which it says that they never decide.

@@ -24,8 +24,8 @@ FILES: dict[str, Callable[[int], str]] = {
     ),
     "one agent in many groups": lambda n: (
         "User-agent: *\n"
-        + "".join(f"Disallow: /{one}/css/*x\n" for one in NAMES[:n])
-        + "".join(f"User-agent: a\nDisallow: /{one}*.js\n" for one in NAMES[:n])
+        + "".join(f"Disallow: /{one}/css/*x\n" for one in NAMES[: 2 * n])
+        + "".join(f"User-agent: a\nDisallow: /{one}*.js\n" for one in NAMES[: 2 * n])
     ),
     "sitemaps and groups": lambda n: "".join(
         f"User-agent: {one}\nDisallow: /\nSitemap: http://a.example/{one}\n" for one in NAMES[:n]

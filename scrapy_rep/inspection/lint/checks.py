@@ -342,14 +342,15 @@ def effect_findings(
     robots = RobotsTxt.parse(kept)
     tokens = dict.fromkeys([GLOBAL, *(token.lower() for token in outline.tokens())])
     rules = {agent: robots.rules(agent)[1] for agent in islice(tokens, _ASKED)}
-    closed = _closed(outline)
-    if closed:
+    # How many rules with a wildcard a path is compared with.
+    costs = {agent: 1 + sum("*" in r.pattern for r in outline.rules_for(agent)) for agent in rules}
+    if closed := _closed(outline):
         named = [token for token in outline.tokens() if token != GLOBAL]
         but = f" but {_some(named)}, which have groups of their own" if named else ""
         yield Finding(closed, "site-closed", f"the whole site is closed to all crawlers{but}")
     else:
-        yield from _lost(outline, rules)
-    yield from _assets(outline, rules)
+        yield from _lost(outline, rules, costs)
+    yield from _assets(outline, rules, costs)
     yield from _sitemaps(outline, rules, robots_url)
 
 
@@ -369,14 +370,16 @@ def _closed(outline: Outline) -> int:
     return line
 
 
-def _lost(outline: Outline, rules: dict[str, Rules]) -> Iterator[Finding]:
+def _lost(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> Iterator[Finding]:
     """Yield groups that allow what ``*`` forbids, unless they say "everything" explicitly."""
-    forbidden = [
+    examples = [
         (path, f"{rule.rule.pattern[:_SHOWN]} (line {rule.rule.line})")
         for rule in outline.rules_for(GLOBAL)
         if not rule.rule.allow and (path := _example_of(rule.pattern))
-        if not rules[GLOBAL].allows(path)
     ]
+    if len(examples) * sum(costs.values()) > _MAX_TRIALS:
+        return
+    forbidden = [(path, what) for path, what in examples if not rules[GLOBAL].allows(path)]
     seen = {GLOBAL}
     for group in outline.groups:
         names = {
@@ -386,7 +389,7 @@ def _lost(outline: Outline, rules: dict[str, Rules]) -> Iterator[Finding]:
         }
         seen |= names.keys()
         own = [rule for token in names for rule in outline.rules_for(token)]
-        if not names or any(_opens_all(rule) for rule in own) or _too_many(forbidden, own):
+        if not names or any(_opens_all(rule) for rule in own):
             continue
         token, agent = next(iter(names.items()))
         lost = [what for path, what in forbidden if rules[token].allows(path)]
@@ -401,11 +404,6 @@ def _opens_all(rule: RuleLine) -> bool:
     return not rule.pattern or (rule.rule.allow and same_paths(rule) == "/")
 
 
-def _too_many(paths: Sequence[object], own: Sequence[RuleLine]) -> bool:
-    wildcards = sum("*" in rule.pattern for rule in own)
-    return len(paths) * (1 + wildcards) > _MAX_TRIALS
-
-
 def _example_of(pattern: str) -> str:
     """Return a path that a pattern matches, "" if none comes to mind."""
     if pattern[:1] not in ("/", "*") or len(pattern) > _MAX_PATH:
@@ -414,20 +412,24 @@ def _example_of(pattern: str) -> str:
     return path if path[:1] == "/" else f"/{path}"
 
 
-def _assets(outline: Outline, rules: dict[str, Rules]) -> Iterator[Finding]:
+def _assets(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> Iterator[Finding]:
     """Yield rules that keep crawlers from style sheets and scripts."""
-    for group in outline.groups:
-        tokens = [agent.token for agent in group.agents if agent.token in rules]
-        hiding = [(rule, paths) for rule in group.rules if (paths := _files_behind(rule))]
-        if not tokens or _too_many(hiding, group.rules):
-            continue
-        for rule, paths in hiding:
-            if any(not rules[tokens[0]].allows(path) for path in paths):
-                why = (
-                    "hides style sheets or scripts: a search engine may then see a page otherwise "
-                    "than people do"
-                )
-                yield Finding(rule.rule.line, "blocked-assets", why)
+    hiding = [
+        (rule, token, paths)
+        for group in outline.groups
+        if (token := next((one.token for one in group.agents if one.token in rules), None))
+        for rule in group.rules
+        if (paths := _files_behind(rule))
+    ]
+    if sum(len(paths) * costs[token] for _, token, paths in hiding) > _MAX_TRIALS:
+        return
+    for rule, token, paths in hiding:
+        if not all(map(rules[token].allows, paths)):
+            why = (
+                "hides style sheets or scripts: a search engine may then see a page otherwise than "
+                "people do"
+            )
+            yield Finding(rule.rule.line, "blocked-assets", why)
 
 
 def _files_behind(line: RuleLine) -> list[str]:
