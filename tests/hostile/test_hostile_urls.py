@@ -184,7 +184,6 @@ def test_the_short_way_leads_to_the_same_url(reference: str, base: str) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.alone
 def test_a_crawl_of_such_pages(sites: Sites, tmp_path: Path) -> None:
     """A watch names the frame that holds the event loop."""
     site = sites.add(robots=RULES)

@@ -5,7 +5,7 @@ change between a check and a connection. FILE holds commands as JSON; all are ru
 is JSON on standard output: what was requested of private addresses, and the commands' output.
 
 A site's name begins with what its name server does, and ends with the name of its crawl:
-`fails-1.asyncio.test`.
+`fails-1.none.test`.
 """
 
 from __future__ import annotations
