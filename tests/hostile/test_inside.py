@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.helpers.process import REACTORLESS_LIBRARY, REACTORS, environment
-from tests.helpers.process import command as scrapy
+from tests.helpers.process import REACTORLESS_LIBRARY, REACTORS, arguments_of, environment
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -89,11 +88,11 @@ def commands_in(folder: Path) -> dict[str, list[str]]:
         urls = folder / f"{name}.urls"
         urls.write_text("\n".join(f"http://{site}.{name}.test/start" for site in SITES))
         spider = "runspider", str(SPIDER), "-a", f"urls={urls}"
-        found[name] = scrapy(*spider, settings=settings)
+        found[name] = arguments_of(*spider, settings=settings)
     for name, options in {"page": ["--page"], "sitemaps": ["--sitemaps"]}.items():
         sites = ("public-4", "public-5") if options == ["--page"] else SITES
         wanted = [f"http://{site}.{name}.test/page" for site in sites]
-        found[name] = scrapy("robots", *options, *wanted, settings=SETTINGS)
+        found[name] = arguments_of("robots", *options, *wanted, settings=SETTINGS)
     return found
 
 
