@@ -38,12 +38,14 @@ REPEATS = {constants.MAX_REPEAT, constants.MIN_REPEAT} | {
 }
 
 
+def may_be_slow(pattern: re.Pattern[Any]) -> bool:
+    """Whether it repeats anything without end: else the time that each place takes is bounded."""
+    return _is_unbounded(_tree_of(pattern))
+
+
 def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield (start, pump, end): the pump is to be repeated. None, if nothing is repeated without end:
-    the time that each place takes is bounded then."""
-    tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
-    if not _is_unbounded(tree):
-        return
+    """Yield (start, pump, end): the pump is to be repeated."""
+    tree = _tree_of(pattern)
     found = list(dict.fromkeys(_repeats(tree, "")))
     starts = list(dict.fromkeys(["", *(start for start, _ in found), _sample(tree)]))
     pumps = list(dict.fromkeys([*(pump for _, pump in found), *starts, *NASTY]))
@@ -54,6 +56,10 @@ def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
                 if attack[1] and attack not in seen:
                     seen.add(attack)
                     yield attack
+
+
+def _tree_of(pattern: re.Pattern[Any]) -> Any:
+    return parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
 
 
 def _is_unbounded(part: Any) -> bool:

@@ -61,7 +61,7 @@ def possible() -> Iterator[Callable[[Fault], Fault]]:
 
 @pytest.fixture
 def listed(sites: Sites) -> ListedSite:
-    return ListedSite(sites, 0, count=25)
+    return ListedSite(sites, 0, count=40)
 
 
 async def run(
@@ -274,15 +274,15 @@ async def seed(
     return await run([listed.site.url("/start")], tmp_path, moment, **more)
 
 
-@pytest.mark.loop
 async def test_listing_while_it_is_full(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
     fault = possible(Full(tmp_path / LISTED))
 
     def begin() -> None:
         fault.begin()
-        later(0.5, fault.end)
+        as_soon_as(lambda: warnings(log), fault.end)
 
-    result = await seed(listed, tmp_path, Moment("/index.xml", 1, begin))
+    with captured_log() as log:
+        result = await seed(listed, tmp_path, Moment("/index.xml", 1, begin))
     assert set(listed.asked) == set(listed.wanted)
     assert_over(result, fault)
     assert warnings(await seed(listed, tmp_path)) == []
@@ -342,14 +342,14 @@ async def test_damaged_in_mid_crawl(
     silent, start = sites.add(robots=gate), listed.site.url("/start")
     faults = [Corrupted(tmp_path / name) for name in (HELD, LISTED)]
 
-    def begin() -> None:
+    def begin() -> None:  # when most pages wait in the file
         for fault in faults:
             fault.begin()
         later(0.3, gate.open)
 
     monkeypatch.setattr("scrapy_rep.storages.journal.connect", faults[0].connect)
     wanted, more = [start, *urls(silent, COUNT)], {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4}
-    first = await run(wanted, tmp_path, when_held(COUNT // 2, begin), **more)
+    first = await run(wanted, tmp_path, Moment("/page/", 10, begin), **more)
     assert first.reason == "finished"
     said = warnings(first)
     [listing] = [line for line in said if str(tmp_path / LISTED) in line]

@@ -141,7 +141,6 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
     file.close()
 
 
-@pytest.mark.loop
 @pytest.mark.parametrize("again", [True, False])
 async def test_decisions_on_a_full_disk(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool

@@ -23,7 +23,6 @@ from tests.helpers.servers import LoopThread, Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
 
 pytestmark = [
-    pytest.mark.download,
     pytest.mark.slow,
     pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
 ]

@@ -241,7 +241,6 @@ async def test_a_part_that_fails(
         assert summary_of(result) != []
 
 
-@pytest.mark.loop
 async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be decided then; a request fails as any other, and none is stuck."""
     from scrapy_rep.origins.cache import RobotsCache
