@@ -61,7 +61,7 @@ def possible() -> Iterator[Callable[[Fault], Fault]]:
 
 @pytest.fixture
 def listed(sites: Sites) -> ListedSite:
-    return ListedSite(sites, 0, count=40)
+    return ListedSite(sites, 0, count=25)
 
 
 async def run(

@@ -295,7 +295,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_pat
     assert type(result.failure(waiting.url("/search"))).__name__ == "RobotsDisallowed"
     answers = [one for one in lines_of(record, "answer") if one["origin"] == origin_of(waiting)]
     assert [one["answer"]["attempts"] for one in answers[:4]] == [1, 2, 3, 0]
-    assert result.stat("rep/released") == 2
+    assert result.stat("rep/released") >= 2
 
 
 # -- what was met ----------------------------------------------------------------------------
