@@ -198,8 +198,14 @@ FOREIGN = {
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("how", [("a.example",), ("--json", "a.example"), ()], ids=str)
-@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("no origin", ("a.example",)),
+        ("no text", ("--json", "a.example")),
+        ("a number too large", ()),
+    ],
+)
 def test_others_are_shown(tmp_path: Path, kind: str, how: tuple[str, ...]) -> None:
     stored = in_a_file(tmp_path)
     storage = open_(stored)
