@@ -304,12 +304,6 @@ class Corrupted(Fault):
 FAULTS: dict[str, type[Fault]] = {"full": Full, "read-only": ReadOnly, "locked": Locked}
 
 
-def some(*names: str) -> Any:
-    """For tests of these faults, by the fixture `fault`, on each kind of event loop."""
-    values = [pytest.param(FAULTS[name], id=name, marks=pytest.mark.loop) for name in names]
-    return pytest.mark.parametrize("fault", values, indirect=True)
-
-
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon."""
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
