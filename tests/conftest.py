@@ -31,6 +31,7 @@ from typing import Any
 
 import pytest
 import scrapy
+from _pytest.doctest import DoctestModule
 from scrapy.core.engine import ExecutionEngine
 
 from tests.helpers import crawling, fuzzing, names, redisserver
@@ -131,6 +132,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     marks = "|".join(wanted)
     return not re.search(rf"\bmark\.({marks})\b", collection_path.read_text("utf-8")) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Doctests are in the package and in the manual: to look for them here, too, takes longer than
+    to collect the tests."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -22,6 +22,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+NEWEST = ROOT / ".tox" / "newest"
 ENVIRONMENT = ROOT / ".venv-tests"
 TOGETHER = "lint,typing,docs,package"
 IN_TURN = "newest,default-reactor,no-reactor,oldest"
@@ -75,6 +76,8 @@ def main(arguments: list[str]) -> int:
         (ENVIRONMENT / INSTALLED).touch()
     tox = [str(python), "-m", "tox"]
     if arguments and arguments[0] != "everything":
+        if any("-reactor" in one for one in arguments) and not NEWEST.exists():
+            status_of([*tox, "run", "-e", "newest", "--notest"])
         return status_of([*tox, "run", *tox_arguments(arguments)])
     parallel = [*tox, "run-parallel", "--parallel-no-spinner"]
     print("Making the environments: a minute", flush=True)

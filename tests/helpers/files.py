@@ -17,7 +17,6 @@ import pytest
 from scrapy.core.scheduler import Scheduler
 
 from scrapy_rep.storages import SqliteStorage
-from tests.helpers import crawling
 from tests.helpers.crawling import CrawlResult
 from tests.helpers.storing import rules
 
@@ -305,15 +304,8 @@ class Corrupted(Fault):
 FAULTS: dict[str, type[Fault]] = {"full": Full, "read-only": ReadOnly, "locked": Locked}
 
 
-def some(*names: str) -> Any:
-    """For tests of these faults, by the fixture `fault`, on each kind of event loop."""
-    values = [pytest.param(FAULTS[name], id=name, marks=pytest.mark.loop) for name in names]
-    return pytest.mark.parametrize("fault", values, indirect=True)
-
-
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon, and what hangs fails soon."""
-    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 20.0)
+    """What failed is tried again soon."""
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.gate._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)

@@ -16,27 +16,11 @@ else:
 
 NASTY = [
     *(" ", "\t", "\n", "\r", "\r\n", "\f", "\0", "a", "A", "aB", "1", "0", "-", "_", ".", ",", ";"),
-    *(
-        '"',
-        "'",
-        "(",
-        ")",
-        "()",
-        "[",
-        "]",
-        "]]>",
-        "<![CDATA[",
-        "<",
-        ">",
-        "<>",
-        "<a ",
-        "<h1>",
-        "</h1",
-    ),
+    *("\"", "'", "(", ")", "()", "[", "]", "]]>", "<![CDATA[", "<", ">", "<>", "<a ", "<h1>", "</h1"),
     *("<!---->", "<!--", "-->", "<title>", "&", "&a", "&#1", "%", "%aa", "%(", "%AA%aa"),
     *("/", "//", "://", "a:", ":", "@", "?", "#", "\\", "*", "$", "=", "+", "a b", " a", "é", "ÿ"),
     *("http://", "https://a", "User-agent:", "user", "\nuser", "not ", "does not ", "bot", "a-"),
-]
+]  # fmt: skip
 
 # Categories, and what is in none of them.
 CATEGORIES = {
@@ -47,24 +31,43 @@ CATEGORIES = {
     constants.CATEGORY_NOT_SPACE: "x",
     constants.CATEGORY_NOT_WORD: "!",
 }
+LARGE = 32
+"""More repetitions count as any number."""
 REPEATS = {constants.MAX_REPEAT, constants.MIN_REPEAT} | {
     getattr(constants, "POSSESSIVE_REPEAT", constants.MAX_REPEAT)
 }
 
 
+def may_be_slow(pattern: re.Pattern[Any]) -> bool:
+    """Whether it repeats anything without end: else the time that each place takes is bounded."""
+    return _is_unbounded(_tree_of(pattern))
+
+
 def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
     """Yield (start, pump, end): the pump is to be repeated."""
-    tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+    tree = _tree_of(pattern)
     found = list(dict.fromkeys(_repeats(tree, "")))
     starts = list(dict.fromkeys(["", *(start for start, _ in found), _sample(tree)]))
     pumps = list(dict.fromkeys([*(pump for _, pump in found), *starts, *NASTY]))
     seen = set()
     for start in starts:
         for pump in pumps:
-            for attack in ((start, pump, ""), (start, pump, "\1"), ("", start + pump, "\1")):
+            for attack in (("", pump, ""), (start, pump, "\1"), ("", start + pump, "\1")):
                 if attack[1] and attack not in seen:
                     seen.add(attack)
                     yield attack
+
+
+def _tree_of(pattern: re.Pattern[Any]) -> Any:
+    return parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+
+
+def _is_unbounded(part: Any) -> bool:
+    if isinstance(part, parser.SubPattern):
+        return any(
+            (code in REPEATS and value[1] > LARGE) or _is_unbounded(value) for code, value in part
+        )
+    return isinstance(part, list | tuple) and any(map(_is_unbounded, part))
 
 
 def _sample(tree: Any) -> str:

@@ -127,7 +127,6 @@ def test_the_time_line_goes_on() -> None:
 # -- leases ----------------------------------------------------------------------------------
 
 
-@pytest.mark.loop
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("kind", ["no end", "an end in years", "no lease"])
 async def test_a_lease_of_nobody(redis_server: RedisServer, sites: Sites, kind: str) -> None:

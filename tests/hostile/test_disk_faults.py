@@ -1,191 +1,178 @@
-"""Disks that fail while requests are held: whatever fails, and when, each page is fetched in this run
-or the next, one line says what is the matter, and nothing hangs. Which faults there are, and what each
-does to the file, is the contract in `storages/test_journal.py`."""
+"""Disks that fail, and files that are damaged, while requests are held or sitemaps seed a crawl: each page
+is fetched in this run or the next, one line says what is the matter, and nothing hangs. Which faults there
+are, and what each does to a file, is the contract in `storages/test_journal.py`."""
 
 from __future__ import annotations
 
 import pickle
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import Request, signals
 
-from scrapy_rep.holding.disk import FILE_NAME, SCHEMA
+from scrapy_rep.holding.disk import FILE_NAME as HELD
+from scrapy_rep.holding.disk import SCHEMA
+from scrapy_rep.seeding.spool import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.files import (
     Corrupted,
     Disk,
     Fault,
+    Full,
+    Locked,
     OnlyInMemory,
+    aside,
     ask,
     assert_no_tracebacks,
     change,
     impatient,
-    some,
 )
-from tests.helpers.held import DEFER, Gate, Record, as_soon_as, assert_no_errors, later, urls
+from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
+from tests.helpers.process.seeded import Listed as ListedSite
 from tests.helpers.servers import Site, Sites
+from tests.helpers.sitemaps import urlset
 
 pytestmark = pytest.mark.slow
 
 COUNT = 40
+INSERT = "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, 0, ?)"
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
+    # So that most pages wait in the spool.
+    monkeypatch.setattr("scrapy_rep.seeding.feeder._ALONE", 20)
+    monkeypatch.setattr("scrapy_rep.seeding.feeder._EACH", 5)
 
 
 @pytest.fixture
-def fault(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fault]:
-    with request.param(tmp_path / FILE_NAME).possible() as made:
-        yield made
+def possible() -> Iterator[Callable[[Fault], Fault]]:
+    """Makes a fault possible for the files that are opened from now on."""
+    with ExitStack() as stack:
+        yield lambda fault: stack.enter_context(fault.possible())
 
 
-def when_held(count: int, *steps: tuple[float, Callable[[], object]]) -> Record:
-    """Do something so many seconds after so many requests were held."""
-
-    def look(_: Any, held: int) -> None:
-        if held == count:
-            for seconds, step in steps:
-                later(seconds, step) if seconds else step()
-
-    return Record(on_deferred=look)
-
-
-def as_they_are_held(some: Callable[[], object], every: Callable[[], object]) -> Record:
-    """Do something when some requests are held, and something else soon after all are."""
-
-    def look(_: Any, held: int) -> None:
-        if held == 5:
-            some()
-        elif held == COUNT:
-            later(0.2, every)
-
-    return Record(on_deferred=look)
+@pytest.fixture
+def listed(sites: Sites) -> ListedSite:
+    return ListedSite(sites, 0, count=25)
 
 
 async def run(
-    wanted: Iterable[str | Request], tmp_path: Path, record: Record | None = None, **settings: Any
+    wanted: Any, tmp_path: Path, record: Record | None = None, **more: Any
 ) -> CrawlResult:
-    result = await crawl(
-        wanted,
-        {**DEFER, "JOBDIR": str(tmp_path), **settings},
-        signal_handlers=record.handlers if record else None,
-    )
-    assert_no_errors(result)
+    settings = {**DEFER, "JOBDIR": str(tmp_path), **more}
+    result = await crawl(wanted, settings, signal_handlers=record.handlers if record else None)
     assert_no_tracebacks(result)
     return result
 
 
-def told(result: CrawlResult, fault: Fault) -> None:
-    """Once, and once that it is over if it is."""
-    said = warnings(result, without="Could not finish writing")
-    assert fault.words in said[0]
-    assert len(said) == 1, result.log
-    assert len(lines(result, "can be used again")) <= 1
+def when_held(count: int, then: Callable[[], object]) -> Record:
+    return Record(on_deferred=lambda spider, held: held == count and then())
 
 
-async def the_rest(site: Site, tmp_path: Path, *before: CrawlResult) -> None:
-    """What earlier runs did not fetch or give up, the next one does."""
+def when_all_are_held(then: Callable[[], object]) -> Record:
+    return when_held(COUNT, lambda: later(0.1, then))
+
+
+def assert_told_once(result: CrawlResult, fault: Fault) -> None:
+    [said] = warnings(result, without="Could not finish writing")
+    assert fault.words in said
+
+
+def assert_over(result: CrawlResult, fault: Fault) -> None:
+    assert_told_once(result, fault)
+    assert len(lines(result, "can be used again")) == 1
+
+
+async def the_rest(site: Site, tmp_path: Path, before: CrawlResult) -> None:
+    """What the run before did not fetch, the next one does."""
     site.set("/robots.txt", RULES)
     last = await run([], tmp_path)
-    fetched = [set(one.responses) for one in (*before, last)]
-    assert set().union(*fetched) == set(urls(site, COUNT))
-    assert not [line for line in warnings(last) if "rep-held" in line]
+    assert {*before.responses, *last.responses} == set(urls(site, COUNT))
+    assert warnings(last) == []
 
 
-# Holding
+# Requests that are held
 
 
-async def run_while(
-    sites: Sites,
-    folder: Path,
-    begin: Callable[[], object],
-    end: Callable[[], object],
-    **settings: Any,
-) -> tuple[Site, CrawlResult]:
-    """A crawl whose disk fails until all are held. All of them are on disk when it is over."""
+async def hold_while(
+    sites: Sites, folder: Path, begin: Callable[[], object], end: Callable[[], object], **more: Any
+) -> CrawlResult:
+    """A crawl whose disk fails until all are held, and works before any is released."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
-    on_disk: list[int] = []
 
     def let_go() -> None:
-        on_disk.append(ask(folder / FILE_NAME, "SELECT count(*) FROM held"))
+        assert ask(folder / HELD, "SELECT count(*) FROM held") == COUNT
         gate.open()
 
     def over() -> None:
         end()
         as_soon_as(lambda: lines(log, "can be used again"), let_go)
 
+    record = Record(
+        on_deferred=lambda spider, held: (
+            begin() if held == 5 else held == COUNT and later(0.2, over)
+        )
+    )
     wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
     with captured_log() as log:
-        result = await run(wanted, folder, as_they_are_held(begin, over), **settings)
-    assert on_disk == [COUNT]
+        result = await run(wanted, folder, record, **more)
     assert set(result.responses) == set(urls(site, COUNT))
-    assert len(lines(result, "can be used again")) == 1
-    return site, result
+    return result
 
 
-@some("full", "locked")
-async def test_holding_for_a_while(sites: Sites, tmp_path: Path, fault: Fault) -> None:
-    site, result = await run_while(sites, tmp_path, fault.begin, fault.end)
-    told(result, fault)
-    await the_rest(site, tmp_path, result)
+@pytest.mark.loop
+async def test_holding_while_it_is_full(sites: Sites, tmp_path: Path, possible: Any) -> None:
+    fault = possible(Full(tmp_path / HELD))
+    result = await hold_while(sites, tmp_path, fault.begin, fault.end)
+    assert_over(result, fault)
 
 
-# Releasing
+@pytest.mark.process
+async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "disk", "600k")
+    try:
+        # Scrapy's own queues would be in the way.
+        more = {"SCHEDULER": OnlyInMemory}
+        result = await hold_while(sites, disk.folder, disk.fill, disk.filler.unlink, **more)
+        assert len(warnings(result)) == 1
+    finally:
+        disk.close()
 
 
-@some("locked")
-async def test_releasing_for_good(sites: Sites, tmp_path: Path, fault: Fault) -> None:
-    gate = Gate(503, RULES)
+async def test_releasing_what_stays_locked(sites: Sites, tmp_path: Path, possible: Any) -> None:
+    fault, gate = possible(Locked(tmp_path / HELD)), Gate(503, RULES)
     site = sites.add(robots=gate)
-    record = when_held(COUNT, (0, fault.begin), (0.1, gate.open))
-    result = await run(urls(site, COUNT), tmp_path, record)
+
+    def begin() -> None:
+        fault.begin()
+        gate.open()
+
+    result = await run(urls(site, COUNT), tmp_path, when_all_are_held(begin))
     assert set(result.responses) == set(urls(site, COUNT))
     assert result.failures == {}
-    assert result.reason == "finished"
     fault.end()
     await the_rest(site, tmp_path, result)
 
 
-@pytest.mark.loop
-async def test_releasing_what_is_damaged(sites: Sites, tmp_path: Path) -> None:
-    """Those that can be read are fetched, the others are counted."""
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    fault = Corrupted(tmp_path / FILE_NAME)
-    record = when_held(COUNT, (0.1, fault.begin), (0.2, gate.open))
-    result = await run(urls(site, COUNT), tmp_path, record)
-    assert result.reason == "finished"
-    [count] = [
-        int(line.split(" held request")[0].split()[-1])
-        for line in warnings(result)
-        if "can't be read from" in line
-    ] or [0]
-    assert len(result.responses) + count == COUNT
-
-
-# Recovering
-
-
-@some("locked")
-async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, possible: Any) -> None:
     """The running time of earlier runs is known only then: it does not count for what is held
     already."""
-    site = sites.add(robots=503)
-    record = when_held(COUNT, (0.1, lambda: record.close()))
-    await run(urls(site, COUNT), tmp_path, record)
-    change(tmp_path / FILE_NAME, "INSERT OR REPLACE INTO clock VALUES (1, 10000.0)")
-    change(tmp_path / FILE_NAME, "UPDATE held SET since = 10000.0")
     gate = Gate(503, RULES)
-    other = sites.add(robots=gate)
+    site, other = sites.add(robots=503), sites.add(robots=gate)
+    record = when_all_are_held(lambda: record.close())
+    await run(urls(site, COUNT), tmp_path, record)
+    change(tmp_path / HELD, "INSERT OR REPLACE INTO clock VALUES (1, 10000.0)")
+    change(tmp_path / HELD, "UPDATE held SET since = 10000.0")
+    fault = possible(Locked(tmp_path / HELD))
     fault.begin()
 
     def recovered() -> bool:
@@ -200,87 +187,53 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, faul
         fault.end()
         as_soon_as(recovered, let_go)
 
-    record = when_held(5, (0.3, end))
+    record = when_held(5, lambda: later(0.3, end))
     with captured_log() as log:
         result = await run(urls(other, 5), tmp_path, record)
     assert set(result.responses) == {*urls(site, COUNT), *urls(other, 5)}
     assert result.failures == {}
-    told(result, fault)
-    assert len(lines(result, "can be used again")) == 1
+    assert_over(result, fault)
 
 
-@pytest.mark.loop
 async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
     """One origin that is none, one number that is text: those after them come all the same."""
     site = sites.add(robots=503)
-    record = when_held(COUNT, (0.1, lambda: record.close()))
+    record = when_all_are_held(lambda: record.close())
     await run(urls(site, COUNT), tmp_path, record)
-    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
-    for number, origin, since in ((-2, "http://[", 0.0), (-1, "http://a.example", "long ago")):
-        db.execute(
-            "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, 0, ?)",
-            (origin, number, since, b"{}"),
-        )
-    db.close()
+    change(tmp_path / HELD, INSERT, "http://[", -2, 0.0, b"{}")
+    change(tmp_path / HELD, INSERT, "http://a.example", -1, "long ago", b"{}")
     site.set("/robots.txt", RULES)
     result = await run([], tmp_path)
     assert set(result.responses) == set(urls(site, COUNT))
-    [line] = [line for line in warnings(result) if "can't be read" in line]
-    assert "2 held requests" in line
+    [line] = warnings(result)
+    assert "2 held requests can't be read" in line
 
 
-# Closing
-
-
-@some("full")
-async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, fault: Fault) -> None:
+async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, possible: Any) -> None:
     """Scrapy's own queue keeps what would end with the process."""
-    site = sites.add(robots=503)
-    record = as_they_are_held(fault.begin, lambda: record.close())
+    fault, site = possible(Full(tmp_path / HELD)), sites.add(robots=503)
+    record = when_all_are_held(lambda: record.close())
+    record.handlers[signals.engine_started] = fault.begin
     first = await run(urls(site, COUNT), tmp_path, record)
     assert first.failures == first.responses == {}
     assert first.stat("rep/handed_back") > COUNT // 2
-    told(first, fault)
+    assert_told_once(first, fault)
     fault.end()
     await the_rest(site, tmp_path, first)
 
 
-# A disk that is really full
-
-
-@pytest.mark.process
-async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
-    disk = Disk(tmp_path / "disk", "600k")
-    try:
-        begin, end = disk.fill, disk.filler.unlink
-        # Scrapy's own queues would be in the way.
-        await run_while(sites, disk.folder, begin, end, SCHEDULER=OnlyInMemory)
-    finally:
-        disk.close()
-
-
-# Many
-
-
-@pytest.mark.loop
 async def test_recovered_and_ended_in_slices(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sites: Sites
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """However many origins are recovered, or given up at the end: others have the event loop in
     between."""
-    count = 30
-    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    count, turns = 30, []
+    db = sqlite3.connect(tmp_path / HELD, isolation_level=None)
     db.executescript(SCHEMA)
-    for number in range(count):
-        origin = f"http://127.0.0.1:{number + 1}"
-        data = pickle.dumps(Request(origin).to_dict())
-        values = (origin, number + 1, 0.0, 0, data)
-        db.execute(
-            "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, ?, ?)",
-            values,
-        )
+    for number in range(1, count + 1):
+        origin = f"http://127.0.0.1:{number}"
+        db.execute(INSERT, (origin, number, 0.0, pickle.dumps(Request(origin).to_dict())))
     db.close()
-    turns = []
 
     async def pause() -> None:
         turns.append(1)
@@ -294,3 +247,137 @@ async def test_recovered_and_ended_in_slices(
     result = await run([], tmp_path, record, REP_DEFER_DEAD_HOST_TRIES=1000)
     assert result.stats["rep/held"] == count
     assert len(turns) >= 2 * count
+
+
+# Pages that sitemaps list
+
+
+class Moment(Record):
+    """Does something after so many responses whose URL has these words."""
+
+    def __init__(self, words: str, count: int, then: Callable[[], object]) -> None:
+        super().__init__()
+        self._words, self._count, self._then = words, count, then
+        self.handlers[signals.response_downloaded] = self._downloaded
+
+    def _downloaded(self, response: Any) -> None:
+        self._count -= self._words in response.url
+        if self._count == 0:
+            self._count = -1
+            self._then()
+
+
+async def seed(
+    listed: ListedSite, tmp_path: Path, moment: Record | None = None, **more: Any
+) -> CrawlResult:
+    more = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4, **more}
+    return await run([listed.site.url("/start")], tmp_path, moment, **more)
+
+
+async def test_listing_while_it_is_full(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
+    fault = possible(Full(tmp_path / LISTED))
+
+    def begin() -> None:
+        fault.begin()
+        as_soon_as(lambda: warnings(log), fault.end)
+
+    with captured_log() as log:
+        result = await seed(listed, tmp_path, Moment("/index.xml", 1, begin))
+    assert set(listed.asked) == set(listed.wanted)
+    assert_over(result, fault)
+    assert warnings(await seed(listed, tmp_path)) == []
+    assert listed.asked.total() == len(listed.wanted)
+
+
+async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
+    """Seeding ends for this run. The next one, in which it can be opened after a while, has the rest."""
+    fault = possible(Locked(tmp_path / LISTED))
+    moment = Moment("/index.xml", 1, fault.begin)
+    first = await seed(listed, tmp_path, moment, REP_DEFER_MAX_WAIT=1)
+    assert first.reason == "finished"
+    [warning, error] = warnings(first, without="Could not finish writing")
+    assert fault.words in warning
+    assert "Seeding from sitemaps ends for this run" in error
+    opened = Record()
+    opened.handlers[signals.spider_opened] = lambda: later(0.4, fault.end)
+    second = await seed(listed, tmp_path, opened)
+    assert_over(second, fault)
+    assert set(listed.asked) == set(listed.wanted)
+
+
+# Both
+
+
+async def test_damaged_between_two_runs(
+    sites: Sites, listed: ListedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can't be read is set aside, with a line for each file. Sitemaps are read again; what is
+    held or listed from then on is as safe as ever."""
+    silent, start = sites.add(robots=503), listed.site.url("/start")
+    more = {"REP_SITEMAPS": True}
+    record = when_all_are_held(lambda: record.close())
+    with monkeypatch.context() as patch:
+        patch.setattr("scrapy_rep.seeding.feeder._BATCH", 0)  # all pages wait in the file
+        await run([start, *urls(silent, COUNT)], tmp_path, record, **more)
+    for name in (HELD, LISTED):
+        Corrupted.damage(tmp_path / name)
+    second = when_held(1, lambda: later(0.1, second.close))
+    said = warnings(await run([start, silent.url("/another")], tmp_path, second, **more))
+    for name in (HELD, LISTED):
+        [kept] = aside(tmp_path / name)
+        [line] = [line for line in said if f"{tmp_path / name} " in line]
+        assert kept.name in line
+    silent.set("/robots.txt", RULES)
+    assert warnings(await run([start], tmp_path, **more)) == []
+    assert silent.count("/another") == 1
+    assert set(listed.asked) == set(listed.wanted)
+
+
+async def test_damaged_in_mid_crawl(
+    sites: Sites, listed: ListedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was held is fetched or counted as lost; this run requests what it has taken of the sitemaps,
+    the next one reads them again."""
+    gate = Gate(503, RULES)
+    silent, start = sites.add(robots=gate), listed.site.url("/start")
+    faults = [Corrupted(tmp_path / name) for name in (HELD, LISTED)]
+
+    def begin() -> None:  # when most pages wait in the file
+        for fault in faults:
+            fault.begin()
+        later(0.3, gate.open)
+
+    monkeypatch.setattr("scrapy_rep.storages.journal.connect", faults[0].connect)
+    wanted, more = [start, *urls(silent, COUNT)], {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4}
+    first = await run(wanted, tmp_path, Moment("/page/", 10, begin), **more)
+    assert first.reason == "finished"
+    said = warnings(first)
+    [listing] = [line for line in said if str(tmp_path / LISTED) in line]
+    assert "(database disk image is malformed): seeding from sitemaps ends for this run" in listing
+    lost = [int(line.split()[0]) for line in said if "can't be read from" in line]
+    second = await run([start], tmp_path, **more)
+    got = {*first.responses, *second.responses} & set(urls(silent, COUNT))
+    assert len(got) + sum(lost) == COUNT
+    assert all("was set aside" in line for line in warnings(second))
+    assert set(listed.asked) == set(listed.wanted)
+
+
+async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path) -> None:
+    """At the end Scrapy's own queue has the pages that were held in memory: the spool doesn't list
+    them any more."""
+    gate = Gate(503, RULES)
+    silent, site = sites.add(robots=gate), sites.add()
+    wanted = urls(silent, 10)
+    site.set("/map.xml", urlset(wanted))
+    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
+    more = {"REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
+    fault = Locked(tmp_path / HELD)
+    fault.begin()
+    record = when_held(10, lambda: later(0.1, record.close))
+    first = await run([site.url("/start")], tmp_path, record, **more)
+    fault.end()
+    assert first.reason == "enough"
+    assert ask(tmp_path / LISTED, "SELECT count(*) FROM pages") == 0
+    gate.open()
+    await run([], tmp_path, **more)
+    assert [silent.count(f"/page{number}") for number in range(10)] == [1] * 10

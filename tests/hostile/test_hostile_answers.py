@@ -24,8 +24,6 @@ from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, pages, urlset
 
-pytestmark = pytest.mark.download
-
 ON = {"REP_SITEMAPS": True, "RETRY_TIMES": 1}
 MEBIBYTE = 1 << 20
 
@@ -49,6 +47,7 @@ def layers(body: bytes, count: int) -> bytes:
 # robots.txt
 
 
+@pytest.mark.download
 async def test_five_encodings_and_no_more(sites: Sites) -> None:
     body = RULES.encode() if isinstance(RULES, str) else RULES
     five = sites.add(robots=encoded(layers(body, 5), *["gzip"] * 5))
@@ -80,6 +79,7 @@ async def test_a_location_that_is_folded_over_and_over(sites: Sites) -> None:
 # Sitemaps in encodings that nobody asked for
 
 
+@pytest.mark.download
 async def test_what_other_encodings_unpack_to_has_a_limit(sites: Sites) -> None:
     """Nine mebibytes in nine kilobytes."""
     site = sites.add()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.freshness import fresh_seconds
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from scrapy_rep.protocol.sitemaps import reader as unpack
+from tests.helpers.rows import every_row
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 from tests.helpers.timing import TIMES, assert_linear, seconds
 
@@ -89,7 +91,6 @@ def test_max_age_is_read_as_before(value: str, seconds: float) -> None:
     assert fresh(value) == seconds
 
 
-@pytest.mark.scrapy_api
 def test_no_header_is_longer_than_it_may_be() -> None:
     long = b"max-age=1" + b" " * MAX_HEADER
     assert header_text(Headers({"Cache-Control": long}), "Cache-Control") is None
@@ -108,7 +109,6 @@ def test_a_location_that_is_too_long_leads_nowhere(target: bytes) -> None:
     assert redirect_target("http://a.test/robots.txt", response) is None
 
 
-@pytest.mark.python
 def test_a_long_location() -> None:
     url = "http://b.test/" + "x" * 8_000
     response = Response("http://a.test/robots.txt", headers={"Location": url})
@@ -165,35 +165,39 @@ def repeated(piece: bytes, times: int, start: bytes = b"") -> bytes:
     return packed + packer.flush()
 
 
-# The header of a gzip file and blocks that hold nothing: 50 KB an entry.
-NOTHING = repeated(b"\0\0\0\xff\xff", 1_000, start=EMPTY[:10])
-BOMBS = {
-    "members": EMPTY * 50_000,
-    "members of members": repeated(EMPTY, 10),
-    "blocks": NOTHING,
-    "blocks three deep": gzip.compress(NOTHING),
-    "a layer of zeros": gzip.compress(repeated(b"\0" * 100, 20, start=EMPTY)),
-}
+@cache
+def bombs() -> dict[str, bytes]:
+    # The header of a gzip file and blocks that hold nothing: 50 KB an entry.
+    nothing = repeated(b"\0\0\0\xff\xff", 1_000, start=EMPTY[:10])
+    return {
+        "members": EMPTY * 50_000,
+        "members of members": repeated(EMPTY, 10),
+        "blocks": nothing,
+        "blocks three deep": gzip.compress(nothing),
+        "a layer of zeros": gzip.compress(repeated(b"\0" * 100, 20, start=EMPTY)),
+    }
 
 
-@pytest.mark.parametrize("name", BOMBS)
-def test_layers_that_hold_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_that_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller has its turn, however deep the layer is that is worked on."""
-    reader, steps, most = in_steps(BOMBS[name], monkeypatch)
-    assert most <= 4
-    assert steps > 100
-    assert reader.count == 0
+    with every_row() as row:
+        for name, bomb in bombs().items():
+            with row(name):
+                reader, steps, most = in_steps(bomb, monkeypatch)
+                assert most <= 4
+                assert steps > 100
+                assert reader.count == 0
 
 
-@pytest.mark.parametrize("name", ["blocks", "blocks three deep"])
-def test_the_layers_within_have_a_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, steps, _ = in_steps(BOMBS[name], monkeypatch, max_bytes=1 << 20)
-    assert reader.problem == f"it unpacks to more than {2 * ((1 << 20) + unpack.STEP)} bytes"
-    assert steps < 400
+def test_the_layers_within_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("blocks", "blocks three deep"):
+        reader, steps, _ = in_steps(bombs()[name], monkeypatch, max_bytes=1 << 20)
+        assert reader.problem == f"it unpacks to more than {2 * ((1 << 20) + unpack.STEP)} bytes"
+        assert steps < 400
 
 
 def test_members_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, steps, _ = in_steps(BOMBS["members"], monkeypatch)
+    reader, steps, _ = in_steps(bombs()["members"], monkeypatch)
     assert reader.problem == "the gzip file has more than 10000 members"
     assert steps < 11_000
     text = b"".join(gzip.compress(f"http://a.test/{n}\n".encode()) for n in range(5_000))
@@ -278,9 +282,8 @@ HEADINGS = {
 }
 
 
-@pytest.mark.parametrize("page", HEADINGS, ids=lambda page: page[-20:].decode())
-def test_headings_are_read_as_before(page: bytes) -> None:
-    assert says_not_found(page) is HEADINGS[page]
+def test_headings_are_read_as_before() -> None:
+    assert {page: says_not_found(page) for page in HEADINGS} == HEADINGS
 
 
 # Lines

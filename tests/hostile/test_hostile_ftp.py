@@ -23,7 +23,6 @@ from tests.helpers.servers import LoopThread, Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
 
 pytestmark = [
-    pytest.mark.download,
     pytest.mark.slow,
     pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
 ]
@@ -49,11 +48,12 @@ async def all_closed(site: BadFtp) -> bool:
     return False
 
 
-async def refused(site: BadFtp, settings: dict[str, Any] | None = None) -> CrawlResult:
-    """Crawl a page that may only be fetched if robots.txt can't be read as it should."""
-    result = await crawl(site.url("/private"), settings)
-    assert isinstance(result.failure(site.url("/private")), RobotsUnreachable)
-    assert await all_closed(site)
+async def all_refused(some: list[BadFtp], settings: dict[str, Any] | None = None) -> CrawlResult:
+    """Crawl pages that may only be fetched if robots.txt can't be read as it should."""
+    result = await crawl([site.url("/private") for site in some], settings)
+    for site in some:
+        assert isinstance(result.failure(site.url("/private")), RobotsUnreachable)
+        assert await all_closed(site)
     result.assert_clean()
     return result
 
@@ -130,7 +130,7 @@ async def test_a_server_that_never_accepts(closed_early: bool) -> None:
 async def test_a_slow_file_ends_with_the_timeout(ftps: BadFtps, file: Says) -> None:
     for settings in (SHORT, {"REP_DOWNLOAD_TIMEOUT": 20.0}):
         site = ftps.add(file=file)
-        await refused(site, settings)
+        await all_refused([site], settings)
         if site.stuck:
             break  # else the machine was so slow that the file had not begun
     assert site.connections == 2
@@ -138,7 +138,7 @@ async def test_a_slow_file_ends_with_the_timeout(ftps: BadFtps, file: Says) -> N
 
 async def test_a_file_without_its_end_does_not_count(ftps: BadFtps) -> None:
     site = ftps.add({"end": b"426 Broken off\r\n"}, RULES.encode())
-    assert "answered 426" in (await refused(site)).log
+    assert "answered 426" in (await all_refused([site])).log
 
 
 @pytest.mark.parametrize(
@@ -172,15 +172,15 @@ async def test_nothing_stays_open_when_the_crawl_ends(ftps: BadFtps, says: dict[
     assert await all_closed(site)
 
 
-@pytest.mark.parametrize(
-    "said", [b"220-Welcome\r\n", b"2", b"\r\n", b"\n", b"220 Ready\r\n", b"150 Wait\r\n", b"\0\xff"]
-)
-@pytest.mark.parametrize("command", ["", "USER", "RETR"])
-async def test_endless_replies_are_hung_up_on(ftps: BadFtps, command: str, said: bytes) -> None:
-    site = ftps.add({command: Endless(said * 100)}, file=None)
-    result = await refused(site, {"REP_DOWNLOAD_TIMEOUT": 0.5})
-    assert site.sent < 20 * MEBIBYTE
-    assert result.stat("rep/outcome/unreachable") == 1
+SAID = (b"220-Welcome\r\n", b"2", b"\r\n", b"\n", b"220 Ready\r\n", b"150 Wait\r\n", b"\0\xff")
+
+
+async def test_endless_replies_are_hung_up_on(ftps: BadFtps) -> None:
+    says = [(command, said) for command in ("", "USER", "RETR") for said in SAID]
+    some = [ftps.add({command: Endless(said * 100)}, file=None) for command, said in says]
+    result = await all_refused(some, {"REP_DOWNLOAD_TIMEOUT": 2.0})
+    assert max(site.sent for site in some) < 20 * MEBIBYTE
+    assert result.stat("rep/outcome/unreachable") == len(some)
 
 
 async def test_no_other_host_is_connected_to(ftps: BadFtps, sites: Sites) -> None:
@@ -195,9 +195,8 @@ async def test_no_other_host_is_connected_to(ftps: BadFtps, sites: Sites) -> Non
     result.assert_clean()
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+async def test_an_answer_that_names_no_port(ftps: BadFtps) -> None:
+    replies = [
         b"227 Somewhere\r\n",
         b"227 (127,0,0,1,256,0)\r\n",
         b"227 (127,0,0,1,-1,80)\r\n",
@@ -206,10 +205,8 @@ async def test_no_other_host_is_connected_to(ftps: BadFtps, sites: Sites) -> Non
         b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
         b"229 (|||80|)\r\n",
         b"550 No such file\r\n",
-    ],
-)  # fmt: skip
-async def test_an_answer_that_names_no_port(ftps: BadFtps, reply: bytes) -> None:
-    await refused(ftps.add({"PASV": reply}))
+    ]
+    await all_refused([ftps.add({"PASV": reply}) for reply in replies])
 
 
 async def test_replies_of_many_lines(ftps: BadFtps) -> None:
@@ -222,12 +219,14 @@ async def test_replies_of_many_lines(ftps: BadFtps) -> None:
     result.assert_clean()
 
 
-@pytest.mark.parametrize("command", ["", "USER", "PASS", "TYPE", "PASV", "RETR"])
-@pytest.mark.parametrize("reply", [b"421 Too many of you\r\n", b"999 \x1b[31m\r\n"])
-async def test_the_code_of_a_refusal_is_told(ftps: BadFtps, command: str, reply: bytes) -> None:
-    result = await refused(ftps.add({command: reply}))
-    assert f"the FTP server answered {reply[:3].decode()}" in result.log
-    assert "\x1b" not in result.log
+async def test_the_code_of_a_refusal_is_told(ftps: BadFtps) -> None:
+    commands = ("", "USER", "PASS", "TYPE", "PASV", "RETR")
+    for reply in (b"421 Too many of you\r\n", b"999 \x1b[31m\r\n"):
+        some = [ftps.add({command: reply}) for command in commands]
+        result = await all_refused(some)
+        assert "\x1b" not in result.log
+        words = f"the FTP server answered {reply[:3].decode()}"
+        assert all(words in str(error) for error in result.failures.values())
 
 
 # Handlers of the project's own

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.helpers.process import REACTORLESS_LIBRARY, REACTORS, environment
-from tests.helpers.process import command as scrapy
+from tests.helpers.process import REACTORLESS_LIBRARY, REACTORS, arguments_of, environment
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -77,11 +76,10 @@ def run_all(folder: Path) -> Outcome:
 
 def commands_in(folder: Path) -> dict[str, list[str]]:
     """By the last part of the names that each asks for."""
-    crawls = {name: {**SETTINGS, **settings} for name, settings in REACTORS.items()}
-    del crawls["select"]  # looks names up as the other of Twisted's does
-    if find_spec(REACTORLESS_LIBRARY) is None:
-        del crawls["none"]
-    crawls["uncached"] = {**SETTINGS, "DNSCACHE_ENABLED": False}
+    # Twisted's cache would hide second answers.
+    crawls = {"uncached": {**SETTINGS, "DNSCACHE_ENABLED": False}}
+    if find_spec(REACTORLESS_LIBRARY):
+        crawls["none"] = {**SETTINGS, **REACTORS["none"]}
     # All answer in the end, on a slow machine later.
     allowed = {"REP_PRIVATE_HOSTS": True, "REP_DEFER_MAX_WAIT": 60}
     crawls["allowed"] = {**crawls["uncached"], **allowed}
@@ -90,11 +88,11 @@ def commands_in(folder: Path) -> dict[str, list[str]]:
         urls = folder / f"{name}.urls"
         urls.write_text("\n".join(f"http://{site}.{name}.test/start" for site in SITES))
         spider = "runspider", str(SPIDER), "-a", f"urls={urls}"
-        found[name] = scrapy(*spider, settings=settings)
+        found[name] = arguments_of(*spider, settings=settings)
     for name, options in {"page": ["--page"], "sitemaps": ["--sitemaps"]}.items():
         sites = ("public-4", "public-5") if options == ["--page"] else SITES
         wanted = [f"http://{site}.{name}.test/page" for site in sites]
-        found[name] = scrapy("robots", *options, *wanted, settings=SETTINGS)
+        found[name] = arguments_of("robots", *options, *wanted, settings=SETTINGS)
     return found
 
 

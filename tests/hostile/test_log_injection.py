@@ -11,7 +11,6 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-import pytest
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
@@ -36,7 +35,7 @@ from tests.helpers.log import (
 )
 from tests.helpers.recorded import context_of
 from tests.helpers.report import many
-from tests.helpers.robots_command import project, robots
+from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
 
 
@@ -178,16 +177,13 @@ def test_what_the_command_prints() -> None:
 ROBOTS = f"User-agent: *\u202e\nUser-agent: *\nDisallow: /p{IN_A_LINE}é漢\nDisallow: /p\nx{IN_A_LINE}\nSitemap: /{IN_A_LINE}\n"
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("how", [(), ("--explain",), ("--lint",), ("--json", "--explain")], ids=str)
-def test_commands_that_print_files(project: Path, how: tuple[str, ...]) -> None:
-    (project / "robots.txt").write_text(ROBOTS)
-    if "--lint" in how:
-        done = robots(project, "--lint", "robots.txt")
-    else:
-        done = robots(project, "--file", "robots.txt", *how, "http://a.example/p")
+def test_commands_that_print_files(tmp_path: Path) -> None:
+    (tmp_path / "robots.txt").write_text(ROBOTS)
+    about = ["--file", "robots.txt", "http://a.example/p"]
+    for line in (about, ["--explain", *about], ["--json", "--explain", *about]):
+        done = robots_here(tmp_path, *line)
+        assert_clean_text(done.out + done.err)
+        assert "Disallow" in done.out
+    done = robots_here(tmp_path, "--lint", "robots.txt")
     assert_clean_text(done.out + done.err)
-    assert "Disallow" in done.out or "no-field" in done.out
-
-
-__all__ = ["project"]
+    assert "no-field" in done.out

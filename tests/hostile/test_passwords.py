@@ -43,7 +43,6 @@ def test_what_has_no_password_stays(uri: str) -> None:
     assert text_of(ValueError(uri)) == "ValueError" + (f": {uri}" if uri else "")
 
 
-@pytest.mark.loop
 @pytest.mark.parametrize("setting", ["REP_DECISIONS", "REP_REPORT"])
 async def test_in_a_crawl(sites: Sites, tmp_path: Path, setting: str) -> None:
     """Of a URI that can't be written to, and of one with a placeholder that means nothing."""

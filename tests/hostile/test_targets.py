@@ -126,7 +126,6 @@ async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not await everything.refuses(INSIDE_TEST, SHOP)
 
 
-@pytest.mark.loop
 async def test_a_failed_look_up_is_no_verdict(
     looked_up: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +141,6 @@ async def test_a_failed_look_up_is_no_verdict(
         assert await targets.refusal(UNKNOWN, SHOP) is why
 
 
-@pytest.mark.loop
 async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list[str]]) -> None:
     targets = fresh()
     assert await targets.refuses(LITERAL, DUAL)
@@ -155,7 +153,6 @@ async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list
     assert await targets.refuses(LITERAL, SHOP)
 
 
-@pytest.mark.loop
 async def test_hosts_that_public_sites_named_get_no_private_address(
     looked_up: dict[str, list[str]],
 ) -> None:
@@ -174,7 +171,6 @@ async def test_hosts_that_public_sites_named_get_no_private_address(
     assert not targets.may_connect("cdn.test.", "10.0.0.1")
 
 
-@pytest.mark.loop
 async def test_where_an_answer_came_from(looked_up: dict[str, list[str]]) -> None:
     """Of a download handler that looks names up in its own way."""
     targets = fresh()
@@ -204,7 +200,6 @@ PROXIES: list[tuple[dict[str, str], dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.loop
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize(("variables", "settings", "refused"), PROXIES)
 async def test_a_proxy_counts_for_the_urls_that_it_is_used_for(
@@ -224,7 +219,6 @@ async def test_a_proxy_counts_for_the_urls_that_it_is_used_for(
     assert await targets.refuses(LITERAL, SHOP)
 
 
-@pytest.mark.loop
 async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
     looked_up: dict[str, list[str]],
 ) -> None:
@@ -291,7 +285,6 @@ INSIDE = [
 ]
 
 
-@pytest.mark.scrapy_api
 async def test_sitemaps_never_lead_a_public_site_to_private_hosts(proxy: Site) -> None:
     """Not at once, not by an index, not by a redirect."""
     shop = "http://shop.example"
@@ -336,7 +329,6 @@ async def test_the_user_may_allow_private_hosts(proxy: Site) -> None:
 
 
 @pytest.mark.download
-@pytest.mark.scrapy_api
 async def test_redirects_of_robots_txt_lead_to_any_public_url(proxy: Site) -> None:
     """As Google follows them. What is refused is no permission."""
     moved = {
@@ -366,7 +358,6 @@ async def test_redirects_of_robots_txt_lead_to_any_public_url(proxy: Site) -> No
     result.assert_clean()
 
 
-@pytest.mark.download
 @pytest.mark.usefixtures("in_time")
 async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
     proxy: Site, monkeypatch: pytest.MonkeyPatch

@@ -1,16 +1,17 @@
 """A network of its own for crawls: `unshare --net --mount python -m tests.helpers.process.inside FILE`.
 
 Its loopback has public addresses, behind which there is a web server, and a name server whose answers
-change between a check and a connection. FILE holds commands as JSON; all are run at once. The outcome
+change between a check and a connection. FILE holds the arguments of `scrapy` as JSON; all are run at once. The outcome
 is JSON on standard output: what was requested of private addresses, and the commands' output.
 
 A site's name begins with what its name server does, and ends with the name of its crawl:
-`fails-1.asyncio.test`.
+`fails-1.none.test`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -18,9 +19,10 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from tests.helpers.process.forked import ScrapyProcess
 
 PUBLIC = ("93.184.215.14", "93.184.215.15")
 PRIVATE = ("10.0.0.1",)
@@ -111,12 +113,15 @@ SITES = {
 
 
 def run(commands: list[list[str]]) -> list[str]:
-    def one(command: list[str]) -> str:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
-        return done.stdout + done.stderr
-
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(one, commands))
+    """All at once."""
+    running = []
+    for number, arguments in enumerate(commands):
+        output = Path(f"{number}.output")
+        process = ScrapyProcess(arguments, cwd=Path(), variables=os.environ, output=output)
+        running.append((process, output))
+    for process, _ in running:
+        process.wait(100)
+    return [output.read_text() for _, output in running]
 
 
 def main() -> None:
