@@ -79,8 +79,8 @@ def test_bars_are_drawn(page_of: Callable[..., Path], browser: Browser) -> None:
         "[...document.querySelectorAll('#outcomes-table rect')]"
         ".map((r) => r.getBoundingClientRect().width)"
     )
-    # With rules, HTML, missing, unreachable.
-    assert [round(width / min(widths)) for width in widths] == [16, 1, 3, 1]
+    # 16 origins with rules, 3 missing, 2 unreachable.
+    assert [round(2 * width / min(widths)) for width in widths] == [16, 3, 2]
     colours = dict(
         browser.run(
             "[...document.querySelectorAll('#unreachable-table tbody:last-child tr')].map((row) =>"
