@@ -1,29 +1,55 @@
 """The contents of the report, as `page.html` shows them: plain values, limited to what a browser can
-show. Times are seconds since the epoch, positions on the time axis percent. `reading.py` gathers them
-from the record.
-"""
+show. Times are seconds since the epoch, positions on the time axis percent. `reading.py` gathers them from
+the record."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import scrapy_rep
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
+from scrapy_rep.reporting.announcements import changed_lines
+from scrapy_rep.reporting.record import OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from scrapy_rep.reporting.report.reading import CrawlSum
+
     BodyOf = Callable[[str, str], bytes | None]
     """Returns the robots.txt of an origin with a SHA-256."""
 
-MAX_CHANGES = 500
+RowT = TypeVar("RowT")
+
+_ORIGINS_OF_A_RULE = 100
 # Excerpts from robots.txt files: of all rules, and of one. Lines before and after the one that decided,
 # and characters of each.
 _EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
+_NARROWEST = 0.3
+
+
+class Top(list[RowT]):
+    """Rows of a table: those that come first in an order, and how many there were."""
+
+    def __init__(self, limit: int, order: Callable[[RowT], Any]) -> None:
+        super().__init__()
+        self._limit, self._order = limit, order
+        self.all = 0
+
+    def add(self, row: RowT) -> None:
+        """Add *row*, which doesn't change any more."""
+        self.all += 1
+        self.append(row)
+        if len(self) > 2 * self._limit:
+            self.cut()
+
+    def cut(self) -> None:
+        """Sort the rows, and keep the first ones."""
+        self.sort(key=self._order)
+        del self[self._limit :]
 
 
 @dataclass(slots=True)
@@ -62,12 +88,12 @@ class Finding:
     """A sentence."""
     section: str = ""
     """The section of the page that has more."""
+    items: Sequence[str] = ()
+    """Some origins or URLs, those most affected first."""
     filter: str = ""
-    """What its filter shows then."""
+    """What the section's filter shows then."""
     command: str = ""
     """A command that tells more."""
-    items: list[str] = field(default_factory=list)
-    """Some origins or URLs, those most affected first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +106,7 @@ class OutcomeRow:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class ExcerptLine:
+class ExcerptLine(NamedTuple):
     """A line of a robots.txt."""
 
     number: int
@@ -96,58 +121,119 @@ class RuleOrigin:
     origin: str
     robots_url: str
     line: int
-    times: int
     url: str
     """The first that was refused."""
     sha256: str | None
+    times: int = 0
     excerpt: list[ExcerptLine] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RuleRow:
     """A rule that refused requests, over all origins."""
 
     rule: str
     group: str
-    times: int
-    all_origins: int
-    origins: list[RuleOrigin]
-    id: str
+    times: int = 0
+    all_origins: int = 0
+    known: dict[str, RuleOrigin] = field(default_factory=dict)
+
+    @property
+    def origins(self) -> list[RuleOrigin]:
+        """Those with most refusals first."""
+        found = sorted(self.known.values(), key=lambda one: (-one.times, one.origin))
+        return found[:_ORIGINS_OF_A_RULE]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Period:
+    """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of the
+    first fetch; or requests that waited for a first answer."""
+
+    origin: str
+    began: float
+    ended: float
+    end: str = "open"
+    """``answered``, ``given_up``, ``open``; or ``waited``: for a first answer."""
+    fetches: int = 0
+    reason: str = ""
+    requests: int = 0
+    given_up: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return max(0.0, self.ended - self.began)
+
+
+@dataclass(slots=True)
 class OriginRow:
     """What happened at one origin."""
 
     origin: str
-    robots_url: str
-    outcome: str
-    words: str
-    status: int | None
-    hops: int
-    size: int | None
-    fetches: int
-    allowed: int
-    forbidden: int
-    share: float | None
-    held: int
-    waited: int
-    released: int
-    given_up: int
-    dropped: int
-    passed: int
-    sitemaps: int
-    delay: float | None
-    reason: str
-    id: str
+    outcome: str = "none"
+    """Its last answer, a key of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
+    kind: str = ""
+    """Why it is unreachable, in a word or two."""
+    reason: str = ""
+    url: str = ""
+    status: int | None = None
+    size: int | None = None
+    delay: float | None = None
+    sha256: str | None = None
+    """Of the last file that counted."""
+    fetches: int = 0
+    sitemaps: int = 0
+    allowed: int = 0
+    forbidden: int = 0
+    dropped: int = 0
+    passed: int = 0
+    released: int = 0
+    given_up: int = 0
+    held: int = 0
+    waited: int = 0
+    unclear: int = 0
+    """How many are held without an answer so far."""
+    open_held: int = 0
+    open_waiting: int = 0
+    """How many are there now."""
+    spell: Period | None = None
+    """Its failures go on."""
+    wait: Period | None = None
+    """Requests wait for its first answer."""
+
+    @property
+    def words(self) -> str:
+        """The outcome in words."""
+        return OUTCOMES[self.outcome]
+
+    @property
+    def robots_url(self) -> str:
+        """Where its robots.txt is."""
+        return f"{self.origin}/robots.txt"
+
+    @property
+    def share(self) -> float | None:
+        """The part that was forbidden."""
+        decided = self.allowed + self.forbidden
+        return self.forbidden / decided if decided else None
+
+    @property
+    def interest(self) -> int:
+        """How much a reader wants to see it."""
+        requests = self.forbidden + self.dropped + self.given_up + self.passed + self.held
+        return 2 * requests + (self.outcome not in ("rules", "missing", "none"))
+
+    @property
+    def busy(self) -> bool:
+        """Whether more is to come."""
+        return self.spell is not None or self.wait is not None
 
 
-@dataclass(frozen=True, slots=True)
-class SitemapRow:
+class SitemapRow(NamedTuple):
     """What became of one sitemap."""
 
     url: str
-    origin: str
     found: str
     by: str
     kind: str
@@ -157,17 +243,21 @@ class SitemapRow:
     failed: str
     read: bool
 
+    @property
+    def order(self) -> tuple[bool, bool, str]:
+        """Those that failed come first."""
+        return not self.failed, bool(self.taken), self.url
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class PageRow:
     """What pages said about themselves."""
 
-    verdict: str
     words: str
     reason: str
-    count: int
-    dropped: int
     url: str
+    count: int = 0
+    dropped: int = 0
 
 
 @dataclass(slots=True)
@@ -182,55 +272,17 @@ class UsageRow:
     items_dropped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StatementRow:
     """A statement about use."""
 
     purpose: str
     text: str
-    pages: int
     url: str
+    pages: int = 0
 
 
-@dataclass(slots=True)
-class Bar:
-    """A period, as a bar on the time axis."""
-
-    origin: str
-    began: float
-    ended: float
-    left: float = 0.0
-    width: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return max(0.0, self.ended - self.began)
-
-
-@dataclass(slots=True)
-class Spell(Bar):
-    """An unbroken row of failures to fetch a robots.txt, from the start of the first fetch."""
-
-    end: str = "open"
-    """``answered``, ``given_up``, or ``open``."""
-    fetches: int = 0
-    kind: str = ""
-    reason: str = ""
-    held: int = 0
-    given_up: int = 0
-
-
-@dataclass(slots=True)
-class Wait(Bar):
-    """Requests that waited for a first answer."""
-
-    requests: int = 0
-    outcome: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TimePoint:
+class TimePoint(NamedTuple):
     """How many requests are held, and how many wait for a first answer, from this moment on."""
 
     at: float
@@ -239,8 +291,7 @@ class TimePoint:
     x: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """A mark on the time axis."""
 
     at: float
@@ -248,94 +299,60 @@ class Tick:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Axis:
     """The time axis."""
 
     began: float
     ended: float
-    ticks: list[Tick]
+    ticks: list[Tick] = field(default_factory=list)
 
+    def x(self, at: float) -> float:
+        """Where a moment is."""
+        return round(min(100.0, max(0.0, 100 * (at - self.began) / (self.ended - self.began))), 3)
 
-@dataclass(frozen=True, slots=True)
-class Turned:
-    """A URL on which the verdict has changed."""
-
-    url: str
-    was: str
-    now: str
-
-
-@dataclass(frozen=True, slots=True)
-class MidChange:
-    """A robots.txt that changed in the crawl."""
-
-    at: float
-    origin: str
-    robots_url: str
-    added: list[str]
-    removed: list[str]
-    lines_added: int
-    lines_removed: int
-    turned: list[Turned]
-    turned_count: int
+    def bar(self, one: Period) -> tuple[float, float]:
+        """Where a bar begins, and its width: it can be seen, however short it is."""
+        left = min(self.x(one.began), 100 - _NARROWEST)
+        return left, round(max(_NARROWEST, self.x(one.ended) - left), 3)
 
 
 @dataclass(slots=True)
-class CrawlData:
-    """One crawl."""
-
-    id: str
-    name: str
-    agent: str
-    version: str
-    scrapy: str
-    began: float
-    ended: float
-    finish_reason: str
-    dry_run: bool
-    settings: list[tuple[str, str]]
-    counts: Counts
-    axis: Axis
-    findings: list[Finding] = field(default_factory=list)
-    outcomes: list[OutcomeRow] = field(default_factory=list)
-    reasons: list[tuple[str, int]] = field(default_factory=list)
-    rules: list[RuleRow] = field(default_factory=list)
-    all_rules: int = 0
-    origins: list[OriginRow] = field(default_factory=list)
-    all_origins: int = 0
-    sitemaps: list[SitemapRow] = field(default_factory=list)
-    all_sitemaps: int = 0
-    pages: list[PageRow] = field(default_factory=list)
-    usage: list[UsageRow] = field(default_factory=list)
-    usage_statements: list[StatementRow] = field(default_factory=list)
-    usage_pages: int = 0
-    spells: list[Spell] = field(default_factory=list)
-    all_spells: int = 0
-    waits: list[Wait] = field(default_factory=list)
-    all_waits: int = 0
-    timeline: list[TimePoint] = field(default_factory=list)
-    changes: list[MidChange] = field(default_factory=list)
-    all_changes: int = 0
-    delays: bool = False
-
-
-@dataclass(slots=True)
-class FileChange:
-    """A robots.txt that was another in the crawl before."""
+class Change:
+    """What differs between two robots.txt files of an origin."""
 
     origin: str
-    robots_url: str
-    before: str
-    after: str
-    before_crawl: int
-    after_crawl: int
-    before_sha256: str | None
-    after_sha256: str | None
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     lines_added: int = 0
     lines_removed: int = 0
+
+    @property
+    def robots_url(self) -> str:
+        """Where the file is."""
+        return f"{self.origin}/robots.txt"
+
+
+@dataclass(slots=True)
+class MidChange(Change):
+    """It changed in the crawl."""
+
+    at: float = 0.0
+    turned: list[dict[str, str]] = field(default_factory=list)
+    """Some URLs on which the verdict has changed: ``url``, ``was`` and ``now``."""
+    turned_count: int = 0
+
+
+@dataclass(slots=True)
+class FileChange(Change):
+    """It was another in the crawl before."""
+
+    before: str = ""
+    after: str = ""
+    before_crawl: int = 0
+    after_crawl: int = 0
+    before_sha256: str | None = None
+    after_sha256: str | None = None
     known: bool = False
     """Whether what has changed is known."""
 
@@ -344,7 +361,7 @@ class FileChange:
 class ReportData:
     """Everything on the page."""
 
-    crawls: list[CrawlData]
+    crawls: list[CrawlSum]
     """The oldest first. The page shows the last one, and all side by side."""
     changes: list[FileChange] = field(default_factory=list)
     all_changes: int = 0
@@ -374,7 +391,7 @@ class ReportData:
         return data
 
     @property
-    def crawl(self) -> CrawlData:
+    def crawl(self) -> CrawlSum:
         """The last one."""
         return self.crawls[-1]
 
@@ -402,7 +419,7 @@ class ReportData:
             if None not in bodies:
                 change.known = True
                 for name, value in changed_lines(*map(bytes, bodies)).items():  # type: ignore[arg-type]
-                    setattr(change, name, value[:MAX_LINES] if isinstance(value, list) else value)
+                    setattr(change, name, value)
 
     def _excerpted(self) -> Iterator[RuleOrigin]:
         left = _EXCERPTS
