@@ -4,6 +4,7 @@ the record."""
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
@@ -29,6 +30,7 @@ _ORIGINS_OF_A_RULE = 100
 # and characters of each.
 _EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
 _NARROWEST = 0.3
+_INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 
 
 class Top(list[RowT]):
@@ -50,30 +52,6 @@ class Top(list[RowT]):
         """Sort the rows, and keep the first ones."""
         self.sort(key=self._order)
         del self[self._limit :]
-
-
-@dataclass(slots=True)
-class Counts:
-    """Requests by what became of them, and some totals."""
-
-    allowed: int = 0
-    forbidden: int = 0
-    dropped: int = 0
-    """At once, as robots.txt was unreachable or the URL has no origin."""
-    passed: int = 0
-    """Let through though robots.txt was unreachable."""
-    held: int = 0
-    waited: int = 0
-    """Only for a first answer. Not part of :attr:`held`."""
-    held_max: int = 0
-    released: int = 0
-    given_up: int = 0
-    kept: int = 0
-    handed_back: int = 0
-    fetches: int = 0
-    origins: int = 0
-    page_dropped: int = 0
-    usage_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +84,6 @@ class OutcomeRow:
     share: float
 
 
-class ExcerptLine(NamedTuple):
-    """A line of a robots.txt."""
-
-    number: int
-    text: str
-    marked: bool
-
-
 @dataclass(slots=True)
 class RuleOrigin:
     """An origin whose robots.txt has a rule that refused requests."""
@@ -125,7 +95,8 @@ class RuleOrigin:
     """The first that was refused."""
     sha256: str | None
     times: int = 0
-    excerpt: list[ExcerptLine] = field(default_factory=list)
+    excerpt: list[tuple[int, str, bool]] = field(default_factory=list)
+    """Lines around it: number, text, whether it is the one that decided."""
 
 
 @dataclass(slots=True)
@@ -184,14 +155,8 @@ class OriginRow:
     """Of the last file that counted."""
     fetches: int = 0
     sitemaps: int = 0
-    allowed: int = 0
-    forbidden: int = 0
-    dropped: int = 0
-    passed: int = 0
-    released: int = 0
-    given_up: int = 0
-    held: int = 0
-    waited: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
+    """By what became of them, see :attr:`CrawlSum.counts`."""
     unclear: int = 0
     """How many are held without an answer so far."""
     open_held: int = 0
@@ -215,14 +180,14 @@ class OriginRow:
     @property
     def share(self) -> float | None:
         """The part that was forbidden."""
-        decided = self.allowed + self.forbidden
-        return self.forbidden / decided if decided else None
+        allowed, forbidden = self.requests["allowed"], self.requests["forbidden"]
+        return forbidden / (allowed + forbidden) if allowed or forbidden else None
 
     @property
     def interest(self) -> int:
         """How much a reader wants to see it."""
-        requests = self.forbidden + self.dropped + self.given_up + self.passed + self.held
-        return 2 * requests + (self.outcome not in ("rules", "missing", "none"))
+        refused = sum(self.requests[name] for name in _INTERESTING)
+        return 2 * refused + (self.outcome not in ("rules", "missing", "none"))
 
     @property
     def busy(self) -> bool:
@@ -250,36 +215,15 @@ class SitemapRow(NamedTuple):
 
 
 @dataclass(slots=True)
-class PageRow:
-    """What pages said about themselves."""
+class SaidRow:
+    """What pages said about themselves: against which requests or items, or about which use."""
 
-    words: str
-    reason: str
-    url: str
-    count: int = 0
-    dropped: int = 0
-
-
-@dataclass(slots=True)
-class UsageRow:
-    """What was said about one purpose."""
-
-    purpose: str
-    yes: int = 0
-    no: int = 0
-    unknown: int = 0
-    requests_dropped: int = 0
-    items_dropped: int = 0
-
-
-@dataclass(slots=True)
-class StatementRow:
-    """A statement about use."""
-
-    purpose: str
+    about: str
     text: str
     url: str
-    pages: int = 0
+    """For example."""
+    count: int = 0
+    dropped: int = 0
 
 
 class TimePoint(NamedTuple):
@@ -429,14 +373,14 @@ class ReportData:
             yield from found
 
 
-def _excerpt(body: bytes, line: int) -> list[ExcerptLine]:
+def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
     """Return what stands around *line*, counted from 1."""
     lines = normalise(body).split("\n")
     if not 1 <= line <= len(lines):
         return []
     first = max(0, line - 1 - _AROUND)
     return [
-        ExcerptLine(number, _readable(text), number == line)
+        (number, _readable(text), number == line)
         for number, text in enumerate(lines[first : line + _AROUND], first + 1)
     ]
 

@@ -38,10 +38,10 @@ def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
     if crawl.finished is None and crawl.started:
         words = "The record has no end: the crawl was killed, or is still running."
         yield Finding("killed", "warning", 1, words)
-    if count := crawl.counts.given_up:
+    if count := crawl.counts["given_up"]:
         words = f"{counted(count, 'request')} held to no avail and given up."
         yield Finding("given_up", "warning", count, words, "unreachable")
-    if count := crawl.counts.kept:
+    if count := crawl.counts["kept"]:
         words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
         yield Finding("kept", "note", count, words, "unreachable")
     if count := crawl.changes.all:
@@ -70,9 +70,9 @@ def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
         if row.rule.partition(":")[2].strip() in _WHOLE
         for one in row.origins
     }
-    shut = [row for row in crawl.origins if row.origin in closed and not row.allowed]
+    shut = [row for row in crawl.origins if row.origin in closed and not row.requests["allowed"]]
     if shut:
-        refused = counted(sum(row.forbidden for row in shut), "request")
+        refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
         words = (
             f"{counted(len(shut), 'origin')} closed to this crawler as a whole: {refused} refused."
         )
@@ -107,8 +107,8 @@ def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
 
 def _of_pages(crawl: CrawlSum) -> Iterator[Finding]:
     for kind, count, why in (
-        ("pages", crawl.counts.page_dropped, "the rules of their pages"),
-        ("usage", crawl.counts.usage_dropped, "preferences about use"),
+        ("pages", crawl.counts["page_dropped"], "the rules of their pages"),
+        ("usage", crawl.counts["usage_dropped"], "preferences about use"),
     ):
         if count:
             words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."

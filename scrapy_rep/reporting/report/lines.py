@@ -64,15 +64,22 @@ class Line:
 
     def text(self, name: str, most: int = _MAX_TEXT) -> str:
         """Return a text, cut to size; nothing for any other value."""
-        return text(self.fields.get(name))[:most]
+        value = self.fields.get(name)
+        return value[:most] if isinstance(value, str) else ""
 
     def number(self, name: str) -> int:
         """Return a number that makes sense, 0 for any other value."""
-        return number(self.fields.get(name))
+        value = self.fields.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 (not a number)
+            return 0
+        return int(min(max(value, 0), _MAX_NUMBER))
 
     def seconds(self, name: str) -> float | None:
         """Return the time in an ISO 8601 text."""
-        return seconds(self.fields.get(name))
+        try:
+            return datetime.fromisoformat(self.text(name, 40).replace("Z", "+00:00")).timestamp()
+        except (ValueError, OverflowError):
+            return None
 
     def flag(self, name: str) -> bool:
         """Return whether a value is true itself."""
@@ -82,31 +89,14 @@ class Line:
         """Return an object, an empty one for any other value."""
         return Line(self.fields.get(name))
 
-    def items(self, name: str, most: int) -> list[Any]:
-        """Return the first values of a list."""
-        found = self.fields.get(name)
-        return found[:most] if isinstance(found, list) else []
+    def parts(self, name: str, most: int) -> list[Line]:
+        """Return the first objects of a list, empty ones for other values."""
+        return [Line(one) for one in self._items(name, most)]
 
     def texts(self, name: str, most: int) -> list[str]:
-        """Return the texts among them."""
-        return [text(one) for one in self.items(name, most) if isinstance(one, str)]
+        """Return the texts among the first values of a list."""
+        return [one[:_MAX_TEXT] for one in self._items(name, most) if isinstance(one, str)]
 
-
-def text(value: object) -> str:
-    """Return *value* if it is text, cut to size, else nothing."""
-    return value[:_MAX_TEXT] if isinstance(value, str) else ""
-
-
-def number(value: object) -> int:
-    """Return *value* if it is a number that makes sense, else 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:  # noqa: PLR0124 (not a number)
-        return 0
-    return int(min(max(value, 0), _MAX_NUMBER))
-
-
-def seconds(value: object) -> float | None:
-    """Return the time in an ISO 8601 text."""
-    try:
-        return datetime.fromisoformat(text(value)[:40].replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    def _items(self, name: str, most: int) -> list[Any]:
+        found = self.fields.get(name)
+        return found[:most] if isinstance(found, list) else []

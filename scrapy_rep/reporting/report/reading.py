@@ -6,8 +6,6 @@ Of very many origins, those where nothing was refused or failed are only counted
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
@@ -25,27 +23,22 @@ from scrapy_rep.reporting.record import (
     kind_of,
 )
 from scrapy_rep.reporting.report.data import (
-    Counts,
     MidChange,
     OriginRow,
     OutcomeRow,
-    PageRow,
     Period,
     RuleOrigin,
     RuleRow,
+    SaidRow,
     SitemapRow,
-    StatementRow,
     Top,
-    UsageRow,
 )
 from scrapy_rep.reporting.report.findings import Timeline, axis_of, findings
-from scrapy_rep.reporting.report.lines import Line, number, seconds, text
+from scrapy_rep.reporting.report.lines import Line
 from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-
-    from scrapy_rep.reporting.report.data import Axis, Finding, TimePoint
 
 KeyT = TypeVar("KeyT", bound="Hashable")
 RowT = TypeVar("RowT")
@@ -71,9 +64,9 @@ class CrawlSum:
         self.settings: list[tuple[str, str]] = []
         """Those that differ from the defaults."""
         self.dry_run = False
-        self._first = self._last = ""
-        """Times, as they stand in the record."""
-        self.counts = Counts()
+        self.began = self.ended = 0.0
+        self.counts: Counter[str] = Counter()
+        """Requests by what became of them, and some totals, as in the record."""
         self.known: dict[str, OriginRow] = {}
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """How many origins there are, by outcome and why; before the end, without those known."""
@@ -83,13 +76,14 @@ class CrawlSum:
         self.sitemaps: Top[SitemapRow] = Top(MAX_SITEMAPS, lambda row: row.order)
         self.periods: Top[Period] = Top(MAX_PERIODS, lambda period: -period.seconds)
         self.changes: Top[MidChange] = Top(MAX_CHANGES, lambda _: 0)
-        self._pages: dict[tuple[str, str], PageRow] = {}
-        self._other_pages = PageRow("others", "", "")
-        self._usage: dict[str, UsageRow] = {}
+        self._pages: dict[tuple[str, str], SaidRow] = {}
+        self._other_pages = SaidRow("others", "", "")
+        self.usage: dict[str, Counter[str]] = {}
+        """What was said about each purpose, and what was dropped."""
         self.usage_pages = 0
-        self._statements: dict[tuple[str, str], StatementRow] = {}
+        self._statements: dict[tuple[str, str], SaidRow] = {}
         self._held_by_time = Timeline()
-        self._handlers: dict[str, Callable[[Line, str], None]] = {
+        self._handlers: dict[str, Callable[[Line, float], None]] = {
             STARTED: self._started, ENDED: self._ended, ANSWER: self._answer, CHANGED: self._changed,
             SITEMAP: self._sitemap, ALLOWED_COUNT: self._allowed, "allowed": self._allowed,
             "disallowed": self._disallowed, "unreachable": self._dropped, "held": self._held,
@@ -100,13 +94,13 @@ class CrawlSum:
 
     def add(self, line: Line) -> None:
         """Count a line."""
-        verdict = line.fields["verdict"]
-        if time := line.text("time"):
-            self._first = self._first or time
-            self._last = time
-        handler = self._handlers.get(verdict)
+        at = line.seconds("time")
+        if at is not None:
+            self.began = self.began or at
+            self.ended = max(self.began, at)
+        handler = self._handlers.get(line.fields["verdict"])
         if handler is not None:
-            handler(line, verdict)
+            handler(line, at or 0.0)
 
     def _of(self, line: Line) -> OriginRow | None:
         name = line.text("origin")
@@ -128,32 +122,31 @@ class CrawlSum:
 
     # The crawl
 
-    def _started(self, line: Line, _: str) -> None:
+    def _started(self, line: Line, _: float) -> None:
         about = line.part("settings")
         self.started = True
         self.name, self.agent = about.text("spider"), about.text("agent")
         self.version, self.scrapy = about.text("version"), about.text("scrapy")
-        changed = about.part("changed").fields
-        self.settings = sorted((name, text(value)) for name, value in changed.items())[:_SETTINGS]
+        changed = about.part("changed")
+        self.settings = sorted((name, changed.text(name)) for name in changed.fields)[:_SETTINGS]
         self.dry_run = line.flag("dry_run")
 
-    def _ended(self, line: Line, _: str) -> None:
+    def _ended(self, line: Line, _: float) -> None:
         self.finished = line.part("counts")
         self.finish_reason = line.text("reason")
 
     # Origins
 
-    def _answer(self, line: Line, _: str) -> None:
+    def _answer(self, line: Line, at: float) -> None:
         origin, about = self._of(line), line.part("answer")
         if origin is None:
             return
-        at = line.seconds("time") or 0.0
         asked = about.seconds("asked")
         began = at if asked is None else min(asked, at)
         fetches, outcome = about.number("fetches"), about.text("outcome")
         reason = line.text("reason", _REASON_LENGTH)
         origin.fetches += fetches
-        self.counts.fetches += fetches
+        self.counts["fetches"] += fetches
         if outcome not in OUTCOMES or outcome == "none":
             if origin.spell is not None:
                 origin.spell.fetches += fetches
@@ -179,7 +172,7 @@ class CrawlSum:
         spell.fetches += fetches
         spell.reason = origin.reason or origin.kind
         spell.requests += origin.unclear
-        origin.held += origin.unclear
+        origin.requests["held"] += origin.unclear
         if origin.open_waiting:
             self._held_by_time.change(at, origin.open_waiting, -origin.open_waiting)
         origin.open_held += origin.open_waiting
@@ -203,7 +196,7 @@ class CrawlSum:
             wait.began, wait.ended = min(began, wait.began), at
             wait.requests, wait.end, wait.reason = origin.unclear, "waited", origin.words
             self.periods.add(wait)
-        origin.waited += origin.unclear
+        origin.requests["waited"] += origin.unclear
         origin.unclear = 0
         self._end_spell(origin, "answered", at)
 
@@ -213,16 +206,16 @@ class CrawlSum:
             spell.end, spell.ended = end, max(at, spell.began)
             self.periods.add(spell)
 
-    def _changed(self, line: Line, _: str) -> None:
+    def _changed(self, line: Line, at: float) -> None:
         about = line.part("change")
-        turned = [Line(one) for one in about.items("turned", _TURNED)]
+        turned = about.parts("turned", _TURNED)
         change = MidChange(
             line.text("origin"),
             about.texts("added", _REASONS),
             about.texts("removed", _REASONS),
             about.number("lines_added"),
             about.number("lines_removed"),
-            line.seconds("time") or 0.0,
+            at,
             [{name: one.text(name) for name in ("url", "was", "now")} for one in turned],
             about.number("turned_count"),
         )
@@ -231,22 +224,21 @@ class CrawlSum:
     # Requests
 
     def _count(self, line: Line, name: str, times: int = 1) -> OriginRow | None:
-        """Count requests in the field *name*, here and at their origin."""
+        self.counts[name] += times
         origin = self._of(line)
-        for one in (self.counts, origin):
-            if one is not None:
-                setattr(one, name, getattr(one, name) + times)
+        if origin is not None:
+            origin.requests[name] += times
         return origin
 
-    def _allowed(self, line: Line, verdict: str) -> None:
+    def _allowed(self, line: Line, _: float) -> None:
         passed = line.text("reason").startswith(IMPOLITE)
-        times = line.number("count") if verdict == ALLOWED_COUNT else 1
+        times = line.number("count") if "count" in line.fields else 1
         self._count(line, "passed" if passed else "allowed", times)
 
-    def _dropped(self, line: Line, _: str) -> None:
+    def _dropped(self, line: Line, _: float) -> None:
         self._count(line, "dropped")
 
-    def _disallowed(self, line: Line, _: str) -> None:
+    def _disallowed(self, line: Line, _: float) -> None:
         origin = self._count(line, "forbidden")
         if origin is None:
             return
@@ -270,28 +262,28 @@ class CrawlSum:
             rule.known[name] = RuleOrigin(name, where, *about)
         rule.known[name].times += 1
 
-    def _held(self, line: Line, _: str) -> None:
-        origin, at = self._of(line), line.seconds("time") or 0.0
+    def _held(self, line: Line, at: float) -> None:
+        origin = self._of(line)
         waits, went_on = line.text("reason") == UNKNOWN_YET, line.flag("dry_run")
         if not went_on:
             self._held_by_time.change(at, not waits, waits)
         if origin is None:
             return
         if went_on:
-            origin.waited += waits
-            origin.held += not waits
+            origin.requests["waited" if waits else "held"] += 1
         elif waits:
             origin.unclear += 1
             origin.open_waiting += 1
             origin.wait = origin.wait or Period(origin.origin, at, at)
         else:
-            origin.held += 1
+            origin.requests["held"] += 1
             origin.open_held += 1
             if origin.spell is not None:
                 origin.spell.requests += 1
 
-    def _left(self, line: Line, verdict: str) -> None:
-        origin, at = self._count(line, verdict), line.seconds("time") or 0.0
+    def _left(self, line: Line, at: float) -> None:
+        verdict = line.text("verdict")
+        origin = self._count(line, verdict)
         if origin is None:
             return
         if origin.open_waiting:
@@ -307,9 +299,9 @@ class CrawlSum:
 
     # Sitemaps, pages, usage
 
-    def _sitemap(self, line: Line, _: str) -> None:
+    def _sitemap(self, line: Line, _: float) -> None:
         about = line.part("sitemap")
-        rejected = list(about.part("rejected").fields.items())[:_REASONS]
+        rejected = about.part("rejected")
         failed = about.text("failed")
         row = SitemapRow(
             line.text("url"),
@@ -318,150 +310,95 @@ class CrawlSum:
             about.text("kind"),
             about.number("entries"),
             about.number("taken"),
-            [(text(words), number(count)) for words, count in rejected],
+            [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]],
             failed or line.text("reason"),
             not failed,
         )
         self.sitemaps.add(row)
 
-    def _page(self, line: Line, verdict: str) -> None:
-        reason, url = line.text("reason", _REASON_LENGTH), line.text("url")
-        new = PageRow(_PAGES[verdict], reason, url)
-        row = _row(self._pages, (verdict, reason), new) or self._other_pages
+    def _page(self, line: Line, _: float) -> None:
+        key = line.text("verdict"), line.text("reason", _REASON_LENGTH)
+        new = SaidRow(_PAGES[key[0]], key[1], line.text("url"))
+        row = _row(self._pages, key, new) or self._other_pages
+        dropped = not line.flag("dry_run")
         row.count += 1
-        row.dropped += not line.flag("dry_run")
-        self.counts.page_dropped += not line.flag("dry_run")
+        row.dropped += dropped
+        self.counts["page_dropped"] += dropped
 
-    def _said(self, line: Line, _: str) -> None:
+    def _said(self, line: Line, _: float) -> None:
         usage, url = line.part("usage"), line.text("url")
         self.usage_pages += 1
         for name, said in usage.fields.items():
             if said in ("y", "n") and (use := self._purpose(name)) is not None:
-                use.yes += said == "y"
-                use.no += said == "n"
-        for one in map(Line, usage.items("statements", _REASONS)):
+                use["yes" if said == "y" else "no"] += 1
+        for one in usage.parts("statements", _REASONS):
             where = f"{one.text('source')}: {one.text('text')}"[:_REASON_LENGTH]
             for name in one.part("says").fields:
-                purpose = name[:_REASONS]
-                row = StatementRow(purpose, where, url)
-                if (known := _row(self._statements, (purpose, where), row)) is not None:
-                    known.pages += 1
+                new = SaidRow(name[:_REASONS], where, url)
+                if (row := _row(self._statements, (new.about, where), new)) is not None:
+                    row.count += 1
 
-    def _usage_dropped(self, line: Line, verdict: str) -> None:
+    def _usage_dropped(self, line: Line, _: float) -> None:
         if line.flag("dry_run"):
             return
-        self.counts.usage_dropped += 1
-        row = self._purpose(line.text("reason").partition(":")[0])
-        if row is not None:
-            row.requests_dropped += verdict == "usage_request"
-            row.items_dropped += verdict == "usage_item"
+        self.counts["usage_dropped"] += 1
+        use = self._purpose(line.text("reason").partition(":")[0])
+        if use is not None:
+            use[line.text("verdict")] += 1
 
-    def _purpose(self, name: str) -> UsageRow | None:
-        name = name[:_REASONS]
-        return _row(self._usage, name, UsageRow(name), _REASONS)
+    def _purpose(self, name: str) -> Counter[str] | None:
+        return _row(self.usage, name[:_REASONS], Counter(), _REASONS)
 
     # The end
 
     def end(self) -> None:
-        """There are no more lines: end what is still going on."""
+        """There are no more lines."""
+        self._end_periods()
+        self._add_up()
+        known = self.known.values()
+        self.origins = sorted(known, key=lambda one: (-one.interest, one.origin))[:MAX_ORIGINS]
+        rules = sorted(self._rules.values(), key=lambda row: (-row.times, row.rule, row.group))
+        self.rules = rules[:MAX_RULES]
+        for rows in (self.sitemaps, self.periods, self.changes):
+            rows.cut()
+        self.pages = _most(self._pages)
+        if self._other_pages.count:
+            self.pages.append(self._other_pages)
+        self.usage_statements = _most(self._statements)
+        self.axis = axis_of(self.began, self.ended)
+        self.timeline = self._held_by_time.points(self.axis)
+        self.findings = findings(self)
+
+    def _end_periods(self) -> None:
+        """End what is still going on."""
         for origin in self.known.values():
-            origin.waited += origin.unclear
-            origin.unclear = 0
+            origin.requests["waited"] += origin.unclear
             if origin.spell is not None:
                 gave_up = origin.spell.given_up > 0 and not origin.open_held
                 ended = self.ended if origin.open_held else origin.spell.ended
                 self._end_spell(origin, "given_up" if gave_up else "open", ended)
-        self.outcomes.update((one.outcome, one.kind) for one in self.known.values())
-        for rows in (self.sitemaps, self.periods, self.changes):
-            rows.cut()
-        counts, told = self.counts, self.finished or Line({})
-        counts.held = sum(one.held for one in self.known.values())
-        counts.waited = sum(one.waited for one in self.known.values())
-        counts.origins = self.all_origins
-        for field in fields(Counts):  # the crawl's own, if it came to an end
-            if field.name in told.fields:
-                setattr(counts, field.name, told.number(field.name))
 
-    @property
-    def began(self) -> float:
-        """When the crawl began."""
-        return seconds(self._first) or 0.0
-
-    @property
-    def ended(self) -> float:
-        """When it ended."""
-        return max(self.began, seconds(self._last) or 0.0)
-
-    @cached_property
-    def origins(self) -> list[OriginRow]:
-        """The most interesting first."""
-        return sorted(self.known.values(), key=lambda one: (-one.interest, one.origin))[
-            :MAX_ORIGINS
+    def _add_up(self) -> None:
+        known, told = self.known.values(), self.finished or Line({})
+        outcomes = self.outcomes
+        outcomes.update((one.outcome, one.kind) for one in known)
+        self.all_origins = self.counts["origins"] = outcomes.total()
+        for name in ("held", "waited"):
+            self.counts[name] = sum(one.requests[name] for one in known)
+        # The crawl's own, if it came to an end.
+        self.counts.update({name: told.number(name) - self.counts[name] for name in told.fields})
+        by_key = {key: sum(n for one, n in outcomes.items() if one[0] == key) for key in OUTCOMES}
+        self.answers = [
+            OutcomeRow(key, OUTCOMES[key], count, count / self.all_origins)
+            for key, count in by_key.items()
+            if count
         ]
+        reasons = [(kind, n) for (key, kind), n in outcomes.items() if key == "unreachable"]
+        self.reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
 
-    @property
-    def all_origins(self) -> int:
-        """How many there are."""
-        return self.outcomes.total()
 
-    @property
-    def answers(self) -> list[OutcomeRow]:
-        """How many origins answered how."""
-        counts = Counter[str]()
-        for (outcome, _), count in self.outcomes.items():
-            counts[outcome] += count
-        return [
-            OutcomeRow(key, words, counts[key], counts[key] / counts.total())
-            for key, words in OUTCOMES.items()
-            if counts[key]
-        ]
-
-    @property
-    def reasons(self) -> list[tuple[str, int]]:
-        """Why so many origins are unreachable."""
-        found = [
-            (kind, n) for (outcome, kind), n in self.outcomes.items() if outcome == "unreachable"
-        ]
-        return sorted(found, key=lambda kind: (-kind[1], kind[0]))
-
-    @cached_property
-    def findings(self) -> list[Finding]:
-        """What needs a look."""
-        return findings(self)
-
-    @cached_property
-    def axis(self) -> Axis:
-        """The time axis."""
-        return axis_of(self.began, self.ended)
-
-    @cached_property
-    def timeline(self) -> list[TimePoint]:
-        """How many requests were held, and waited, when."""
-        return self._held_by_time.points(self.axis)
-
-    @cached_property
-    def rules(self) -> list[RuleRow]:
-        """Those that refused most first."""
-        rows = sorted(self._rules.values(), key=lambda row: (-row.times, row.rule, row.group))
-        return rows[:MAX_RULES]
-
-    @property
-    def pages(self) -> list[PageRow]:
-        """What most pages said first, and the rest in one row."""
-        rows = sorted(self._pages.values(), key=lambda row: -row.count)[:MAX_SAID]
-        return [*rows, self._other_pages] if self._other_pages.count else rows
-
-    @cached_property
-    def usage(self) -> list[UsageRow]:
-        """By purpose."""
-        for row in self._usage.values():
-            row.unknown = max(0, self.usage_pages - row.yes - row.no)
-        return list(self._usage.values())
-
-    @property
-    def usage_statements(self) -> list[StatementRow]:
-        """Those of most pages first."""
-        return sorted(self._statements.values(), key=lambda row: -row.pages)[:MAX_SAID]
+def _most(rows: dict[KeyT, SaidRow]) -> list[SaidRow]:
+    return sorted(rows.values(), key=lambda row: -row.count)[:MAX_SAID]
 
 
 def _row(rows: dict[KeyT, RowT], key: KeyT, new: RowT, most: int = _SAID) -> RowT | None:

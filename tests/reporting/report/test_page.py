@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from scrapy_rep.reporting.report import building, duration, render, share
+from scrapy_rep.reporting.report import duration, reading, render, share
 from scrapy_rep.reporting.report.data import ReportData
 from tests.helpers.crawling import crawl
 from tests.helpers.held import assert_clean, origin_of
@@ -194,8 +194,8 @@ def test_only_web_addresses_are_links() -> None:
 
 def test_no_more_than_a_browser_can_bear(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is in the sums."""
-    monkeypatch.setattr(building, "MAX_ORIGINS", 20)
-    monkeypatch.setattr(building, "MAX_RULES", 10)
+    monkeypatch.setattr(reading, "MAX_ORIGINS", 20)
+    monkeypatch.setattr(reading, "MAX_RULES", 10)
     page = parse(render(many(50)))
     assert len(rows(page, "origins")) == 20
     notes = texts(page, "p.note")
