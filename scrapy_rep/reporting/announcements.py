@@ -53,7 +53,6 @@ class Announcer(ResolutionListener):
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._send = context.crawler.signals.send_catch_log_async
         self._logged: set[str] = set()
         self._once = is_interactive(context.crawler)  # there is only one attempt
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
@@ -73,8 +72,6 @@ class Announcer(ResolutionListener):
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
         await self._parsed(robots, request)
-        if not self._context.engine.has_listeners(signals.robots_resolved):
-            return
         await self._send(
             signals.robots_resolved,
             origin=state.origin,
@@ -93,8 +90,11 @@ class Announcer(ResolutionListener):
         robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
         if robots is None or robots_parsed is None:
             return
-        if self._context.engine.has_listeners(robots_parsed):
-            await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
+        await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
+
+    async def _send(self, signal: object, **values: Any) -> None:
+        if self._context.engine.has_listeners(signal):
+            await self._context.crawler.signals.send_catch_log_async(signal, **values)
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Log a misconfiguration, once for each kind."""
@@ -221,25 +221,20 @@ def compare(
     old: bytes, new: bytes, urls: list[str], chain: tuple[str, ...], obey_global: bool
 ) -> dict[str, Any]:
     """Return what differs between two robots.txt files: lines, and verdicts on *urls*."""
+    turned = []
     files = RobotsTxt.parse(old), RobotsTxt.parse(new)
-
-    def verdicts(url: str) -> list[str]:
-        decisions = [one.decide(comparable(url), chain, obey_global=obey_global) for one in files]
-        return ["allowed" if one.allowed else "disallowed" for one in decisions]
-
-    found = [{"url": url, **dict(zip(("was", "now"), verdicts(url), strict=True))} for url in urls]
-    turned = [one for one in found if one["was"] != one["now"]]
-    return {
-        **changed_lines(old, new),
-        "turned": turned[:_URLS],
-        "turned_count": len(turned),
-    }
+    for url in urls:
+        found = [one.decide(comparable(url), chain, obey_global=obey_global) for one in files]
+        was, now = ("allowed" if one.allowed else "disallowed" for one in found)
+        if was != now:
+            turned.append({"url": url, "was": was, "now": now})
+    return {**changed_lines(old, new), "turned": turned[:_URLS], "turned_count": len(turned)}
 
 
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
-    """Return the lines that only one of two files has, in its order."""
+    """Return the lines that only one of two files has, in about its order."""
     before, after = _lines(old), _lines(new)
-    added, removed = _surplus(after, before), _surplus(before, after)
+    added, removed = (list(one.elements()) for one in (after - before, before - after))
     return {
         "added": [one[:_LENGTH] for one in added[:MAX_LINES]],
         "removed": [one[:_LENGTH] for one in removed[:MAX_LINES]],
@@ -248,20 +243,9 @@ def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
     }
 
 
-def _lines(body: bytes) -> list[str]:
+def _lines(body: bytes) -> Counter[str]:
     text = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode(errors="replace")
-    return [line for line in map(str.strip, text.split("\n")) if line]
-
-
-def _surplus(lines: list[str], others: list[str]) -> list[str]:
-    left = Counter(others)
-    found = []
-    for line in lines:
-        if left[line] > 0:
-            left[line] -= 1
-        else:
-            found.append(line)
-    return found
+    return Counter(filter(None, map(str.strip, text.split("\n"))))
 
 
 _SHORT = {"MemoryStorage": "memory", "SqliteStorage": "SQLite", "RedisStorage": "Redis"}
