@@ -3,7 +3,7 @@ known before. At the crawl's beginning: whether robots.txt is obeyed, and how.""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.requests import Agents
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -139,8 +138,8 @@ class Announcer(ResolutionListener):
             logger.debug(message, values, extra=self._context.extra)
 
 
-# Origins whose refused URLs are remembered, and how many of each.
-_ORIGINS, _URLS = 1000, 20
+# Refused URLs that are remembered, and how many of an origin are compared.
+_REFUSED, _URLS = 1000, 20
 # Of a change: lines kept, and characters of each.
 MAX_LINES, _LENGTH = 50, 300
 
@@ -148,21 +147,15 @@ MAX_LINES, _LENGTH = 50, 300
 class ChangeWatch:
     """Compares each new robots.txt with the one before."""
 
-    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+    def __init__(self, context: CrawlContext) -> None:
         self._context = context
         self._obey_global = context.settings.obey_global_group
-        self._table = origins.table
-        self._refused: OrderedDict[Origin, deque[str]] = OrderedDict()
+        self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REFUSED)
         self._log = Limiter(logger, "robots.txt files that have changed")
 
     def forbidden(self, origin: Origin, url: str) -> None:
         """Remember a URL that is refused: a change may allow it."""
-        urls = self._refused.get(origin)
-        if urls is None:
-            urls = self._refused[origin] = deque(maxlen=_URLS)
-            if len(self._refused) > _ORIGINS:
-                self._refused.popitem(last=False)
-        urls.append(url)
+        self._refused.append((origin, url))
 
     async def look(
         self,
@@ -182,7 +175,8 @@ class ChangeWatch:
             old, new = before.body, state.entry.body
         except UnreadableEntry:  # a damaged file of another process
             return None
-        urls = dict.fromkeys([*self._refused.get(state.origin, ()), *waiting(state.name)])
+        refused = [url for origin, url in self._refused if origin == state.origin]
+        urls = dict.fromkeys([*refused[-_URLS:], *waiting(state.name)])
         how = old, new, list(urls), chain, self._obey_global
         large = len(old) + len(new) > LARGE
         change = await run_in_thread(compare, *how) if large else compare(*how)
@@ -232,7 +226,7 @@ def compare(
 
 
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
-    """Return the lines that only one of two files has, in about its order."""
+    """Return the lines that only one of two files has, in the order in which they first appear."""
     before, after = _lines(old), _lines(new)
     added, removed = (list(one.elements()) for one in (after - before, before - after))
     return {
@@ -262,17 +256,21 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
     storage = settings.cache_storage
     name = storage if isinstance(storage, str) else f"{storage.__module__}.{storage.__qualname__}"
     module, _, short = name.rpartition(".")
-    values: dict[str, Any] = {
-        "agent": " or ".join(agents.default) or "any crawler (*)",
-        "unreachable": unreachable[settings.unreachable],
-        "storage": _SHORT.get(short, name) if module.startswith("scrapy_rep.") else name,
-    }
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
-        values,
+        {
+            "agent": agents_in_words(agents),
+            "unreachable": unreachable[settings.unreachable],
+            "storage": _SHORT.get(short, name) if module.startswith("scrapy_rep.") else name,
+        },
         extra=context.extra,
     )
+
+
+def agents_in_words(agents: Agents) -> str:
+    """Return what the crawler goes by."""
+    return " or ".join(agents.default) or "any crawler (*)"
 
 
 def log_switched_off(crawler: Crawler) -> None:
@@ -283,11 +281,9 @@ def log_switched_off(crawler: Crawler) -> None:
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:
+        what = f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}"
         logger.warning(
             "Without ROBOTSTXT_OBEY, %(what)s no effect: %(names)s",
-            {
-                "what": f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}",
-                "names": ", ".join(names),
-            },
+            {"what": what, "names": ", ".join(names)},
             extra=extra,
         )

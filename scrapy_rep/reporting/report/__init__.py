@@ -23,7 +23,7 @@ from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import clean, counted, date, text_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.decision_log import Feed
-from scrapy_rep.reporting.record import Listener, Record
+from scrapy_rep.reporting.record import OUTCOMES, Listener, Record
 
 if TYPE_CHECKING:
     import logging
@@ -160,7 +160,7 @@ def render(data: ReportData) -> bytes:
         "duration": duration,
         "share": share,
     }
-    environment.globals |= {"counted": counted}
+    environment.globals |= {"counted": counted, "outcomes": OUTCOMES}
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text: str = environment.get_template("page.html").render(
         data=data,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING
 
-from scrapy_rep.reporting.report.data import FileChange, ReportData
+from scrapy_rep.reporting.report.data import Change, ReportData
 from scrapy_rep.reporting.report.lines import LineReader
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum
 
@@ -29,7 +29,7 @@ def report_data(files: Iterable[IO[bytes]]) -> ReportData:
     return ReportData(crawls, changes[:MAX_CHANGES], len(changes), notes)
 
 
-def _changes(old: CrawlSum, new: CrawlSum, number: int) -> list[FileChange]:
+def _changes(old: CrawlSum, new: CrawlSum, number: int) -> list[Change]:
     """Return whose robots.txt differs between two crawls, as far as both have an answer."""
     found = []
     for name, after in new.known.items():
@@ -37,9 +37,9 @@ def _changes(old: CrawlSum, new: CrawlSum, number: int) -> list[FileChange]:
         if before is None or {before.outcome, after.outcome} & {"none", "unreachable"}:
             continue
         if (before.outcome, before.sha256) != (after.outcome, after.sha256):
-            change = FileChange(name, before_crawl=number, after_crawl=number + 1)
-            change.before, change.before_sha256 = before.outcome, before.sha256
-            change.after, change.after_sha256 = after.outcome, after.sha256
+            change = Change(name, crawls=(number, number + 1))
+            change.outcomes = before.outcome, after.outcome
+            change.sha256 = before.sha256, after.sha256
             found.append(change)
     return found
 

@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 import scrapy_rep
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.announcements import changed_lines
-from scrapy_rep.reporting.record import OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -168,16 +167,6 @@ class OriginRow:
     """Requests wait for its first answer."""
 
     @property
-    def words(self) -> str:
-        """The outcome in words."""
-        return OUTCOMES[self.outcome]
-
-    @property
-    def robots_url(self) -> str:
-        """Where its robots.txt is."""
-        return f"{self.origin}/robots.txt"
-
-    @property
     def share(self) -> float | None:
         """The part that was forbidden."""
         allowed, forbidden = self.requests["allowed"], self.requests["forbidden"]
@@ -188,11 +177,6 @@ class OriginRow:
         """How much a reader wants to see it."""
         refused = sum(self.requests[name] for name in _INTERESTING)
         return 2 * refused + (self.outcome not in ("rules", "missing", "none"))
-
-    @property
-    def busy(self) -> bool:
-        """Whether more is to come."""
-        return self.spell is not None or self.wait is not None
 
 
 class SitemapRow(NamedTuple):
@@ -207,11 +191,6 @@ class SitemapRow(NamedTuple):
     rejected: list[tuple[str, int]]
     failed: str
     read: bool
-
-    @property
-    def order(self) -> tuple[bool, bool, str]:
-        """Those that failed come first."""
-        return not self.failed, bool(self.taken), self.url
 
 
 @dataclass(slots=True)
@@ -263,40 +242,21 @@ class Axis:
 
 @dataclass(slots=True)
 class Change:
-    """What differs between two robots.txt files of an origin."""
+    """What differs between two robots.txt files of an origin: in the crawl, or since the one before."""
 
     origin: str
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     lines_added: int = 0
     lines_removed: int = 0
-
-    @property
-    def robots_url(self) -> str:
-        """Where the file is."""
-        return f"{self.origin}/robots.txt"
-
-
-@dataclass(slots=True)
-class MidChange(Change):
-    """It changed in the crawl."""
-
     at: float = 0.0
     turned: list[dict[str, str]] = field(default_factory=list)
     """Some URLs on which the verdict has changed: ``url``, ``was`` and ``now``."""
     turned_count: int = 0
-
-
-@dataclass(slots=True)
-class FileChange(Change):
-    """It was another in the crawl before."""
-
-    before: str = ""
-    after: str = ""
-    before_crawl: int = 0
-    after_crawl: int = 0
-    before_sha256: str | None = None
-    after_sha256: str | None = None
+    outcomes: tuple[str, str] = ("", "")
+    """Before and after, between crawls."""
+    sha256: tuple[str | None, str | None] = (None, None)
+    crawls: tuple[int, int] = (0, 0)
     known: bool = False
     """Whether what has changed is known."""
 
@@ -307,7 +267,7 @@ class ReportData:
 
     crawls: list[CrawlSum]
     """The oldest first. The page shows the last one, and all side by side."""
-    changes: list[FileChange] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     all_changes: int = 0
     notes: list[str] = field(default_factory=list)
     """Sentences about the record itself."""
@@ -344,9 +304,7 @@ class ReportData:
         for one in self._excerpted():
             yield one.origin, one.sha256 or ""
         for change in self.changes:
-            for sha256 in (change.before_sha256, change.after_sha256):
-                if sha256:
-                    yield change.origin, sha256
+            yield from ((change.origin, sha256) for sha256 in change.sha256 if sha256)
 
     def fill(self, body_of: BodyOf) -> None:
         """Add what the robots.txt files say.
@@ -358,10 +316,9 @@ class ReportData:
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
         for change in self.changes:
-            shas = change.before_sha256, change.after_sha256
-            bodies = [b"" if sha is None else body_of(change.origin, sha) for sha in shas]
-            if None not in bodies:
-                change.known = True
+            bodies = [body_of(change.origin, one) if one else b"" for one in change.sha256]
+            change.known = None not in bodies
+            if change.known:
                 for name, value in changed_lines(*map(bytes, bodies)).items():  # type: ignore[arg-type]
                     setattr(change, name, value)
 

@@ -13,7 +13,7 @@ from scrapy_rep.reporting.report.lines import Line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy_rep.reporting.report.data import MidChange, OriginRow
+    from scrapy_rep.reporting.report.data import Change, OriginRow
     from scrapy_rep.reporting.report.reading import CrawlSum
 
 _ITEMS = 5
@@ -115,7 +115,7 @@ def _of_pages(crawl: CrawlSum) -> Iterator[Finding]:
             yield Finding(kind, "note", count, words, kind)
 
 
-def _names(rows: Iterable[OriginRow | MidChange]) -> list[str]:
+def _names(rows: Iterable[OriginRow | Change]) -> list[str]:
     return [row.origin for row in islice(rows, _ITEMS)]
 
 

@@ -23,7 +23,7 @@ from scrapy_rep.reporting.record import (
     kind_of,
 )
 from scrapy_rep.reporting.report.data import (
-    MidChange,
+    Change,
     OriginRow,
     OutcomeRow,
     Period,
@@ -73,9 +73,9 @@ class CrawlSum:
         self._rules: dict[tuple[str, str], RuleRow] = {}
         self.all_rules = 0
         self._seen = BoundedSet()
-        self.sitemaps: Top[SitemapRow] = Top(MAX_SITEMAPS, lambda row: row.order)
+        self.sitemaps: Top[SitemapRow] = Top(MAX_SITEMAPS, _order)
         self.periods: Top[Period] = Top(MAX_PERIODS, lambda period: -period.seconds)
-        self.changes: Top[MidChange] = Top(MAX_CHANGES, lambda _: 0)
+        self.changes: Top[Change] = Top(MAX_CHANGES, lambda _: 0)
         self._pages: dict[tuple[str, str], SaidRow] = {}
         self._other_pages = SaidRow("others", "", "")
         self.usage: dict[str, Counter[str]] = {}
@@ -115,7 +115,9 @@ class CrawlSum:
 
     def _forget(self) -> None:
         """Only count those that are least interesting."""
-        order = sorted(self.known.values(), key=lambda one: (one.busy, one.interest))
+        order = sorted(
+            self.known.values(), key=lambda one: (bool(one.spell or one.wait), one.interest)
+        )
         for one in order[: _ORIGINS // 2]:
             self.outcomes[one.outcome, one.kind] += 1
             del self.known[one.origin]
@@ -194,7 +196,11 @@ class CrawlSum:
         wait, origin.wait = origin.wait, None
         if wait is not None:
             wait.began, wait.ended = min(began, wait.began), at
-            wait.requests, wait.end, wait.reason = origin.unclear, "waited", origin.words
+            wait.requests, wait.end, wait.reason = (
+                origin.unclear,
+                "waited",
+                OUTCOMES[origin.outcome],
+            )
             self.periods.add(wait)
         origin.requests["waited"] += origin.unclear
         origin.unclear = 0
@@ -209,7 +215,7 @@ class CrawlSum:
     def _changed(self, line: Line, at: float) -> None:
         about = line.part("change")
         turned = about.parts("turned", _TURNED)
-        change = MidChange(
+        change = Change(
             line.text("origin"),
             about.texts("added", _REASONS),
             about.texts("removed", _REASONS),
@@ -257,7 +263,7 @@ class CrawlSum:
             rule.all_origins += self._seen.add((key, name))
             if len(rule.known) >= _OF_A_RULE:
                 return
-            where = origin.url or origin.robots_url
+            where = origin.url or f"{name}/robots.txt"
             about = line.number("line"), line.text("url"), line.text("sha256", 64) or None
             rule.known[name] = RuleOrigin(name, where, *about)
         rule.known[name].times += 1
@@ -395,6 +401,11 @@ class CrawlSum:
         ]
         reasons = [(kind, n) for (key, kind), n in outcomes.items() if key == "unreachable"]
         self.reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
+
+
+def _order(row: SitemapRow) -> tuple[bool, bool, str]:
+    """Those that failed come first."""
+    return not row.failed, bool(row.taken), row.url
 
 
 def _most(rows: dict[KeyT, SaidRow]) -> list[SaidRow]:

@@ -189,7 +189,7 @@ def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
         data = ReportData.read(record, lambda _, sha256: bodies.get(sha256))  # type: ignore[arg-type]
         assert [one.name for one in data.crawls] == ["one", "two"]
         [change] = data.changes
-        assert (change.origin, change.before_crawl, change.after_crawl) == (A, 0, 1)
+        assert (change.origin, change.crawls) == (A, (0, 1))
         assert (change.added, change.removed) == (["Disallow: /c"], ["Disallow: /a"])
         assert change.known
     [change] = ReportData.read(files).changes
