@@ -37,7 +37,7 @@ from scrapy_rep.reporting.record import (
     Record,
     answer_fields,
 )
-from scrapy_rep.reporting.report import Report
+from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, log_summary
 from scrapy_rep.settings import changed_values
 
@@ -73,7 +73,8 @@ class Recorder(ResolutionListener):
         self._counts = Counts(self._isolated)
         uri = settings.decisions
         self._trail = AuditTrail(context, uri, self._isolated) if uri else None
-        self._report = Report.of(context, origins.table, self._isolated)
+        wanted = settings.report and is_possible(context)
+        self._report = Report(context, origins.table, self._isolated) if wanted else None
         self.everything = self._trail is not None and settings.decisions_all
         """Whether plain allows are told one by one."""
         listeners = (self._counts, self._trail, self._report)
