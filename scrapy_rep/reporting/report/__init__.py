@@ -60,7 +60,9 @@ class Report(Listener):
     def __init__(self, context: CrawlContext, table: OriginTable, isolated: Isolation) -> None:
         """:raises SettingsError: if ``REP_REPORT`` can't be written to"""
         super().__init__(isolated)
-        self._feed = Feed(context.crawler, "REP_REPORT", context.settings.report, overwrite=True)
+        self._feed = Feed(
+            context.crawler, "REP_REPORT", context.settings.report or "", overwrite=True
+        )
         self._context = context
         self._table = table
         self._file: IO[bytes] | None = None
