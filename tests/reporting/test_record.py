@@ -110,14 +110,13 @@ async def test_a_change_in_mid_crawl_is_told(
 ) -> None:
     """One line, a stat, a record: what changed, and which verdicts with it."""
     clock, path = Clock().install(monkeypatch), tmp_path / "d.jsonl"
-    site, same = (
-        sites.add(robots="User-agent: *\nDisallow: /a\nDisallow: /c\n"),
-        sites.add(robots=RULES),
-    )
+    site = sites.add(robots="User-agent: *\nDisallow: /a\nDisallow: /c\n")
+    same, down = sites.add(robots=RULES), sites.add(robots=in_turn(404, 503))
     new = "User-agent: *\nDisallow: /b\r\nDisallow: /c\n"
     steps = [
-        *(site.url(path) for path in ("/a", "/b", "/c")), same.url("/x"),
-        lambda: site.set("/robots.txt", new), 86401, site.url("/b/1"), same.url("/x1"),
+        *(site.url(path) for path in ("/a", "/b", "/c")), same.url("/x"), down.url("/x"),
+        lambda: site.set("/robots.txt", new), 86401,
+        site.url("/b/1"), same.url("/x1"), down.url("/x1"),
     ]  # fmt: skip
     result = await crawl(StepSpider, {"REP_DECISIONS": str(path)}, steps=steps, clock=clock)
     [line] = lines_of(path, "changed")
