@@ -7,12 +7,12 @@ import shlex
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import Request, Spider
 
 from scrapy_rep.engine import log
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import AGENT, ListSpider, StepSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
+from tests.helpers.held import DEFER, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 
@@ -141,17 +141,24 @@ async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites, 
 
 
 async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any) -> None:
-    """Not refused, but not fetched either; and the user has stopped the crawl."""
-    site = sites.add(robots=503)
+    """The user has stopped the crawl: others may have got through."""
+    site, other = sites.add(robots=503), sites.add(robots=RULES)
     settings = {**DEFER, "JOBDIR": str(tmp_path),
                 "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}  # fmt: skip
-    record = Record(on_deferred=lambda _, count: record.close() if count == 2 else None)
-    result = await crawl(urls(site, 2), settings, signal_handlers=record.handlers)
+
+    def stop(spider: Spider, count: int) -> None:
+        stats = spider.crawler.stats
+        assert stats is not None
+        if count == 2:
+            as_soon_as(lambda: stats.get_value("robotstxt/forbidden"), record.close)
+
+    record = Record(on_deferred=stop)
+    wanted = [*urls(site, 2), other.url("/x")]
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert result.reason == "enough"
     assert lines(result, "every start request", level="WARNING") == []
-    assert (
-        summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held (2 kept for the next run)"
-    )
+    requests = "Requests: 0 allowed, 1 forbidden, 2 held (2 kept for the next run)"
+    assert summary(result)[1] == requests
 
 
 async def test_no_start_requests(sites: Sites) -> None:

@@ -53,10 +53,12 @@ def _read(files: Iterable[IO[bytes]]) -> tuple[list[CrawlSum], list[str]]:
         for line in reader:
             # Earlier versions did not say which crawl it is.
             crawl = line.text("crawl", 40) or f"file {position}"
-            if crawl not in crawls and len(crawls) >= _CRAWLS:
-                left_out += 1
-            else:
-                crawls.setdefault(crawl, CrawlSum()).add(line)
+            if crawl not in crawls:
+                if len(crawls) >= _CRAWLS:
+                    left_out += 1
+                    continue
+                crawls[crawl] = CrawlSum()
+            crawls[crawl].add(line)
         unreadable += reader.unreadable
         cut += reader.cut
     for one in crawls.values():
