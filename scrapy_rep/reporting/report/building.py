@@ -21,6 +21,8 @@ def report_data(files: Iterable[IO[bytes]]) -> ReportData:
     if not crawls:
         crawls = [CrawlSum()]
         notes.append("The record is empty.")
+    for one in crawls:
+        one.end()
     changes = [
         change
         for number, (old, new) in enumerate(pairwise(crawls))
@@ -61,8 +63,6 @@ def _read(files: Iterable[IO[bytes]]) -> tuple[list[CrawlSum], list[str]]:
             crawls[crawl].add(line)
         unreadable += reader.unreadable
         cut += reader.cut
-    for one in crawls.values():
-        one.end()
     notes = []
     if unreadable:
         notes.append(f"Lines of the record that could not be read: {unreadable:,}.")

@@ -108,6 +108,7 @@ def test_what_needs_a_look_comes_first() -> None:
     ("record", "selector", "words"),
     [
         ([started(), answer("rules", 1, "http://a.example"), ended(2)], "#look p", "Nothing does"),
+        ([], ".banner", "The record is empty."),
         ([started(), ended(2)], "#requests p", "No robots.txt was requested."),
         ([started(dry_run=True), ended(2)], ".banner", "This was a dry run"),
         ([started(), ended(2)], "header p", "2027-01-15 08:00:00 to 2027-01-15 08:00:02 UTC, 2.0 s"),
