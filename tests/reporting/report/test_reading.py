@@ -105,6 +105,21 @@ def test_a_rule_is_counted_over_all_origins() -> None:
     assert of_a.excerpt == []
 
 
+def test_the_crawl_s_own_totals_count() -> None:
+    """Some of its record may be lost."""
+    counts = data_of(started(), refused(A), ended(9, forbidden=5, kept=2)).crawl.counts
+    assert [counts[name] for name in ("forbidden", "kept", "origins")] == [5, 2, 1]
+
+
+def test_not_every_file_is_quoted() -> None:
+    """Of all rules, and of one."""
+    rules = [
+        (f"http://{one}.example", f"Disallow: /{rule}") for rule in range(20) for one in range(30)
+    ]
+    data = data_of(started(), *[refused(site, rule=rule) for site, rule in rules])
+    assert len(list(data.wanted())) == 250
+
+
 def test_what_needs_a_look_is_said_in_sentences() -> None:
     starts = {"refused": 2, "passed": False, "url": f"{A}/x", "why": "line 3", "command": "scrapy"}
     listed = {"found": "listed", "by": f"{A}/robots.txt"}
@@ -112,6 +127,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         started(),
         answer("rules", 1, A),
         refused(A, rule="Disallow: /"),
+        *[answer("rules", 1, B), refused(B, rule="Disallow: /")],
+        line("allowed_count", 5, B, count=1),
         *[
             answer(kind, 1, f"http://{kind}.example")
             for kind in ("html", "challenge", "redirected")
