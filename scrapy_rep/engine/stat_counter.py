@@ -1,9 +1,8 @@
-"""Counting: a stat for the hot path, and the most frequent of very many things."""
+"""A stat for the hot path."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from scrapy import signals as scrapy_signals
 
@@ -11,14 +10,12 @@ from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.timers import PeriodicTask
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Hashable
+    from collections.abc import Coroutine
     from typing import Any
 
     from scrapy.crawler import Crawler
 
     from scrapy_rep.engine.access import EngineAccess
-
-KeyT = TypeVar("KeyT", bound="Hashable")
 
 
 class StatCounter:
@@ -43,28 +40,3 @@ class StatCounter:
     def _spider_opened(self) -> Coroutine[Any, Any, None]:
         self._engine.before_closing(Stage.COUNTING, self._upkeep.end)
         return self._upkeep.begin()
-
-
-class CappedCounter(Generic[KeyT]):
-    """Counts the most frequent keys in bounded memory. When there are too many, the rarest half is
-    counted together, as :attr:`others`."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._counts: Counter[KeyT] = Counter()
-        self.others = 0
-
-    def add(self, key: KeyT, times: int = 1) -> None:
-        """Count *key* so many times more."""
-        self._counts[key] += times
-        if len(self._counts) > self._limit:
-            kept = Counter(dict(self._counts.most_common(self._limit // 2)))
-            self.others += self._counts.total() - kept.total()
-            self._counts = kept
-
-    def __contains__(self, key: KeyT) -> bool:
-        return key in self._counts
-
-    def most(self, count: int) -> list[tuple[KeyT, int]]:
-        """Return the most frequent ones with their counts."""
-        return self._counts.most_common(count)

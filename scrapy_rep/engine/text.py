@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -220,10 +221,15 @@ def date(seconds: float, form: str) -> str:
         return "?"
 
 
-def iso(seconds: float | None) -> str | None:
+def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
     """Return seconds since the epoch as ISO 8601, UTC; None for None, or if out of range."""
-    text = "?" if seconds is None else date(seconds, "%Y-%m-%dT%H:%M:%SZ")
-    return None if text == "?" else text
+    if seconds is None:
+        return None
+    try:
+        time = datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # a clock may be set to anything
+        return None
+    return time.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def json_line(record: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@ known before. At the crawl's beginning: whether robots.txt is obeyed, and how.""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.requests import Agents
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -53,7 +52,6 @@ class Announcer(ResolutionListener):
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._send = context.crawler.signals.send_catch_log_async
         self._logged: set[str] = set()
         self._once = is_interactive(context.crawler)  # there is only one attempt
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
@@ -73,8 +71,6 @@ class Announcer(ResolutionListener):
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
         await self._parsed(robots, request)
-        if not self._context.engine.has_listeners(signals.robots_resolved):
-            return
         await self._send(
             signals.robots_resolved,
             origin=state.origin,
@@ -93,8 +89,11 @@ class Announcer(ResolutionListener):
         robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
         if robots is None or robots_parsed is None:
             return
-        if self._context.engine.has_listeners(robots_parsed):
-            await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
+        await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
+
+    async def _send(self, signal: object, **values: Any) -> None:
+        if self._context.engine.has_listeners(signal):
+            await self._context.crawler.signals.send_catch_log_async(signal, **values)
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Log a misconfiguration, once for each kind."""
@@ -139,8 +138,8 @@ class Announcer(ResolutionListener):
             logger.debug(message, values, extra=self._context.extra)
 
 
-# Origins whose refused URLs are remembered, and how many of each.
-_ORIGINS, _URLS = 1000, 20
+# Refused URLs that are remembered, and how many of an origin are compared.
+_REFUSED, _URLS = 1000, 20
 # Of a change: lines kept, and characters of each.
 MAX_LINES, _LENGTH = 50, 300
 
@@ -148,21 +147,15 @@ MAX_LINES, _LENGTH = 50, 300
 class ChangeWatch:
     """Compares each new robots.txt with the one before."""
 
-    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+    def __init__(self, context: CrawlContext) -> None:
         self._context = context
         self._obey_global = context.settings.obey_global_group
-        self._table = origins.table
-        self._refused: OrderedDict[Origin, deque[str]] = OrderedDict()
+        self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REFUSED)
         self._log = Limiter(logger, "robots.txt files that have changed")
 
     def forbidden(self, origin: Origin, url: str) -> None:
         """Remember a URL that is refused: a change may allow it."""
-        urls = self._refused.get(origin)
-        if urls is None:
-            urls = self._refused[origin] = deque(maxlen=_URLS)
-            if len(self._refused) > _ORIGINS:
-                self._refused.popitem(last=False)
-        urls.append(url)
+        self._refused.append((origin, url))
 
     async def look(
         self,
@@ -182,7 +175,8 @@ class ChangeWatch:
             old, new = before.body, state.entry.body
         except UnreadableEntry:  # a damaged file of another process
             return None
-        urls = dict.fromkeys([*self._refused.get(state.origin, ()), *waiting(state.name)])
+        refused = [url for origin, url in self._refused if origin == state.origin]
+        urls = dict.fromkeys([*refused[-_URLS:], *waiting(state.name)])
         how = old, new, list(urls), chain, self._obey_global
         large = len(old) + len(new) > LARGE
         change = await run_in_thread(compare, *how) if large else compare(*how)
@@ -221,25 +215,20 @@ def compare(
     old: bytes, new: bytes, urls: list[str], chain: tuple[str, ...], obey_global: bool
 ) -> dict[str, Any]:
     """Return what differs between two robots.txt files: lines, and verdicts on *urls*."""
+    turned = []
     files = RobotsTxt.parse(old), RobotsTxt.parse(new)
-
-    def verdicts(url: str) -> list[str]:
-        decisions = [one.decide(comparable(url), chain, obey_global=obey_global) for one in files]
-        return ["allowed" if one.allowed else "disallowed" for one in decisions]
-
-    found = [{"url": url, **dict(zip(("was", "now"), verdicts(url), strict=True))} for url in urls]
-    turned = [one for one in found if one["was"] != one["now"]]
-    return {
-        **changed_lines(old, new),
-        "turned": turned[:_URLS],
-        "turned_count": len(turned),
-    }
+    for url in urls:
+        found = [one.decide(comparable(url), chain, obey_global=obey_global) for one in files]
+        was, now = ("allowed" if one.allowed else "disallowed" for one in found)
+        if was != now:
+            turned.append({"url": url, "was": was, "now": now})
+    return {**changed_lines(old, new), "turned": turned[:_URLS], "turned_count": len(turned)}
 
 
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
-    """Return the lines that only one of two files has, in its order."""
+    """Return the lines that only one of two files has, in the order in which they first appear."""
     before, after = _lines(old), _lines(new)
-    added, removed = _surplus(after, before), _surplus(before, after)
+    added, removed = (list(one.elements()) for one in (after - before, before - after))
     return {
         "added": [one[:_LENGTH] for one in added[:MAX_LINES]],
         "removed": [one[:_LENGTH] for one in removed[:MAX_LINES]],
@@ -248,20 +237,9 @@ def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
     }
 
 
-def _lines(body: bytes) -> list[str]:
+def _lines(body: bytes) -> Counter[str]:
     text = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode(errors="replace")
-    return [line for line in map(str.strip, text.split("\n")) if line]
-
-
-def _surplus(lines: list[str], others: list[str]) -> list[str]:
-    left = Counter(others)
-    found = []
-    for line in lines:
-        if left[line] > 0:
-            left[line] -= 1
-        else:
-            found.append(line)
-    return found
+    return Counter(filter(None, map(str.strip, text.split("\n"))))
 
 
 _SHORT = {"MemoryStorage": "memory", "SqliteStorage": "SQLite", "RedisStorage": "Redis"}
@@ -278,17 +256,21 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
     storage = settings.cache_storage
     name = storage if isinstance(storage, str) else f"{storage.__module__}.{storage.__qualname__}"
     module, _, short = name.rpartition(".")
-    values: dict[str, Any] = {
-        "agent": " or ".join(agents.default) or "any crawler (*)",
-        "unreachable": unreachable[settings.unreachable],
-        "storage": _SHORT.get(short, name) if module.startswith("scrapy_rep.") else name,
-    }
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
-        values,
+        {
+            "agent": agents_in_words(agents),
+            "unreachable": unreachable[settings.unreachable],
+            "storage": _SHORT.get(short, name) if module.startswith("scrapy_rep.") else name,
+        },
         extra=context.extra,
     )
+
+
+def agents_in_words(agents: Agents) -> str:
+    """Return what the crawler goes by."""
+    return " or ".join(agents.default) or "any crawler (*)"
 
 
 def log_switched_off(crawler: Crawler) -> None:
@@ -299,11 +281,9 @@ def log_switched_off(crawler: Crawler) -> None:
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:
+        what = f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}"
         logger.warning(
             "Without ROBOTSTXT_OBEY, %(what)s no effect: %(names)s",
-            {
-                "what": f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}",
-                "names": ", ".join(names),
-            },
+            {"what": what, "names": ", ".join(names)},
             extra=extra,
         )

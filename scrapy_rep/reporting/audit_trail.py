@@ -82,9 +82,9 @@ class AuditTrail(Listener):
             await self._feed.store(self._file.file)
         except Exception as error:  # noqa: BLE001
             self._fail(error)
-        else:
-            extra = self._context.extra
-            logger.info("Decisions are in %(uri)s", {"uri": self._feed}, extra=extra)
+            return
+        values = {"uri": self._feed}
+        logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
 
     def _spider_opened(self) -> None:
         try:

@@ -199,12 +199,11 @@ class DecisionLog:
 
     def begin(self) -> None:
         """Warn of a dry run."""
-        if self._dry_run:
-            logger.warning(
-                "REP_DRY_RUN is on: robots.txt is fetched and decisions are recorded, but no "
-                "request is dropped or held.",
-                extra=self._context.extra,
-            )
+        logger.warning(
+            "REP_DRY_RUN is on: robots.txt is fetched and decisions are recorded, but no request is "
+            "dropped or held.",
+            extra=self._context.extra,
+        )
 
     def forbidden(self, request: Request, error: RobotsDisallowed) -> None:
         """Log that robots.txt forbids *request*."""
@@ -225,17 +224,15 @@ class DecisionLog:
         :param direct: a direct download: Scrapy doesn't log that its item goes on without it
         """
         values = {"origin": error.origin, "url": request.url, "error": error}
-        extra = self._context.extra
-        if error.origin is None:
-            pass
-        elif self._interactive and not self._dry_run:
+        extra, has_origin = self._context.extra, error.origin is not None
+        if has_origin and self._interactive and not self._dry_run:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
                 values,
                 extra=extra,
             )
-        elif not direct and self._told.add(error.origin):
+        elif has_origin and not direct and self._told.add(error.origin):
             dropping = "Would drop" if self._dry_run else "Dropping"
             message = f"{dropping} requests to %(origin)s: %(error)s"
             self._drops.log(message, values, self._context.spider)
@@ -298,11 +295,10 @@ class StartRequests:
         """Tell the user if no start request got through."""
         if self._passed or self._first is None:
             return
+        refused = "refused"
+        outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self._context.settings.dry_run:
             refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
-        else:
-            refused = "refused"
-            outcome = "If the crawl found nothing, that is why; your spider may be fine."
         logger.warning(
             f"robots.txt {refused} every start request (%(count)d). {outcome} The first was "
             "%(url)s: %(why)s. For details: %(command)s",

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import logging
 import re
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.engine.text import json_line
+from scrapy_rep.engine.text import iso, json_line
 from scrapy_rep.origins.answer import is_lost_connection, is_tls_failure
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Decision, Origin
 
 NAME = "scrapy_rep.decisions"
+_MS = "milliseconds"
 
 ALLOWED_COUNT, ANSWER, CHANGED, SITEMAP, STARTED, ENDED = OTHERS = (
     "allowed_count",
@@ -93,16 +93,11 @@ class Record(logging.LogRecord):
     def fields(self) -> dict[str, Any]:
         """Return all fields, in order."""
         state, decision = self.basis
-        entry = state.entry if state is not None else None
-        more = self.more
-        reason = more.get("reason")
-        if reason is None and state is not None:
-            reason = _reason(state)
-        if entry is not None and entry.fetched_at is None:
-            entry = None  # there has never been an answer
+        entry = state.entry if state and state.entry.fetched_at is not None else None
         rule = decision.rule if decision is not None else None
+        reason = self.more.get("reason") or (_reason(state) if state else None)
         fields = {
-            "time": iso(self.at),
+            "time": iso(self.at, _MS),
             "url": self.url,
             "agent": None,
             "origin": self.origin,
@@ -111,12 +106,12 @@ class Record(logging.LogRecord):
             "line": rule.line if rule is not None else None,
             "group": decision.agent if decision is not None else None,
             "sha256": entry.sha256 if entry is not None else None,
-            "fetched": iso(entry.fetched_at) if entry is not None else None,
+            "fetched": iso(entry.fetched_at, _MS) if entry is not None else None,
             "status": entry.status if entry is not None else None,
             "reason": None,
             "dry_run": False,
         }
-        return {**fields, **more, "reason": reason}
+        return {**fields, **self.more, "reason": reason}
 
 
 def _reason(state: OriginState) -> str | None:
@@ -124,10 +119,8 @@ def _reason(state: OriginState) -> str | None:
     why = _REASONS.get(state.standing)
     if state.by and state.standing is Standing.UNRESTRICTED:
         why = "unreachable"
-    return (
-        "; ".join(text for text in (state.by, why, state.entry.error if why else "") if text)
-        or None
-    )
+    parts = (state.by, why, state.entry.error if why else "")
+    return "; ".join(filter(None, parts)) or None
 
 
 class Listener(logging.Handler):
@@ -145,17 +138,6 @@ class Listener(logging.Handler):
         with self._isolated(self.part):
             self.emit(record)
         return True
-
-
-def iso(seconds: float | None) -> str | None:
-    """Return seconds since the epoch as ISO 8601, UTC, to the millisecond."""
-    if seconds is None:
-        return None
-    try:
-        time = datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):  # a clock may be set to anything
-        return None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 OUTCOMES = {
@@ -213,19 +195,19 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     reason = entry.error if failed else (answer.note or None if answer is not None else None)
     body = answer.body if answer is not None else _body_of(resolution)
     has_body = not failed and entry.has_copy
-    fetched = answer is not None and answer.asked
+    asked = flight if answer is not None and answer.asked else None
     status = answer.status if answer is not None else entry.status
     about = {
         "outcome": "unreachable" if failed else _outcome(entry.outcome, status, body),
         "stored": answer is None,
-        "asked": iso(flight.asked_at) if flight is not None and fetched else None,
-        "fetches": flight.fetches if flight is not None and fetched else 0,
+        "asked": iso(asked.asked_at, _MS) if asked is not None else None,
+        "fetches": asked.fetches if asked is not None else 0,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(body)) if has_body else None,
         "kind": kind_of(reason, error) if failed else None,
         "attempts": entry.attempts,
         "next": max(0.0, round(entry.next_attempt_at - now, 3)) if failed else None,
-        "fresh_until": None if failed else iso(entry.fresh_until),
+        "fresh_until": None if failed else iso(entry.fresh_until, _MS),
         "crawl_delay": delay or None,
         "sitemaps": len(state.robots.sitemaps) if has_body and state.robots is not None else 0,
     }
@@ -233,7 +215,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
         "url": (answer.url if answer is not None else entry.url) or state.origin.robots_url,
         "status": status,
         "sha256": entry.sha256 if has_body else None,
-        "fetched": iso(entry.updated_at if failed else entry.fetched_at),
+        "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
         "reason": reason,
         "answer": about,
     }

@@ -21,7 +21,7 @@ from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
-from scrapy_rep.reporting.announcements import ChangeWatch, log_beginning
+from scrapy_rep.reporting.announcements import ChangeWatch, agents_in_words, log_beginning
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.decision_log import DecisionLog, StartRequests
 from scrapy_rep.reporting.record import (
@@ -37,7 +37,7 @@ from scrapy_rep.reporting.record import (
     Record,
     answer_fields,
 )
-from scrapy_rep.reporting.report import Report
+from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, log_summary
 from scrapy_rep.settings import changed_values
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
-    from scrapy_rep.reporting.record import Listener
 
 # Parts that fail independently, as the log calls them.
 _STARTS, _CHANGES = "watch of start requests", "comparison of robots.txt files"
@@ -74,23 +73,26 @@ class Recorder(ResolutionListener):
         self._counts = Counts(self._isolated)
         uri = settings.decisions
         self._trail = AuditTrail(context, uri, self._isolated) if uri else None
-        self._report = Report.of(context, origins.table, self._isolated)
+        wanted = settings.report and is_possible(context)
+        self._report = Report(context, origins.table, self._isolated) if wanted else None
         self.everything = self._trail is not None and settings.decisions_all
         """Whether plain allows are told one by one."""
-        listeners: list[Listener | None] = [self._counts, self._trail, self._report]
+        listeners = (self._counts, self._trail, self._report)
         context.channel.handlers += [one for one in listeners if one is not None]
         self._log = DecisionLog(context)
-        self._changes = ChangeWatch(context, origins)
+        self._changes = ChangeWatch(context)
         self._starts = StartRequests(context, origins.agents)
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
         origins.table.on_leave = self._allowed_so_far
-        connect = context.crawler.signals.connect
-        connect(self._opened, scrapy_signals.spider_opened)
-        connect(self._closed, scrapy_signals.spider_closed)
-        connect(self._deferred, signals.request_deferred)
-        connect(self._released, signals.request_released)
-        connect(self._given_up, signals.request_given_up)
+        for handler, signal in (
+            (self._opened, scrapy_signals.spider_opened),
+            (self._closed, scrapy_signals.spider_closed),
+            (self._held, signals.request_deferred),
+            (self._released, signals.request_released),
+            (self._given_up, signals.request_given_up),
+        ):
+            context.crawler.signals.connect(handler, signal)
 
     # Answers
 
@@ -98,9 +100,8 @@ class Recorder(ResolutionListener):
         """A robots.txt was fetched, or found in the storage."""
         state = resolution.state
         chain = self._origins.agents.chain_of(resolution.request)
-        delay = 0.0
-        if self._context.settings.crawl_delay:
-            delay = self._origins.crawl_delay.seconds(state, chain)
+        obeyed = self._context.settings.crawl_delay
+        delay = self._origins.crawl_delay.seconds(state, chain) if obeyed else 0.0
         fields = answer_fields(resolution, delay, self._context.clock())
         self._tell(ANSWER, fields.pop("url"), state.origin, agent=_names(chain), **fields)
         with self._isolated(_CHANGES):
@@ -113,8 +114,8 @@ class Recorder(ResolutionListener):
         """A fetch that was broken off counts as one."""
         cut = isinstance(error, CancelledError)
         reason = "the fetch was broken off" if cut else text_of(error)
-        answer = {"outcome": "none", "stored": False, "fetches": int(cut)}
-        answer["kind"] = None if cut else CONFIGURATION
+        kind = None if cut else CONFIGURATION
+        answer = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
 
     # Requests
@@ -170,7 +171,7 @@ class Recorder(ResolutionListener):
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
         self._log.would_hold(origin, self._why_held(origin))
-        self._is_held(request, origin)
+        self._held(request, origin)
 
     def page_says(
         self, request: Request, origin: Origin | None, verdict: str, reason: str, *, obeyed: bool
@@ -180,9 +181,6 @@ class Recorder(ResolutionListener):
         if obeyed:
             self._stats.inc_value("rep/page/dropped")
         self.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
-
-    def _deferred(self, request: Request, origin: Origin) -> None:
-        self._is_held(request, origin)
 
     def _released(self, request: Request, origin: Origin, held_for: float) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))
@@ -201,7 +199,7 @@ class Recorder(ResolutionListener):
         held_for = held_for and round(held_for, 3)
         self.record(request, origin, "given_up", reason=reason, held_for=held_for)
 
-    def _is_held(self, request: Request, origin: Origin) -> None:
+    def _held(self, request: Request, origin: Origin) -> None:
         self.record(request, origin, "held", reason=self._why_held(origin))
 
     def _why_held(self, origin: Origin) -> str:
@@ -255,14 +253,14 @@ class Recorder(ResolutionListener):
 
     def _opened(self) -> None:
         context, agents = self._context, self._origins.agents
-        if self.dry_run:
-            self._stats.set_value("rep/dry_run", True)
         if not is_interactive(context.crawler):
             log_beginning(context, agents)
-        self._log.begin()
+        if self.dry_run:
+            self._stats.set_value("rep/dry_run", True)
+            self._log.begin()
         settings = {
             "spider": context.spider.name if context.spider else "",
-            "agent": " or ".join(agents.default) or "any crawler (*)",
+            "agent": agents_in_words(agents),
             "version": scrapy_rep.__version__,
             "scrapy": scrapy.__version__,
             "changed": changed_values(context.crawler.settings),
@@ -274,8 +272,7 @@ class Recorder(ResolutionListener):
             self._allowed_so_far(state)
         with self._isolated("summary"):
             counts = self._counts.all(self._stats)
-            starts = self._starts.fields()
-            counts["start_requests"] = starts
+            counts["start_requests"] = self._starts.fields()
             self._tell(ENDED, reason=reason, dry_run=self.dry_run, counts=counts)
             log_summary(self._counts, self._context)
         if reason == "finished":  # otherwise, some may not have been tried

@@ -4,12 +4,12 @@ most frequent things, in bounded memory."""
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import BoundedSet, get_logger
-from scrapy_rep.engine.stat_counter import CappedCounter
 from scrapy_rep.engine.text import clean, counted
 from scrapy_rep.reporting.record import ALLOWED_COUNT, ANSWER, IMPOLITE, Listener, Record
 
@@ -30,16 +30,16 @@ _RULE_LENGTH = 500
 _NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
 
 
-class DecidingRule(NamedTuple):
+@dataclass(slots=True)
+class DecidingRule:
     """A rule that refused requests."""
 
     rule: str
     group: str
-    times: int
-    origins: int
-    """How many origins have it."""
     first: tuple[str, int]
-    """The first of these origins, and the line there."""
+    """The first of the origins that have it, and the line there."""
+    times: int = 0
+    origins: int = 0
 
 
 class Counts(Listener):
@@ -49,7 +49,6 @@ class Counts(Listener):
 
     def __init__(self, isolated: Isolation) -> None:
         super().__init__(isolated)
-        self.began = 0.0
         self.requests: Counter[str] = Counter()
         """By what became of them."""
         self.fetches = 0
@@ -57,8 +56,7 @@ class Counts(Listener):
         """By the hash of an origin: a third of the memory."""
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._settled: Counter[tuple[str, str]] = Counter()
-        self._rules: CappedCounter[tuple[str, str]] = CappedCounter(_RULES)
-        self._firsts: dict[tuple[str, str], list[Any]] = {}
+        self._rules: dict[tuple[str, str], DecidingRule] = {}
         self._seen = BoundedSet()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -78,7 +76,7 @@ class Counts(Listener):
             self.requests[_NAMES.get(verdict, verdict)] += 1
             decision = record.basis.decision
             if verdict == "disallowed" and decision is not None and decision.rule is not None:
-                self._decided(record.origin, decision.rule, decision.agent or "")
+                self._decided(origin or "", decision.rule, decision.agent or "")
         if origin is not None and hash(origin) not in self._latest:
             self._note(origin, "none", "")
 
@@ -89,17 +87,17 @@ class Counts(Listener):
             for oldest in list(islice(self._latest, _ORIGINS // 10)):
                 self._settled[self._latest.pop(oldest)] += 1
 
-    def _decided(self, origin: str | None, rule: Rule, group: str) -> None:
-        key = clean(str(rule)[:_RULE_LENGTH]), group
-        new = self._seen.add((key, origin))
+    def _decided(self, origin: str, rule: Rule, group: str) -> None:
+        key, where = (clean(str(rule)[:_RULE_LENGTH]), group), (origin, rule.line)
         if key not in self._rules:
-            self._firsts[key] = [origin, rule.line, 0]
-        first = self._firsts[key]
-        first[:2] = min(first[:2], [origin, rule.line])
-        first[2] += new
-        self._rules.add(key)
-        if len(self._firsts) > 2 * _RULES:
-            self._firsts = {key: one for key, one in self._firsts.items() if key in self._rules}
+            if len(self._rules) >= _RULES:
+                kept = self.top_rules(_RULES // 2)
+                self._rules = {(one.rule, one.group): one for one in kept}
+            self._rules[key] = DecidingRule(*key, where)
+        found = self._rules[key]
+        found.times += 1
+        found.origins += self._seen.add((key, origin))
+        found.first = min(found.first, where)
 
     def outcomes(self) -> Counter[tuple[str, str]]:
         """Return the number of origins by outcome (a key of :data:`~answers.OUTCOMES`) and, of those
@@ -108,33 +106,25 @@ class Counts(Listener):
 
     def top_rules(self, count: int) -> list[DecidingRule]:
         """Return the rules that refused most requests."""
-        found = []
-        for key, times in self._rules.most(_RULES):
-            origin, line, origins = self._firsts[key]
-            found.append(DecidingRule(*key, times, origins, (origin, line)))
-        return sorted(found, key=lambda one: (-one.times, one.first))[:count]
+        return sorted(self._rules.values(), key=lambda one: (-one.times, one.first))[:count]
 
     def all(self, stats: StatsCollector) -> dict[str, Any]:
         """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only
         for a first answer."""
 
-        def stat(name: str) -> int:
-            return int(stats.get_value(f"rep/{name}", 0))
-
-        requests = self.requests
-        held = stat("deferred/unreachable")
+        held = _stat(stats, "deferred/unreachable")
         names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
         return {
-            **{name: requests[name] for name in names},
+            **{name: self.requests[name] for name in names},
             "held": held,
-            "waited": stat("deferred") - held,
-            "held_max": stat("held/max"),
-            "handed_back": stat("handed_back"),
-            "kept": stat("held"),
+            "waited": _stat(stats, "deferred") - held,
+            "held_max": _stat(stats, "held/max"),
+            "handed_back": _stat(stats, "handed_back"),
+            "kept": _stat(stats, "held"),
             "fetches": self.fetches,
             "origins": self.outcomes().total(),
-            "page_dropped": stat("page/dropped"),
-            "usage_dropped": stat("usage/items") + stat("usage/requests"),
+            "page_dropped": _stat(stats, "page/dropped"),
+            "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
         }
 
 
@@ -182,15 +172,14 @@ _SAID = (("n", "no"), ("y", "yes"))
 
 def log_summary(counts: Counts, context: CrawlContext) -> None:
     """Log the summary, unless there were no requests."""
-    lines = _summary(counts, context)
+    how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    lines = [
+        part
+        for line in _summary(counts, context)
+        for part in wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, **how)
+    ]
     if lines:
-        found = [one for line in lines for one in _wrapped(line)]
-        logger.info("\n".join(["%s"] * len(found)), *found, extra=context.extra)
-
-
-def _wrapped(line: str) -> list[str]:
-    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, **options)
+        logger.info("\n".join(["%s"] * len(lines)), *lines, extra=context.extra)
 
 
 def _summary(counts: Counts, context: CrawlContext) -> list[str]:
@@ -204,31 +193,30 @@ def _summary(counts: Counts, context: CrawlContext) -> list[str]:
         _requests(figures, context.settings.dry_run),
     ]
     beyond = [
-        f"{name} for {counted(int(number), 'origin')}"
+        f"{name} for {counted(number, 'origin')}"
         for name in BEYOND
-        if (number := stats.get_value(f"rep/beyond/{name.removeprefix('REP_').lower()}", 0))
+        if (number := _stat(stats, f"beyond/{name.removeprefix('REP_').lower()}"))
     ]
     if beyond:
         lines.append(f"Beyond the protocol: {', '.join(beyond)}")
-    if slowed := int(stats.get_value("rep/crawl_delay/origins", 0)):
+    if slowed := _stat(stats, "crawl_delay/origins"):
         longest = stats.get_value("rep/crawl_delay/max", 0)
         lines.append(f"crawl-delay of {counted(slowed, 'origin')}: {longest:g} s at most")
-    if timed := int(stats.get_value("rep/visit_time/origins", 0)):
+    if timed := _stat(stats, "visit_time/origins"):
         lines.append(f"visit-time of {counted(timed, 'origin')}, not obeyed")
-    if changed := int(stats.get_value("rep/changed", 0)):
+    if changed := _stat(stats, "changed"):
         lines.append(f"{counted(changed, 'robots.txt', 'robots.txt files')} changed in the crawl")
-    for one in (_sitemaps(stats), _pages(stats), _usage(stats)):
-        lines += [one] if one else []
+    lines += filter(None, (_sitemaps(stats), _pages(stats), _usage(stats)))
     return lines + _rules(counts)
 
 
 def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     parts = []
     for words, keys in _OUTCOMES:
-        found = Counter({kind: n for (key, kind), n in outcomes.items() if key in keys})
-        kinds = sorted((kind for kind in found if kind), key=lambda kind: (-found[kind], kind))
-        total = sum(n for (key, _), n in outcomes.items() if key in keys)
-        why = ", ".join(f"{found[kind]:,} {kind}" if total > 1 else kind for kind in kinds)
+        found = [(kind, n) for (key, kind), n in outcomes.items() if key in keys]
+        total = sum(n for _, n in found)
+        kinds = sorted((-n, kind) for kind, n in found if kind)
+        why = ", ".join(f"{-n:,} {kind}" if total > 1 else kind for n, kind in kinds)
         parts += [f"{total:,} {words}" + (f" ({why})" if why else "")] if total else []
     return ", ".join(parts)
 

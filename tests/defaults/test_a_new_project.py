@@ -2,15 +2,13 @@
 settings that README.md names, real processes, and Scrapy's defaults for everything else. All other
 tests switch something off or make something quick, which may hide a fault.
 
-A process takes a second before it does anything, so each test starts all of its own at once.
+Each test starts all of its processes at once, since they mostly wait.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,10 +18,10 @@ import pytest
 from tests.helpers.behaviours import RULES, answer, in_turn, silence
 from tests.helpers.held import origin_of
 from tests.helpers.process import environment
-from tests.helpers.process.forked import PATIENCE
+from tests.helpers.process.forked import PATIENCE, ScrapyProcess
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.scrapy_api]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -42,21 +40,19 @@ class ShopSpider(scrapy.Spider):
 """
 
 
-class Process:
-    """`python -m scrapy …` in the project."""
+class Process(ScrapyProcess):
+    """`scrapy …` in the project, or where it is to be."""
 
     def __init__(self, project: Path, *arguments: str) -> None:
         self._output = project.parent / f"{len(list(project.parent.iterdir()))}.log"
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "scrapy", *arguments],
-                cwd=project if project.exists() else project.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # Where Scrapy's remote control writes a file.
-                env=environment(XDG_STATE_HOME=str(project.parent / "state")),
-            )
+        self._output.touch()
+        super().__init__(
+            arguments,
+            cwd=project if project.exists() else project.parent,
+            output=self._output,
+            # Where Scrapy's remote control writes a file.
+            variables=environment(XDG_STATE_HOME=str(project.parent / "state")),
+        )
 
     @property
     def output(self) -> str:
@@ -65,20 +61,12 @@ class Process:
     def wait_for(self, happened: Callable[[], object]) -> None:
         until = time.monotonic() + PATIENCE
         while not happened():
-            assert time.monotonic() < until and self._process.poll() is None, self.output
+            assert time.monotonic() < until and self.poll() is None, self.output
             time.sleep(0.02)
-
-    def interrupt(self) -> None:
-        """Ctrl-C, once."""
-        self._process.send_signal(signal.SIGINT)
 
     def end(self, status: int = 0) -> str:
         """Wait for the end with this exit status. Returns the output."""
-        try:
-            found = self._process.wait(PATIENCE)
-        finally:
-            self._process.kill()
-        assert found == status, self.output
+        assert self.wait(PATIENCE) == status, self.output
         assert "Traceback" not in self.output, self.output
         return self.output
 
@@ -117,7 +105,7 @@ def scrapy(project: Path) -> Iterator[Callable[..., Process]]:
 
     yield start
     for process in started:
-        process._process.kill()
+        process.kill()
 
 
 def crawl_of(*urls: str, **settings: str) -> list[str]:
@@ -129,6 +117,7 @@ def fetched(output: str) -> list[str]:
     return sorted(re.findall(r"INFO: Fetched (\S+)", output))
 
 
+@pytest.mark.scrapy_api
 def test_a_crawl_and_everything_that_looks_at_a_site(
     sites: Sites, project: Path, scrapy: Callable[..., Process]
 ) -> None:
@@ -203,7 +192,7 @@ def test_ctrl_c_keeps_what_is_held(
     running.append(scrapy(*crawl_of(*held[down])))
     for process in running:
         process.wait_for(lambda process=process: "Holding requests to" in process.output)
-        process.interrupt()
+        process.send_signal(signal.SIGINT)  # Ctrl-C, once
     for process in running:
         log = process.end()
         assert "Spider closed (shutdown)" in log

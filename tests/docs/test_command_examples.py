@@ -83,23 +83,8 @@ def test_the_fields_are_documented() -> None:
 
 def test_there_are_examples_of_everything() -> None:
     lines = "\n".join(example.command for example in EXAMPLES)
-    for option in (
-        "--agent",
-        "--explain",
-        "--json",
-        "--csv",
-        "--file",
-        "--show",
-        "--compare",
-        "--agents-of-file",
-        "--held",
-        "--lint",
-        "--sitemaps",
-        "--cache",
-        "--page",
-        "--header",
-        "<",
-    ):
+    options = "agent explain json csv file show compare agents-of-file held lint sitemaps cache page header"
+    for option in (*(f"--{name}" for name in options.split()), "<"):
         assert option in lines
 
 

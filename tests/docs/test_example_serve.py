@@ -83,14 +83,3 @@ def test_other_addresses_than_the_manuals_are_told(
     found = re.findall(r"EXAMPLE_SITES='(.+)'", said)
     monkeypatch.setenv("EXAMPLE_SITES", found[0])
     assert {name: sites.address(name) for name in sites.SITES} == places
-
-
-def test_a_site_forgets_that_it_was_asked(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that each crawl of it sees the same."""
-    now = 1000.0
-    monkeypatch.setattr(sites.time, "monotonic", lambda: now)
-    script = sites.Script("recovers")
-    assert [script.answer("/robots.txt").status for _ in range(5)] == [503, 503, 503, 200, 200]
-    now += sites.FORGETFUL + 1
-    assert script.answer("/robots.txt").status == 503
-    assert script.asked == 6

@@ -7,7 +7,6 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
 from scrapy.settings import Settings
 
 from scrapy_rep import signals
@@ -15,6 +14,7 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.summary import BEYOND, PAGE_VERDICTS
 from scrapy_rep.settings import RepSettings, setting_name
 from tests.helpers.docs import PAGES, ROOT, blocks, page, section
+from tests.helpers.rows import every_row
 
 SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}
 TEXTS = dict(
@@ -27,16 +27,17 @@ def test_each_setting_has_a_heading() -> None:
     assert TEXTS.keys() == SETTINGS.keys()
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_has_type_default_and_example(name: str) -> None:
-    said = re.match(r"\n\*\*Type:\*\* .+ — \*\*Default:\*\* `(.+)`\n\n\S", TEXTS[name])
-    assert said
-    assert ast.literal_eval(said[1]) == SETTINGS[name]
-    example = re.search(rf"^```python\n{name} = (.+)\n```$", TEXTS[name], re.MULTILINE)
-    assert example
-    value = eval(example[1], {})  # noqa: S307 (our own manual)
-    assert value != SETTINGS[name], "an example that changes nothing"
-    RepSettings.from_settings(Settings({name: value}))
+def test_a_setting_has_type_default_and_example() -> None:
+    with every_row() as row:
+        for name, default in SETTINGS.items():
+            with row(name):
+                said = re.match(r"\n\*\*Type:\*\* .+ — \*\*Default:\*\* `(.+)`\n\n\S", TEXTS[name])
+                assert said and ast.literal_eval(said[1]) == default
+                example = re.search(rf"^```python\n{name} = (.+)\n```$", TEXTS[name], re.MULTILINE)
+                assert example
+                value = eval(example[1], {})  # noqa: S307 (our own manual)
+                assert value != default, "an example that changes nothing"
+                RepSettings.from_settings(Settings({name: value}))
 
 
 def test_every_signal_is_documented() -> None:
@@ -59,19 +60,19 @@ def test_every_stat_is_documented() -> None:
     assert documented - counted == outcomes | pages | beyond
 
 
-@pytest.mark.parametrize(("name", "code"), CODE)
-def test_an_example_in_python_is_sound(name: str, code: str) -> None:
-    """It compiles, and the settings in it have values that they can have."""
-    if code.startswith(">>>"):
-        return  # a doctest
+def test_an_example_in_python_is_sound() -> None:
+    """It compiles, and the settings in it have values that they can have. Doctests are run."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    compile(code, name, "exec", flags)
-    values: dict[str, object] = {}
-    for line in re.findall(r"^REP_\w+ = .+$", code, re.MULTILINE):
-        exec(line, values)  # noqa: S102
-    ours = {name: value for name, value in values.items() if name.startswith("REP_")}
-    assert ours.keys() <= SETTINGS.keys()
-    RepSettings.from_settings(Settings(ours))
+    with every_row() as row:
+        for name, code in CODE:
+            with row(f"{name}: {code}"):
+                compile(code if not code.startswith(">>>") else "", name, "exec", flags)
+                values: dict[str, object] = {}
+                for line in re.findall(r"^REP_\w+ = .+$", code, re.MULTILINE):
+                    exec(line, values)  # noqa: S102
+                ours = {name: value for name, value in values.items() if name.startswith("REP_")}
+                assert ours.keys() <= SETTINGS.keys()
+                RepSettings.from_settings(Settings(ours))
 
 
 def test_spiders_shown_are_those_of_the_example() -> None:
@@ -89,12 +90,8 @@ def test_spiders_shown_are_those_of_the_example() -> None:
 def test_links_lead_to_pages_and_headings() -> None:
     """As the repository's own site shows them; Sphinx checks its own."""
     broken = []
-    for path in [
-        *PAGES,
-        ROOT / "SECURITY.md",
-        ROOT / "CHANGELOG.md",
-        ROOT / "benchmarks/README.md",
-    ]:
+    others = [ROOT / name for name in ("SECURITY.md", "CHANGELOG.md", "benchmarks/README.md")]
+    for path in [*PAGES, *others]:
         for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text("utf-8")):
             file, _, anchor = link.partition("#")
             if ":" in link:

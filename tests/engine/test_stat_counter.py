@@ -8,7 +8,6 @@ import pytest
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine import timers
-from scrapy_rep.engine.stat_counter import CappedCounter
 from tests.helpers.crawling import ListSpider, StepSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
@@ -46,13 +45,3 @@ async def test_the_stat_is_there_while_the_crawl_runs(
 
     await crawl(LookingSpider, {}, steps=[site.url(f"/{number}") for number in range(3)])
     assert seen == [1, 2, 3]
-
-
-def test_the_most_frequent_are_kept() -> None:
-    counter: CappedCounter[int] = CappedCounter(10)
-    for number in range(1000):
-        counter.add(number)
-        counter.add(-1, 2)
-    assert counter.most(1) == [(-1, 2000)]
-    assert len(counter.most(100)) <= 10
-    assert sum(count for _, count in counter.most(100)) + counter.others == 3000

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.reporting.record import iso
+from scrapy_rep.engine.text import iso
 from scrapy_rep.reporting.report.data import ReportData
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import CrawlResult, crawl
@@ -150,7 +150,12 @@ FIELDS = (
 def line(verdict: str, at: float = 0.0, origin: str | None = None, **more: Any) -> bytes:
     """A line of a record, *at* seconds after :data:`NOW`."""
     fields: dict[str, Any] = dict.fromkeys(FIELDS)
-    fields |= {"time": iso(NOW + at), "origin": origin, "verdict": verdict, "dry_run": False}
+    fields |= {
+        "time": iso(NOW + at, "milliseconds"),
+        "origin": origin,
+        "verdict": verdict,
+        "dry_run": False,
+    }
     return json.dumps({**fields, "crawl": CRAWL, **more}).encode() + b"\n"
 
 
@@ -159,7 +164,7 @@ def answer(outcome: str, at: float, origin: str, **more: Any) -> bytes:
     about = {
         "outcome": outcome,
         "fetches": 1,
-        "asked": iso(NOW + at - 0.2),
+        "asked": iso(NOW + at - 0.2, "milliseconds"),
         **more.pop("about", {}),
     }
     if outcome == "unreachable":

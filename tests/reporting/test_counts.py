@@ -74,7 +74,7 @@ def test_very_many_are_counted_together(counts: Counts, monkeypatch: pytest.Monk
     assert counts.outcomes() == {("rules", ""): 250, ("missing", ""): 750}
     assert counts.top_rules(1)[0].times == counts.top_rules(1)[0].origins == 1000
     assert len(counts._latest) <= 101
-    assert len(counts._firsts) <= 10_001
+    assert len(counts._rules) <= 50
 
 
 def test_what_a_setting_forbids_is_no_rule(counts: Counts) -> None:

@@ -7,12 +7,12 @@ import shlex
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import Request, Spider
 
 from scrapy_rep.engine import log
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import AGENT, ListSpider, StepSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
+from tests.helpers.held import DEFER, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 
@@ -26,7 +26,7 @@ RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
 
 async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
     some = [sites.add(robots=RULES) for _ in range(3)]
-    wanted = [site.url(f"{path}{n}") for site in some for n in range(20) for path in ("/x", "/y")]
+    wanted = [site.url(f"{path}{n}") for site in some for n in range(5) for path in ("/x", "/y")]
     result = await crawl(wanted)
     told = lines(result, "forbids")
     assert len(told) == 3
@@ -38,9 +38,8 @@ async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
             f"robots.txt of {origin_of(site)} forbids {url} (line 3: Disallow: /x, group *); more "
             "for this origin at DEBUG level"
         )
-    assert (
-        len(lines(result, "Forbidden by robots.txt (line 3: ", level="DEBUG")) == 57
-    )  # and no second line for the first
+    # And no second line for the first.
+    assert len(lines(result, "Forbidden by robots.txt (line 3: ", level="DEBUG")) == 12
     assert len(lines(result)) == 3
     assert_clean(result)
 
@@ -59,23 +58,13 @@ async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
 async def test_a_forgotten_origin_is_told_of_again(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then an origin is told of again: better than memory without end."""
+    """Better than memory without end."""
     monkeypatch.setattr(log, "_REMEMBERED", 1)
-    first, second, third = (sites.add(robots=RULES) for _ in range(3))
-    steps = [
-        first.url("/x1"),
-        first.url("/x2"),
-        second.url("/x1"),
-        third.url("/x"),
-        first.url("/x3"),
-    ]
+    first, second, third = some = [sites.add(robots=RULES) for _ in range(3)]
+    steps = [site.url("/x") for site in (first, first, second, third, first)]
     result = await crawl(StepSpider, steps=steps)
-    assert [line.split()[2] for line in lines(result, "forbids")] == [
-        origin_of(first),
-        origin_of(second),
-        origin_of(third),
-        origin_of(first),
-    ]
+    told = [line.split()[2] for line in lines(result, "forbids")]
+    assert told == [origin_of(site) for site in (*some, first)]
 
 
 # -- all start requests refused --------------------------------------------------------------
@@ -99,33 +88,30 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
 
 @pytest.mark.parametrize(
     ("agent", "suggested"),
-    [("OtherBot", "OtherBot"), (["Other-Image", "Other"], "Other-Image,Other")],
+    [("OtherBot", "OtherBot"), (["Other-Image", "Other"], "Other-Image,Other"), (None, "'*'")],
 )
 async def test_the_suggested_command_names_the_agent_of_the_request(
     sites: Sites, agent: Any, suggested: str
 ) -> None:
-    """By another one, the answer would contradict the crawl."""
+    """By another one, the answer would contradict the crawl. Without an agent, it is for all."""
     site = sites.add(robots=RULES)
-    request = Request(site.url("/private"), meta={"rep_user_agent": agent})
-    result = await crawl(request)
+    request = Request(site.url("/private"), meta={"rep_user_agent": agent} if agent else {})
+    result = await crawl(request, {"USER_AGENT": "Mozilla/5.0"})
     [line] = lines(result, "every start request", level="WARNING")
     assert line.endswith(f" --agent {suggested} {site.url('/private')}")
 
 
-async def test_the_suggested_command_without_an_agent_is_for_all(sites: Sites) -> None:
-    site = sites.add(robots=RULES)
-    result = await crawl(site.url("/private"), {"USER_AGENT": "Mozilla/5.0"})
-    [line] = lines(result, "every start request", level="WARNING")
-    assert line.endswith(f" --agent '*' {site.url('/private')}")
-
-
-@pytest.mark.parametrize("settings", [{"REP_UNREACHABLE": "drop"}, {**DEFER}])
-async def test_every_start_request_has_no_robots(sites: Sites, settings: dict[str, Any]) -> None:
+async def test_every_start_request_was_given_up(sites: Sites) -> None:
     down = sites.refused()
+    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2}
     result = await crawl([f"{down}/1", f"{down}/2"], settings)
     [line] = lines(result, "every start request", level="WARNING")
     assert "refused every start request (2)" in line
     assert "robots.txt unreachable" in line
+    assert summary(result) == [
+        "robots.txt of 1 origin: 1 unreachable (refused)",
+        "Requests: 0 allowed, 0 forbidden, 2 held (2 given up)",
+    ]
     assert_clean(result)
 
 
@@ -146,42 +132,33 @@ async def test_what_is_fetched_later_is_no_start_request(sites: Sites) -> None:
     assert len(lines(result, "every start request", level="WARNING")) == 1
 
 
-@pytest.mark.parametrize("path", ["/page", "/404"])
-async def test_one_start_request_got_through(sites: Sites, path: str) -> None:
-    site = sites.add(robots=RULES, pages={"/404": 404})
-    result = await crawl([site.url("/x"), site.url(path), site.url("/private")])
+@pytest.mark.parametrize("page", [404, silence()], ids=["404", "silent"])
+async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites, page: Any) -> None:
+    site = sites.add(robots=RULES, pages={"/page": page})
+    settings = {"DOWNLOAD_TIMEOUT": 0.2, "RETRY_ENABLED": False}
+    result = await crawl([site.url("/x"), site.url("/page"), site.url("/private")], settings)
     assert lines(result, "every start request", level="WARNING") == []
-
-
-async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites) -> None:
-    site = sites.add(robots=RULES, pages={"/page": silence()})
-    result = await crawl(
-        [site.url("/x"), site.url("/page")], {"DOWNLOAD_TIMEOUT": 0.3, "RETRY_ENABLED": False}
-    )
-    assert len(result.failures) == 2
-    assert lines(result, "every start request", level="WARNING") == []
-
-
-async def test_a_start_request_was_held_and_released(sites: Sites) -> None:
-    site = sites.add(robots=in_turn(503, 503, RULES))
-    result = await crawl([site.url("/x"), site.url("/page")], DEFER)
-    assert result.stat("rep/released") >= 2
-    assert lines(result, "every start request", level="WARNING") == []
-    assert_clean(result)
 
 
 async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any) -> None:
-    """Not refused, but not fetched either; and the user has stopped the crawl."""
-    site = sites.add(robots=503)
+    """The user has stopped the crawl: others may have got through."""
+    site, other = sites.add(robots=503), sites.add(robots=RULES)
     settings = {**DEFER, "JOBDIR": str(tmp_path),
                 "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}  # fmt: skip
-    record = Record(on_deferred=lambda _, count: record.close() if count == 2 else None)
-    result = await crawl(urls(site, 2), settings, signal_handlers=record.handlers)
+
+    def stop(spider: Spider, count: int) -> None:
+        stats = spider.crawler.stats
+        assert stats is not None
+        if count == 2:
+            as_soon_as(lambda: stats.get_value("robotstxt/forbidden"), record.close)
+
+    record = Record(on_deferred=stop)
+    wanted = [*urls(site, 2), other.url("/x")]
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert result.reason == "enough"
     assert lines(result, "every start request", level="WARNING") == []
-    assert (
-        summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held (2 kept for the next run)"
-    )
+    requests = "Requests: 0 allowed, 1 forbidden, 2 held (2 kept for the next run)"
+    assert summary(result)[1] == requests
 
 
 async def test_no_start_requests(sites: Sites) -> None:
@@ -232,20 +209,3 @@ async def test_summary_where_the_unreachable_may_pass(sites: Sites) -> None:
         "robots.txt of 1 origin: 1 unreachable (HTTP 503)",
         "Requests: 0 allowed, 3 allowed though robots.txt was unreachable, 0 forbidden",
     ]
-
-
-async def test_summary_of_what_was_given_up(sites: Sites) -> None:
-    down = sites.refused()
-    result = await crawl([f"{down}/{n}" for n in range(3)], DEFER)
-    [first, second] = summary(result)
-    assert first == "robots.txt of 1 origin: 1 unreachable (refused)"
-    assert second == "Requests: 0 allowed, 0 forbidden, 3 held (3 given up)"
-
-
-async def test_one_is_one_request(sites: Sites) -> None:
-    site = sites.add(robots=in_turn(503, 503, RULES))
-    result = await crawl([site.url("/page"), f"{sites.refused()}/1"], DEFER)
-    assert len(lines(result, f"Released 1 request to {origin_of(site)}")) == 1
-    assert len(lines(result, "Gave up 1 request to ")) == 1
-    assert "1 requests" not in result.log
-    assert "1 attempts" not in result.log

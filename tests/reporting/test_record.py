@@ -10,21 +10,22 @@ import pytest
 
 from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
 from tests.helpers.behaviours import RULES, in_turn, redirect
-from tests.helpers.crawling import Clock, ListSpider, StepSpider, crawl
-from tests.helpers.held import DEFER, origin_of, urls
+from tests.helpers.crawling import Clock, StepSpider, crawl
+from tests.helpers.held import DEFER, Record, later, origin_of, urls
 from tests.helpers.log import lines
 from tests.helpers.recorded import decisions, lines_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
-pytestmark = [pytest.mark.loop, pytest.mark.usefixtures("in_time")]
+pytestmark = pytest.mark.usefixtures("in_time")
 
 HTML = "<!DOCTYPE html><title>Hello</title><p>A page"
 WALL = "<html><title>Just a moment...</title><script src=/cdn-cgi/challenge-platform/x></script>"
 
 
-@pytest.mark.scrapy_api
+@pytest.mark.loop
 @pytest.mark.download
+@pytest.mark.scrapy_api
 async def test_each_answer_is_on_record(sites: Sites, tmp_path: Path) -> None:
     """By what it is; with as many fetches as the server has seen."""
     answers: dict[str, Any] = {
@@ -94,32 +95,28 @@ async def test_what_was_released_says_how_long_it_was_held(sites: Sites, tmp_pat
     """In the run before, too."""
     site, path = sites.add(robots=503), tmp_path / "d.jsonl"
     settings = {**DEFER, "JOBDIR": str(tmp_path / "job"), "REP_DECISIONS": str(path)}
-
-    stopping = {**settings, "CLOSESPIDER_TIMEOUT": 1.2}
-    result = await crawl(ListSpider, stopping, requests=[site.url("/x")])
-    assert result.reason == "closespider_timeout"
+    record = Record(on_deferred=lambda *_: later(0.5, record.close))
+    await crawl([site.url("/x")], settings, signal_handlers=record.handlers)
     site.set("/robots.txt", RULES)
-    result = await crawl(ListSpider, settings, requests=[])
+    result = await crawl([], settings)
     [released] = lines_of(path, "released")
     assert released["held_for"] >= 0.5
     [line] = lines(result, "Released 1 request to ")
     assert float(line.split(" after ")[1].split()[0]) >= 0.5
 
 
-@pytest.mark.scrapy_api
 async def test_a_change_in_mid_crawl_is_told(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line, a stat, a record: what changed, and which verdicts with it."""
     clock, path = Clock().install(monkeypatch), tmp_path / "d.jsonl"
-    site, same = (
-        sites.add(robots="User-agent: *\nDisallow: /a\nDisallow: /c\n"),
-        sites.add(robots=RULES),
-    )
+    site = sites.add(robots="User-agent: *\nDisallow: /a\nDisallow: /c\n")
+    same, down = sites.add(robots=RULES), sites.add(robots=in_turn(404, 503))
     new = "User-agent: *\nDisallow: /b\r\nDisallow: /c\n"
     steps = [
-        *(site.url(path) for path in ("/a", "/b", "/c")), same.url("/x"),
-        lambda: site.set("/robots.txt", new), 86401, site.url("/b/1"), same.url("/x1"),
+        *(site.url(path) for path in ("/a", "/b", "/c")), same.url("/x"), down.url("/x"),
+        lambda: site.set("/robots.txt", new), 86401,
+        site.url("/b/1"), same.url("/x1"), down.url("/x1"),
     ]  # fmt: skip
     result = await crawl(StepSpider, {"REP_DECISIONS": str(path)}, steps=steps, clock=clock)
     [line] = lines_of(path, "changed")
@@ -146,7 +143,6 @@ def test_lines_that_were_moved_have_not_changed() -> None:
     assert (much["lines_removed"], len(much["removed"])) == (30_000, MAX_LINES)
 
 
-@pytest.mark.scrapy_api
 async def test_each_sitemap_is_on_record(sites: Sites, tmp_path: Path) -> None:
     site, path = sites.add(), tmp_path / "d.jsonl"
     site.set("/robots.txt", f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n")

@@ -1,9 +1,9 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
-It is made of the record alone: `lines.py` and `reading.py` sum it up, `building.py` and `findings.py`
-make of that what `data.py` describes, `page.html`, `page.css` and `page.js` are the page. A crawl
-writes its record to a temporary file for that. Jinja is an extra, imported only when a report is
-written.
+It is made of the record alone: `lines.py` reads it, `reading.py` sums up each crawl, in rows that
+`data.py` describes, `findings.py` says what needs a look, `building.py` what differs between crawls;
+`page.html`, `page.css` and `page.js` are the page. A crawl writes its record to a temporary file for
+that. Jinja is an extra, imported only when a report is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import clean, counted, date, text_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.decision_log import Feed
-from scrapy_rep.reporting.record import Listener, Record
+from scrapy_rep.reporting.record import OUTCOMES, Listener, Record
 
 if TYPE_CHECKING:
     import logging
@@ -40,43 +40,34 @@ LIBRARIES = ("jinja2",)
 _FOLDER = Path(__file__).parent
 
 
+def is_possible(context: CrawlContext) -> bool:
+    """Whether its library is there. To miss it is no reason not to crawl."""
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        logger.warning(
+            'REP_REPORT needs %(missing)s, so there will be no report: pip install "scrapy-rep[report]"',
+            {"missing": " and ".join(missing)},
+            extra=context.extra,
+        )
+    return not missing
+
+
 class Report(Listener):
     """Keeps the record of a crawl, and writes the page when it has ended."""
 
     part = "report"
 
-    def __init__(
-        self, context: CrawlContext, uri: str, table: OriginTable, isolated: Isolation
-    ) -> None:
-        """:raises SettingsError: if *uri* can't be written to"""
+    def __init__(self, context: CrawlContext, table: OriginTable, isolated: Isolation) -> None:
+        """:raises SettingsError: if ``REP_REPORT`` can't be written to"""
         super().__init__(isolated)
-        self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
+        self._feed = Feed(
+            context.crawler, "REP_REPORT", context.settings.report or "", overwrite=True
+        )
         self._context = context
         self._table = table
         self._file: IO[bytes] | None = None
         self._packed: gzip.GzipFile | None = None
         self._problem = ""
-
-    @classmethod
-    def of(cls, context: CrawlContext, table: OriginTable, isolated: Isolation) -> Report | None:
-        """Return the report that the user wants, None if that is none, or if a library is missing, which
-        is no reason not to crawl.
-
-        :raises SettingsError: if it can't be written to
-        """
-        uri = context.settings.report
-        if not uri:
-            return None
-        report = cls(context, uri, table, isolated)
-        missing = [name for name in LIBRARIES if find_spec(name) is None]
-        if missing:
-            logger.warning(
-                "REP_REPORT needs %(missing)s, so there will be no report: pip install "
-                '"scrapy-rep[report]"',
-                {"missing": " and ".join(missing)},
-                extra=context.extra,
-            )
-        return None if missing else report
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep *record*."""
@@ -121,10 +112,9 @@ class Report(Listener):
 
         if self._packed is not None and not self._problem:
             self._packed.close()
-        files = [] if self._file is None else [self._file]
-        for file in files:
-            file.seek(0)
-        data = await run_in_thread(ReportData.read, files)
+        if self._file is not None:
+            self._file.seek(0)
+        data = await run_in_thread(ReportData.read, [self._file] if self._file else [])
         if self._problem:
             data.notes.append(f"Some of the record was lost: {self._problem}.")
         bodies: dict[tuple[str, str], bytes] = {}
@@ -160,7 +150,7 @@ def render(data: ReportData) -> bytes:
         "duration": duration,
         "share": share,
     }
-    environment.globals |= {"counted": counted}
+    environment.globals |= {"counted": counted, "outcomes": OUTCOMES}
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text: str = environment.get_template("page.html").render(
         data=data,

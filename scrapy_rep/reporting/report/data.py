@@ -1,53 +1,56 @@
 """The contents of the report, as `page.html` shows them: plain values, limited to what a browser can
-show. Times are seconds since the epoch, positions on the time axis percent. `reading.py` gathers them
-from the record.
-"""
+show. Times are seconds since the epoch, positions on the time axis percent. `reading.py` gathers them from
+the record."""
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import scrapy_rep
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
+from scrapy_rep.reporting.announcements import changed_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from scrapy_rep.reporting.report.reading import CrawlSum
+
     BodyOf = Callable[[str, str], bytes | None]
     """Returns the robots.txt of an origin with a SHA-256."""
 
-MAX_CHANGES = 500
+RowT = TypeVar("RowT")
+
+_ORIGINS_OF_A_RULE = 100
 # Excerpts from robots.txt files: of all rules, and of one. Lines before and after the one that decided,
 # and characters of each.
 _EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
+_NARROWEST = 0.3
+_INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 
 
-@dataclass(slots=True)
-class Counts:
-    """Requests by what became of them, and some totals."""
+class Top(list[RowT]):
+    """Rows of a table: those that come first in an order, and how many there were."""
 
-    allowed: int = 0
-    forbidden: int = 0
-    dropped: int = 0
-    """At once, as robots.txt was unreachable or the URL has no origin."""
-    passed: int = 0
-    """Let through though robots.txt was unreachable."""
-    held: int = 0
-    waited: int = 0
-    """Only for a first answer. Not part of :attr:`held`."""
-    held_max: int = 0
-    released: int = 0
-    given_up: int = 0
-    kept: int = 0
-    handed_back: int = 0
-    fetches: int = 0
-    origins: int = 0
-    page_dropped: int = 0
-    usage_dropped: int = 0
+    def __init__(self, limit: int, order: Callable[[RowT], Any]) -> None:
+        super().__init__()
+        self._limit, self._order = limit, order
+        self.all = 0
+
+    def add(self, row: RowT) -> None:
+        """Add *row*, which doesn't change any more."""
+        self.all += 1
+        self.append(row)
+        if len(self) > 2 * self._limit:
+            self.cut()
+
+    def cut(self) -> None:
+        """Sort the rows, and keep the first ones."""
+        self.sort(key=self._order)
+        del self[self._limit :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,12 @@ class Finding:
     """A sentence."""
     section: str = ""
     """The section of the page that has more."""
+    items: Sequence[str] = ()
+    """Some origins or URLs, those most affected first."""
     filter: str = ""
-    """What its filter shows then."""
+    """What the section's filter shows then."""
     command: str = ""
     """A command that tells more."""
-    items: list[str] = field(default_factory=list)
-    """Some origins or URLs, those most affected first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +83,6 @@ class OutcomeRow:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class ExcerptLine:
-    """A line of a robots.txt."""
-
-    number: int
-    text: str
-    marked: bool
-
-
 @dataclass(slots=True)
 class RuleOrigin:
     """An origin whose robots.txt has a rule that refused requests."""
@@ -96,58 +90,99 @@ class RuleOrigin:
     origin: str
     robots_url: str
     line: int
-    times: int
     url: str
     """The first that was refused."""
     sha256: str | None
-    excerpt: list[ExcerptLine] = field(default_factory=list)
+    times: int = 0
+    excerpt: list[tuple[int, str, bool]] = field(default_factory=list)
+    """Lines around it: number, text, whether it is the one that decided."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RuleRow:
     """A rule that refused requests, over all origins."""
 
     rule: str
     group: str
-    times: int
-    all_origins: int
-    origins: list[RuleOrigin]
-    id: str
+    times: int = 0
+    all_origins: int = 0
+    known: dict[str, RuleOrigin] = field(default_factory=dict)
+
+    @property
+    def origins(self) -> list[RuleOrigin]:
+        """Those with most refusals first."""
+        found = sorted(self.known.values(), key=lambda one: (-one.times, one.origin))
+        return found[:_ORIGINS_OF_A_RULE]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Period:
+    """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of the
+    first fetch; or requests that waited for a first answer."""
+
+    origin: str
+    began: float
+    ended: float
+    end: str = "open"
+    """``answered``, ``given_up``, ``open``; or ``waited``: for a first answer."""
+    fetches: int = 0
+    reason: str = ""
+    requests: int = 0
+    given_up: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return max(0.0, self.ended - self.began)
+
+
+@dataclass(slots=True)
 class OriginRow:
     """What happened at one origin."""
 
     origin: str
-    robots_url: str
-    outcome: str
-    words: str
-    status: int | None
-    hops: int
-    size: int | None
-    fetches: int
-    allowed: int
-    forbidden: int
-    share: float | None
-    held: int
-    waited: int
-    released: int
-    given_up: int
-    dropped: int
-    passed: int
-    sitemaps: int
-    delay: float | None
-    reason: str
-    id: str
+    outcome: str = "none"
+    """Its last answer, a key of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
+    kind: str = ""
+    """Why it is unreachable, in a word or two."""
+    reason: str = ""
+    url: str = ""
+    status: int | None = None
+    size: int | None = None
+    delay: float | None = None
+    sha256: str | None = None
+    """Of the last file that counted."""
+    fetches: int = 0
+    sitemaps: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
+    """By what became of them, see :attr:`CrawlSum.counts`."""
+    unclear: int = 0
+    """How many are held without an answer so far."""
+    open_held: int = 0
+    open_waiting: int = 0
+    """How many are there now."""
+    spell: Period | None = None
+    """Its failures go on."""
+    wait: Period | None = None
+    """Requests wait for its first answer."""
+
+    @property
+    def share(self) -> float | None:
+        """The part that was forbidden."""
+        allowed, forbidden = self.requests["allowed"], self.requests["forbidden"]
+        return forbidden / (allowed + forbidden) if allowed or forbidden else None
+
+    @property
+    def interest(self) -> int:
+        """How much a reader wants to see it."""
+        refused = sum(self.requests[name] for name in _INTERESTING)
+        return 2 * refused + (self.outcome not in ("rules", "missing", "none"))
 
 
-@dataclass(frozen=True, slots=True)
-class SitemapRow:
+class SitemapRow(NamedTuple):
     """What became of one sitemap."""
 
     url: str
-    origin: str
     found: str
     by: str
     kind: str
@@ -158,79 +193,19 @@ class SitemapRow:
     read: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PageRow:
-    """What pages said about themselves."""
-
-    verdict: str
-    words: str
-    reason: str
-    count: int
-    dropped: int
-    url: str
-
-
 @dataclass(slots=True)
-class UsageRow:
-    """What was said about one purpose."""
+class SaidRow:
+    """What pages said about themselves: against which requests or items, or about which use."""
 
-    purpose: str
-    yes: int = 0
-    no: int = 0
-    unknown: int = 0
-    requests_dropped: int = 0
-    items_dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StatementRow:
-    """A statement about use."""
-
-    purpose: str
+    about: str
     text: str
-    pages: int
     url: str
+    """For example."""
+    count: int = 0
+    dropped: int = 0
 
 
-@dataclass(slots=True)
-class Bar:
-    """A period, as a bar on the time axis."""
-
-    origin: str
-    began: float
-    ended: float
-    left: float = 0.0
-    width: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return max(0.0, self.ended - self.began)
-
-
-@dataclass(slots=True)
-class Spell(Bar):
-    """An unbroken row of failures to fetch a robots.txt, from the start of the first fetch."""
-
-    end: str = "open"
-    """``answered``, ``given_up``, or ``open``."""
-    fetches: int = 0
-    kind: str = ""
-    reason: str = ""
-    held: int = 0
-    given_up: int = 0
-
-
-@dataclass(slots=True)
-class Wait(Bar):
-    """Requests that waited for a first answer."""
-
-    requests: int = 0
-    outcome: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TimePoint:
+class TimePoint(NamedTuple):
     """How many requests are held, and how many wait for a first answer, from this moment on."""
 
     at: float
@@ -239,8 +214,7 @@ class TimePoint:
     x: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """A mark on the time axis."""
 
     at: float
@@ -248,94 +222,41 @@ class Tick:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Axis:
     """The time axis."""
 
     began: float
     ended: float
-    ticks: list[Tick]
+    ticks: list[Tick] = field(default_factory=list)
 
+    def x(self, at: float) -> float:
+        """Where a moment is."""
+        return round(min(100.0, max(0.0, 100 * (at - self.began) / (self.ended - self.began))), 3)
 
-@dataclass(frozen=True, slots=True)
-class Turned:
-    """A URL on which the verdict has changed."""
-
-    url: str
-    was: str
-    now: str
-
-
-@dataclass(frozen=True, slots=True)
-class MidChange:
-    """A robots.txt that changed in the crawl."""
-
-    at: float
-    origin: str
-    robots_url: str
-    added: list[str]
-    removed: list[str]
-    lines_added: int
-    lines_removed: int
-    turned: list[Turned]
-    turned_count: int
+    def bar(self, one: Period) -> tuple[float, float]:
+        """Where a bar begins, and its width: it can be seen, however short it is."""
+        left = min(self.x(one.began), 100 - _NARROWEST)
+        return left, round(max(_NARROWEST, self.x(one.ended) - left), 3)
 
 
 @dataclass(slots=True)
-class CrawlData:
-    """One crawl."""
-
-    id: str
-    name: str
-    agent: str
-    version: str
-    scrapy: str
-    began: float
-    ended: float
-    finish_reason: str
-    dry_run: bool
-    settings: list[tuple[str, str]]
-    counts: Counts
-    axis: Axis
-    findings: list[Finding] = field(default_factory=list)
-    outcomes: list[OutcomeRow] = field(default_factory=list)
-    reasons: list[tuple[str, int]] = field(default_factory=list)
-    rules: list[RuleRow] = field(default_factory=list)
-    all_rules: int = 0
-    origins: list[OriginRow] = field(default_factory=list)
-    all_origins: int = 0
-    sitemaps: list[SitemapRow] = field(default_factory=list)
-    all_sitemaps: int = 0
-    pages: list[PageRow] = field(default_factory=list)
-    usage: list[UsageRow] = field(default_factory=list)
-    usage_statements: list[StatementRow] = field(default_factory=list)
-    usage_pages: int = 0
-    spells: list[Spell] = field(default_factory=list)
-    all_spells: int = 0
-    waits: list[Wait] = field(default_factory=list)
-    all_waits: int = 0
-    timeline: list[TimePoint] = field(default_factory=list)
-    changes: list[MidChange] = field(default_factory=list)
-    all_changes: int = 0
-    delays: bool = False
-
-
-@dataclass(slots=True)
-class FileChange:
-    """A robots.txt that was another in the crawl before."""
+class Change:
+    """What differs between two robots.txt files of an origin: in the crawl, or since the one before."""
 
     origin: str
-    robots_url: str
-    before: str
-    after: str
-    before_crawl: int
-    after_crawl: int
-    before_sha256: str | None
-    after_sha256: str | None
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     lines_added: int = 0
     lines_removed: int = 0
+    at: float = 0.0
+    turned: list[dict[str, str]] = field(default_factory=list)
+    """Some URLs on which the verdict has changed: ``url``, ``was`` and ``now``."""
+    turned_count: int = 0
+    outcomes: tuple[str, str] = ("", "")
+    """Before and after, between crawls."""
+    sha256: tuple[str | None, str | None] = (None, None)
+    crawls: tuple[int, int] = (0, 0)
     known: bool = False
     """Whether what has changed is known."""
 
@@ -344,9 +265,9 @@ class FileChange:
 class ReportData:
     """Everything on the page."""
 
-    crawls: list[CrawlData]
+    crawls: list[CrawlSum]
     """The oldest first. The page shows the last one, and all side by side."""
-    changes: list[FileChange] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     all_changes: int = 0
     notes: list[str] = field(default_factory=list)
     """Sentences about the record itself."""
@@ -374,7 +295,7 @@ class ReportData:
         return data
 
     @property
-    def crawl(self) -> CrawlData:
+    def crawl(self) -> CrawlSum:
         """The last one."""
         return self.crawls[-1]
 
@@ -383,9 +304,7 @@ class ReportData:
         for one in self._excerpted():
             yield one.origin, one.sha256 or ""
         for change in self.changes:
-            for sha256 in (change.before_sha256, change.after_sha256):
-                if sha256:
-                    yield change.origin, sha256
+            yield from ((change.origin, sha256) for sha256 in change.sha256 if sha256)
 
     def fill(self, body_of: BodyOf) -> None:
         """Add what the robots.txt files say.
@@ -397,12 +316,11 @@ class ReportData:
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
         for change in self.changes:
-            shas = change.before_sha256, change.after_sha256
-            bodies = [b"" if sha is None else body_of(change.origin, sha) for sha in shas]
-            if None not in bodies:
-                change.known = True
+            bodies = [body_of(change.origin, one) if one else b"" for one in change.sha256]
+            change.known = None not in bodies
+            if change.known:
                 for name, value in changed_lines(*map(bytes, bodies)).items():  # type: ignore[arg-type]
-                    setattr(change, name, value[:MAX_LINES] if isinstance(value, list) else value)
+                    setattr(change, name, value)
 
     def _excerpted(self) -> Iterator[RuleOrigin]:
         left = _EXCERPTS
@@ -412,14 +330,14 @@ class ReportData:
             yield from found
 
 
-def _excerpt(body: bytes, line: int) -> list[ExcerptLine]:
+def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
     """Return what stands around *line*, counted from 1."""
     lines = normalise(body).split("\n")
     if not 1 <= line <= len(lines):
         return []
     first = max(0, line - 1 - _AROUND)
     return [
-        ExcerptLine(number, _readable(text), number == line)
+        (number, _readable(text), number == line)
         for number, text in enumerate(lines[first : line + _AROUND], first + 1)
     ]
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.text import counted, date
 from scrapy_rep.reporting.record import CONFIGURATION
 from scrapy_rep.reporting.report.data import Axis, Finding, Tick, TimePoint
-from scrapy_rep.reporting.report.lines import mapping, number, text
+from scrapy_rep.reporting.report.lines import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from scrapy_rep.reporting.report.data import Bar, CrawlData, OriginRow
+    from scrapy_rep.reporting.report.data import Change, OriginRow
     from scrapy_rep.reporting.report.reading import CrawlSum
 
 _ITEMS = 5
@@ -21,117 +22,101 @@ _LEVELS = ("error", "warning", "note")
 _WHOLE = frozenset({"/", "/*", "*"})
 
 
-def findings(data: CrawlData, one: CrawlSum) -> list[Finding]:
+def findings(crawl: CrawlSum) -> list[Finding]:
     """Return what needs a look, the most serious first."""
-    found = [*_of_the_crawl(data, one), *_of_origins(data), *_of_sitemaps(data), *_of_pages(data)]
+    found = [*_of_the_crawl(crawl), *_of_origins(crawl), *_of_sitemaps(crawl), *_of_pages(crawl)]
     return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
 
-def _of_the_crawl(data: CrawlData, one: CrawlSum) -> Iterator[Finding]:
-    starts = mapping((one.finished or {}).get("start_requests"))
-    if count := number(starts.get("refused")):
-        command, url = text(starts.get("command")), text(starts.get("url"))
-        if starts.get("passed") is True:
-            words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
-            level = "warning"
-        else:
-            words, level = f"robots.txt refused every start request ({count:,}).", "error"
-        words += f" The first was {url}: {text(starts.get('why')).rstrip('.')}."
-        yield Finding("start_requests", level, count, words, "rules", "", command, [url])
-    if count := one.outcomes()["none", CONFIGURATION]:
-        stuck = [(name, row) for name, row in one.origins.items() if row.kind == CONFIGURATION]
+def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
+    yield from _of_start_requests(crawl)
+    if count := crawl.outcomes["none", CONFIGURATION]:
+        stuck = [row for row in crawl.known.values() if row.kind == CONFIGURATION]
         words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"
-        words += f": {stuck[0][1].reason}." if stuck else "."
-        items = [name for name, _ in stuck[:_ITEMS]]
-        yield Finding("configuration", "error", count, words, "origins", "none", "", items)
-    if one.finished is None and one.started:
+        words += f": {stuck[0].reason}." if stuck else "."
+        yield Finding("configuration", "error", count, words, "origins", _names(stuck), "none")
+    if crawl.finished is None and crawl.started:
         words = "The record has no end: the crawl was killed, or is still running."
         yield Finding("killed", "warning", 1, words)
-    if count := data.counts.given_up:
+    if count := crawl.counts["given_up"]:
         words = f"{counted(count, 'request')} held to no avail and given up."
         yield Finding("given_up", "warning", count, words, "unreachable")
-    if count := data.counts.kept:
+    if count := crawl.counts["kept"]:
         words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
         yield Finding("kept", "note", count, words, "unreachable")
-    if count := data.all_changes:
+    if count := crawl.changes.all:
         words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
-        items = [change.origin for change in data.changes[:_ITEMS]]
-        yield Finding("changed", "note", count, words, "changes", "", "", items)
+        yield Finding("changed", "note", count, words, "changes", _names(crawl.changes))
 
 
-def _of_origins(data: CrawlData) -> Iterator[Finding]:
-    outcomes = {row.key: row.count for row in data.outcomes}
+def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
+    starts = (crawl.finished or Line({})).part("start_requests")
+    count = starts.number("refused")
+    if not count:
+        return
+    level, words = "error", f"robots.txt refused every start request ({count:,})."
+    if starts.flag("passed"):
+        level = "warning"
+        words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
+    url, command = starts.text("url"), starts.text("command")
+    words += f" The first was {url}: {starts.text('why').rstrip('.')}."
+    yield Finding("start_requests", level, count, words, "rules", [url], "", command)
 
-    def rows(accepts: Callable[[OriginRow], bool]) -> list[OriginRow]:
-        return [row for row in data.origins if accepts(row)]
 
-    whole = {
+def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
+    closed = {
         one.origin
-        for row in data.rules
+        for row in crawl.rules
         if row.rule.partition(":")[2].strip() in _WHOLE
         for one in row.origins
     }
-    shut = rows(lambda row: row.origin in whole and not row.allowed)
+    shut = [row for row in crawl.origins if row.origin in closed and not row.requests["allowed"]]
     if shut:
-        refused = sum(row.forbidden for row in shut)
+        refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
         words = (
-            f"{counted(len(shut), 'origin')} closed to this crawler as a whole: "
-            f"{counted(refused, 'request')} refused."
+            f"{counted(len(shut), 'origin')} closed to this crawler as a whole: {refused} refused."
         )
-        yield _finding("closed", "warning", len(shut), words, "rules", shut)
-    if count := outcomes.get("unreachable", 0):
-        why = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in data.reasons)
-        words = f"{counted(count, 'origin')} unreachable at the end: {why}."
-        down = rows(lambda row: row.outcome == "unreachable")
-        yield _finding("down", "error", count, words, "origins", down, "unreachable")
-    for kind, level, what in (
-        ("challenge", "warning", "answered with a bot wall in place of robots.txt"),
-        ("html", "warning", "answered with an HTML page in place of robots.txt"),
-        ("redirected", "warning", "redirected in a loop, too often or to nowhere"),
+        yield Finding("closed", "warning", len(shut), words, "rules", _names(shut))
+    reasons = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in crawl.reasons)
+    for outcome, kind, level, what in (
+        ("unreachable", "down", "error", f"unreachable at the end: {reasons}"),
+        ("challenge", "challenge", "warning", "answered with a bot wall in place of robots.txt"),
+        ("html", "html", "warning", "answered with an HTML page in place of robots.txt"),
+        ("redirected", "redirects", "warning", "redirected in a loop, too often or to nowhere"),
     ):
-        if count := outcomes.get(kind, 0):
+        if count := sum(row.count for row in crawl.answers if row.key == outcome):
+            some = _names(row for row in crawl.origins if row.outcome == outcome)
             words = f"{counted(count, 'origin')} {what}."
-            some = rows(lambda row, kind=kind: row.outcome == kind)  # type: ignore[misc]
-            name = "redirects" if kind == "redirected" else kind
-            yield _finding(name, level, count, words, "origins", some, kind)
+            yield Finding(kind, level, count, words, "origins", some, outcome)
 
 
-def _finding(
-    kind: str,
-    level: str,
-    count: int,
-    words: str,
-    section: str,
-    rows: list[OriginRow],
-    only: str = "",
-) -> Finding:
-    items = [row.origin for row in rows[:_ITEMS]]
-    return Finding(kind, level, count, words, section, only, "", items)
-
-
-def _of_sitemaps(data: CrawlData) -> Iterator[Finding]:
-    failed = [row for row in data.sitemaps if not row.read and row.found != "guessed"]
+def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
+    failed = [row for row in crawl.sitemaps if not row.read and row.found != "guessed"]
     if failed:
         first = failed[0]
         words = f"{counted(len(failed), 'sitemap')} could not be read: {first.url} ({first.failed})"
         words += ", for example." if len(failed) > 1 else "."
-        items = [row.url for row in failed[:_ITEMS]]
-        yield Finding("sitemaps", "warning", len(failed), words, "sitemaps", "", "", items)
-    empty = [row for row in data.sitemaps if row.read and row.entries and not row.taken]
+        urls = [row.url for row in failed[:_ITEMS]]
+        yield Finding("sitemaps", "warning", len(failed), words, "sitemaps", urls)
+    empty = [row for row in crawl.sitemaps if row.read and row.entries and not row.taken]
     if empty:
         words = f"Nothing was taken from {counted(len(empty), 'sitemap')} that could be read."
-        items = [row.url for row in empty[:_ITEMS]]
-        yield Finding("sitemaps", "note", len(empty), words, "sitemaps", "", "", items)
+        urls = [row.url for row in empty[:_ITEMS]]
+        yield Finding("sitemaps", "note", len(empty), words, "sitemaps", urls)
 
 
-def _of_pages(data: CrawlData) -> Iterator[Finding]:
+def _of_pages(crawl: CrawlSum) -> Iterator[Finding]:
     for kind, count, why in (
-        ("pages", data.counts.page_dropped, "the rules of their pages"),
-        ("usage", data.counts.usage_dropped, "preferences about use"),
+        ("pages", crawl.counts["page_dropped"], "the rules of their pages"),
+        ("usage", crawl.counts["usage_dropped"], "preferences about use"),
     ):
         if count:
             words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
             yield Finding(kind, "note", count, words, kind)
+
+
+def _names(rows: Iterable[OriginRow | Change]) -> list[str]:
+    return [row.origin for row in islice(rows, _ITEMS)]
 
 
 # Seconds between two ticks.
@@ -144,7 +129,6 @@ _MINUTE, _DAY = 60, 86400
 # Shorter than that, a crawl's axis has seconds since its beginning.
 _SHORT = 60
 _POINTS = 1000
-_NARROWEST = 0.3
 
 
 def axis_of(began: float, ended: float) -> Axis:
@@ -157,12 +141,12 @@ def axis_of(began: float, ended: float) -> Axis:
     # In whole steps, so that a tick at 12:00:00 does not say 11:59:59.
     zero = 0.0 if span >= _SHORT else began
     first = -int(-(began - zero) // step)
-    ticks = []
+    axis = Axis(began, ended)
     for count in range(first, first + _TICKS + 2):
         at = zero + count * step
         if began <= at + 1e-6 and at <= ended + 1e-6:
-            ticks.append(Tick(at, _share(at, began, span), _words(at, at - zero, step, span)))
-    return Axis(began, ended, ticks)
+            axis.ticks.append(Tick(at, axis.x(at), _words(at, at - zero, step, span)))
+    return axis
 
 
 def _words(at: float, since: float, step: float, span: float) -> str:
@@ -170,19 +154,6 @@ def _words(at: float, since: float, step: float, span: float) -> str:
         return f"+{round(since, 2):g} s"
     form = "%H:%M:%S" if step < _MINUTE else "%H:%M"
     return date(round(at), form if span < _DAY else f"%m-%d {form}")
-
-
-def _share(at: float, began: float, span: float) -> float:
-    return round(min(100.0, max(0.0, 100 * (at - began) / span)), 3)
-
-
-def place(bars: Iterable[Bar], axis: Axis) -> None:
-    """Set the positions of *bars*."""
-    span = axis.ended - axis.began
-    for one in bars:
-        one.left = min(_share(one.began, axis.began, span), 100 - _NARROWEST)
-        width = _share(one.ended, axis.began, span) - one.left
-        one.width = round(max(_NARROWEST, width), 3)
 
 
 class Timeline:
@@ -213,12 +184,11 @@ class Timeline:
         """Return the values, each until the next."""
         while len(self._points) > _POINTS - 2:
             self._points = self._thinned()
-        span = axis.ended - axis.began
         found = [(axis.began, 0, 0), *self._points]
         if len(found) > 1:
             found.append((axis.ended, *found[-1][1:]))
         return [
-            TimePoint(at, max(0, held + self.before), max(0, waiting), _share(at, axis.began, span))
+            TimePoint(at, max(0, held + self.before), max(0, waiting), axis.x(at))
             for at, held, waiting in found
         ]
 

@@ -6,10 +6,9 @@ Of very many origins, those where nothing was refused or failed are only counted
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
-from scrapy_rep.engine.stat_counter import CappedCounter
 from scrapy_rep.reporting.record import (
     ALLOWED_COUNT,
     ANSWER,
@@ -24,447 +23,395 @@ from scrapy_rep.reporting.record import (
     kind_of,
 )
 from scrapy_rep.reporting.report.data import (
-    Counts,
-    MidChange,
+    Change,
+    OriginRow,
+    OutcomeRow,
+    Period,
     RuleOrigin,
+    RuleRow,
+    SaidRow,
     SitemapRow,
-    Spell,
-    Turned,
-    UsageRow,
-    Wait,
+    Top,
 )
-from scrapy_rep.reporting.report.findings import Timeline
-from scrapy_rep.reporting.report.lines import (
-    Line,
-    mapping,
-    number,
-    seconds,
-    text,
-    texts,
-)
+from scrapy_rep.reporting.report.findings import Timeline, axis_of, findings
+from scrapy_rep.reporting.report.lines import Line
+from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
-# Limits on what is kept while a record is read. At a limit, the less interesting half is dropped.
-_ORIGINS, _RULES, _PERIODS, _SITEMAPS, _SAID = 50_000, 5_000, 2_000, 5_000, 2_000
-_OF_A_RULE = 200
-_CHANGES, _TURNED, _REASONS, _REASON_LENGTH = 500, 20, 50, 300
+KeyT = TypeVar("KeyT", bound="Hashable")
+RowT = TypeVar("RowT")
 
-_REFUSED = {"disallowed": "forbidden", "unreachable": "dropped"}
-_REQUESTS = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
-_PAGES = frozenset({"nofollow", "nofollow_link", "noindex", "expired"})
+# Limits on what is kept while a record is read. At the first two, the less interesting half is dropped.
+_ORIGINS, _RULES, _SAID = 50_000, 5_000, 2_000
+_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH = 200, 20, 50, 300
+# And on what the page shows.
+MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
+MAX_CHANGES, _SETTINGS = 500, 200
 
-
-class OriginSum:
-    """What is on record of one origin."""
-
-    __slots__ = (
-        "delay", "fetches", "held", "hops", "kind", "open_held", "open_waiting", "outcome", "reason",
-        "requests", "sha256", "sitemaps", "size", "spell", "status", "unclear", "url", "wait", "waited",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.outcome, self.kind, self.reason, self.url = "none", "", "", ""
-        self.status: int | None = None
-        self.size: int | None = None
-        self.delay: float | None = None
-        self.sha256: str | None = None
-        """Of the last file that counted."""
-        self.hops = self.fetches = self.sitemaps = 0
-        self.requests: Counter[str] = Counter()
-        self.held = self.waited = 0
-        self.unclear = 0
-        """How many are held without an answer so far."""
-        self.open_held = self.open_waiting = 0
-        """How many are there now."""
-        self.spell: Spell | None = None
-        self.wait: Wait | None = None
-
-    @property
-    def interest(self) -> int:
-        """How much a reader wants to see it."""
-        requests = self.requests
-        refused = requests["forbidden"] + requests["dropped"] + requests["given_up"]
-        trouble = self.outcome not in ("rules", "missing", "none")
-        return 2 * (refused + requests["passed"] + self.held) + trouble
-
-    @property
-    def busy(self) -> bool:
-        """Whether more is to come."""
-        return self.spell is not None or self.wait is not None
+_PAGES = {verdict: f"{noun}s {what}" for verdict, noun, what in PAGE_VERDICTS}
 
 
 class CrawlSum:
-    """Sums up the record of one crawl."""
+    """Sums up the record of one crawl, a line at a time, and shows it after :meth:`end`."""
 
-    def __init__(self, crawl: str) -> None:
-        self.id = crawl
-        self.started: dict[str, Any] = {}
-        self.finished: dict[str, Any] | None = None
-        self.reason = ""
+    def __init__(self) -> None:
+        self.started = False
+        self.finished: Line | None = None
+        self.name = self.agent = self.version = self.scrapy = self.finish_reason = ""
+        """The spider, what it goes by, of which versions; why it ended."""
+        self.settings: list[tuple[str, str]] = []
+        """Those that differ from the defaults."""
         self.dry_run = False
-        self.first = self.last = ""
-        """Times, as they stand in the record."""
-        self.requests: Counter[str] = Counter()
-        self.fetches = self.page_dropped = self.usage_dropped = 0
-        self.origins: dict[str, OriginSum] = {}
-        self.gone: Counter[tuple[str, str]] = Counter()
-        """Origins that are only counted, by outcome and why."""
-        self.rules: dict[tuple[str, str], list[Any]] = {}
-        """How often, on how many origins, and which, by rule and group."""
-        self.all_rules = self.all_sitemaps = self.all_changes = self.all_spells = self.all_waits = 0
+        self.began = self.ended = 0.0
+        self.counts: Counter[str] = Counter()
+        """Requests by what became of them, and some totals, as in the record."""
+        self.known: dict[str, OriginRow] = {}
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        """How many origins there are, by outcome and why; before the end, without those known."""
+        self._rules: dict[tuple[str, str], RuleRow] = {}
+        self.all_rules = 0
         self._seen = BoundedSet()
-        self.sitemaps: list[SitemapRow] = []
-        self.pages: CappedCounter[tuple[str, str]] = CappedCounter(_SAID)
-        self.page_examples: dict[tuple[str, str], list[Any]] = {}
-        self.usage: dict[str, UsageRow] = {}
+        self.sitemaps: Top[SitemapRow] = Top(MAX_SITEMAPS, _order)
+        self.periods: Top[Period] = Top(MAX_PERIODS, lambda period: -period.seconds)
+        self.changes: Top[Change] = Top(MAX_CHANGES, lambda _: 0)
+        self._pages: dict[tuple[str, str], SaidRow] = {}
+        self._other_pages = SaidRow("others", "", "")
+        self.usage: dict[str, Counter[str]] = {}
+        """What was said about each purpose, and what was dropped."""
         self.usage_pages = 0
-        self.statements: CappedCounter[tuple[str, str]] = CappedCounter(_SAID)
-        self.statement_examples: dict[tuple[str, str], str] = {}
-        self.spells: list[Spell] = []
-        self.waits: list[Wait] = []
-        self.timeline = Timeline()
-        self.changes: list[MidChange] = []
-        self._handlers: dict[str, Callable[[Line, str], None]] = {
+        self._statements: dict[tuple[str, str], SaidRow] = {}
+        self._held_by_time = Timeline()
+        self._handlers: dict[str, Callable[[Line, float], None]] = {
             STARTED: self._started, ENDED: self._ended, ANSWER: self._answer, CHANGED: self._changed,
-            SITEMAP: self._sitemap, ALLOWED_COUNT: self._allowed_count, "allowed": self._allowed,
+            SITEMAP: self._sitemap, ALLOWED_COUNT: self._allowed, "allowed": self._allowed,
             "disallowed": self._disallowed, "unreachable": self._dropped, "held": self._held,
-            "released": self._left, "given_up": self._left, "usage": self._usage,
+            "released": self._left, "given_up": self._left, "usage": self._said,
             "usage_request": self._usage_dropped, "usage_item": self._usage_dropped,
             **dict.fromkeys(_PAGES, self._page),
         }  # fmt: skip
 
     def add(self, line: Line) -> None:
         """Count a line."""
-        verdict, time = line["verdict"], line.get("time")
-        if isinstance(time, str):
-            self.first = self.first or time
-            self.last = time
-        handler = self._handlers.get(verdict)
+        at = line.seconds("time")
+        if at is not None:
+            self.began = self.began or at
+            self.ended = max(self.began, at)
+        handler = self._handlers.get(line.fields["verdict"])
         if handler is not None:
-            handler(line, verdict)
+            handler(line, at or 0.0)
 
-    def _of(self, line: Line) -> OriginSum | None:
-        name = line.get("origin")
-        if not isinstance(name, str) or not name:
+    def _of(self, line: Line) -> OriginRow | None:
+        name = line.text("origin")
+        if not name:
             return None
-        found = self.origins.get(name)
+        found = self.known.get(name)
         if found is None:
-            if len(self.origins) >= _ORIGINS:
+            if len(self.known) >= _ORIGINS:
                 self._forget()
-            found = self.origins[text(name)] = OriginSum()
+            found = self.known[name] = OriginRow(name)
         return found
 
     def _forget(self) -> None:
         """Only count those that are least interesting."""
-        order = sorted(self.origins.items(), key=lambda one: (one[1].busy, one[1].interest))
-        for name, one in order[: _ORIGINS // 2]:
-            self.gone[one.outcome, one.kind] += 1
-            del self.origins[name]
+        order = sorted(
+            self.known.values(), key=lambda one: (bool(one.spell or one.wait), one.interest)
+        )
+        for one in order[: _ORIGINS // 2]:
+            self.outcomes[one.outcome, one.kind] += 1
+            del self.known[one.origin]
 
     # The crawl
 
-    def _started(self, line: Line, _: str) -> None:
-        self.started = mapping(line.get("settings"))
-        self.dry_run = line.get("dry_run") is True
+    def _started(self, line: Line, _: float) -> None:
+        about = line.part("settings")
+        self.started = True
+        self.name, self.agent = about.text("spider"), about.text("agent")
+        self.version, self.scrapy = about.text("version"), about.text("scrapy")
+        changed = about.part("changed")
+        self.settings = sorted((name, changed.text(name)) for name in changed.fields)[:_SETTINGS]
+        self.dry_run = line.flag("dry_run")
 
-    def _ended(self, line: Line, _: str) -> None:
-        self.finished = mapping(line.get("counts"))
-        self.reason = text(line.get("reason"))
+    def _ended(self, line: Line, _: float) -> None:
+        self.finished = line.part("counts")
+        self.finish_reason = line.text("reason")
 
     # Origins
 
-    def _answer(self, line: Line, _: str) -> None:
-        origin, about = self._of(line), mapping(line.get("answer"))
+    def _answer(self, line: Line, at: float) -> None:
+        origin, about = self._of(line), line.part("answer")
         if origin is None:
             return
-        at = seconds(line.get("time")) or 0.0
-        fetches, outcome = number(about.get("fetches")), text(about.get("outcome"))
+        asked = about.seconds("asked")
+        began = at if asked is None else min(asked, at)
+        fetches, outcome = about.number("fetches"), about.text("outcome")
+        reason = line.text("reason", _REASON_LENGTH)
         origin.fetches += fetches
-        self.fetches += fetches
+        self.counts["fetches"] += fetches
         if outcome not in OUTCOMES or outcome == "none":
             if origin.spell is not None:
                 origin.spell.fetches += fetches
-            if about.get("kind") == CONFIGURATION:
-                origin.kind, origin.reason = (
-                    CONFIGURATION,
-                    text(line.get("reason"))[:_REASON_LENGTH],
-                )
+            if about.text("kind") == CONFIGURATION:
+                origin.kind, origin.reason = CONFIGURATION, reason
             return
-        origin.outcome, origin.url = outcome, text(line.get("url"))
-        origin.reason = text(line.get("reason"))[:_REASON_LENGTH] or origin.reason
-        origin.status = number(line.get("status")) or None
-        origin.hops = number(about.get("hops"))
-        asked = seconds(about.get("asked"))
-        began = at if asked is None else min(asked, at)
+        origin.outcome, origin.url = outcome, line.text("url")
+        origin.reason = reason or origin.reason
+        origin.status = line.number("status") or None
         if outcome == "unreachable":
-            origin.kind = text(about.get("kind"))[:40] or kind_of(origin.reason)
-            self._fails(line, origin, (began, at), fetches)
+            origin.kind = about.text("kind", 40) or kind_of(origin.reason)
+            self._fails(origin, began, at, fetches)
         else:
-            self._answers(line, origin, about, (began, at))
+            self._answers(origin, line, about)
+            self._get(origin, began, at)
 
-    def _fails(
-        self, line: Line, origin: OriginSum, when: tuple[float, float], fetches: int
-    ) -> None:
+    def _fails(self, origin: OriginRow, began: float, at: float, fetches: int) -> None:
+        """Those that wait are held from now on."""
+        if origin.spell is None:
+            origin.spell = Period(origin.origin, began, at)
         spell = origin.spell
-        if spell is None:
-            spell = origin.spell = Spell(text(line["origin"]), when[0], when[1])
-        spell.ended = max(spell.ended, when[1])
+        spell.ended = max(spell.ended, at)
         spell.fetches += fetches
-        spell.kind, spell.reason = origin.kind, origin.reason
-        origin.held += origin.unclear
-        spell.held += origin.unclear
+        spell.reason = origin.reason or origin.kind
+        spell.requests += origin.unclear
+        origin.requests["held"] += origin.unclear
         if origin.open_waiting:
-            self.timeline.change(when[1], origin.open_waiting, -origin.open_waiting)
+            self._held_by_time.change(at, origin.open_waiting, -origin.open_waiting)
         origin.open_held += origin.open_waiting
         origin.open_waiting = origin.unclear = 0
         origin.wait = None
 
-    def _answers(
-        self, line: Line, origin: OriginSum, about: dict[str, Any], when: tuple[float, float]
-    ) -> None:
+    def _answers(self, origin: OriginRow, line: Line, about: Line) -> None:
+        delay = about.fields.get("crawl_delay")
+        origin.delay = None
+        if isinstance(delay, int | float) and 0 < delay < 10**9:
+            origin.delay = float(delay)
+        origin.size = None if about.fields.get("bytes") is None else about.number("bytes")
+        origin.sitemaps = about.number("sitemaps")
+        origin.sha256 = line.text("sha256", 64) or None
         origin.kind = ""
-        size, delay = about.get("bytes"), about.get("crawl_delay")
-        origin.size = number(size) if size is not None else None
-        origin.delay = float(number(delay)) if isinstance(delay, int) else None
-        if isinstance(delay, float) and 0 < delay < 10**9:
-            origin.delay = delay
-        origin.sitemaps = number(about.get("sitemaps"))
-        origin.sha256 = text(line.get("sha256"))[:64] or None
-        origin.waited += origin.unclear
+
+    def _get(self, origin: OriginRow, began: float, at: float) -> None:
+        """Those that waited have an answer."""
         wait, origin.wait = origin.wait, None
         if wait is not None:
-            wait.began, wait.ended = min(when[0], wait.began), when[1]
-            wait.requests, wait.outcome = origin.unclear, origin.outcome
-            self.all_waits += 1
-            _keep(self.waits, wait)
+            wait.began, wait.ended = min(began, wait.began), at
+            wait.requests, wait.end, wait.reason = (
+                origin.unclear,
+                "waited",
+                OUTCOMES[origin.outcome],
+            )
+            self.periods.add(wait)
+        origin.requests["waited"] += origin.unclear
         origin.unclear = 0
-        self._end_spell(origin, "answered", when[1])
+        self._end_spell(origin, "answered", at)
 
-    def _end_spell(self, origin: OriginSum, end: str, at: float) -> None:
+    def _end_spell(self, origin: OriginRow, end: str, at: float) -> None:
         spell, origin.spell = origin.spell, None
         if spell is not None:
             spell.end, spell.ended = end, max(at, spell.began)
-            self.all_spells += 1
-            _keep(self.spells, spell)
+            self.periods.add(spell)
 
-    def _changed(self, line: Line, _: str) -> None:
-        about = mapping(line.get("change"))
-        self.all_changes += 1
-        if len(self.changes) >= _CHANGES:
-            return
-        listed = about.get("turned")
-        turned = [mapping(one) for one in listed[:_TURNED]] if isinstance(listed, list) else []
-        self.changes.append(
-            MidChange(
-                seconds(line.get("time")) or 0.0,
-                text(line.get("origin")),
-                text(line.get("url")),
-                texts(about.get("added"), _REASONS),
-                texts(about.get("removed"), _REASONS),
-                number(about.get("lines_added")),
-                number(about.get("lines_removed")),
-                [
-                    Turned(*(text(one.get(name)) for name in ("url", "was", "now")))
-                    for one in turned
-                ],
-                number(about.get("turned_count")),
-            )
+    def _changed(self, line: Line, at: float) -> None:
+        about = line.part("change")
+        turned = about.parts("turned", _TURNED)
+        change = Change(
+            line.text("origin"),
+            about.texts("added", _REASONS),
+            about.texts("removed", _REASONS),
+            about.number("lines_added"),
+            about.number("lines_removed"),
+            at,
+            [{name: one.text(name) for name in ("url", "was", "now")} for one in turned],
+            about.number("turned_count"),
         )
+        self.changes.add(change)
 
     # Requests
 
-    def _count(self, line: Line, name: str, times: int = 1) -> OriginSum | None:
-        self.requests[name] += times
+    def _count(self, line: Line, name: str, times: int = 1) -> OriginRow | None:
+        self.counts[name] += times
         origin = self._of(line)
         if origin is not None:
             origin.requests[name] += times
         return origin
 
-    def _allowed_count(self, line: Line, _: str) -> None:
-        self._count(line, "allowed", number(line.get("count")))
+    def _allowed(self, line: Line, _: float) -> None:
+        passed = line.text("reason").startswith(IMPOLITE)
+        times = line.number("count") if "count" in line.fields else 1
+        self._count(line, "passed" if passed else "allowed", times)
 
-    def _allowed(self, line: Line, _: str) -> None:
-        passed = text(line.get("reason")).startswith(IMPOLITE)
-        self._count(line, "passed" if passed else "allowed")
-
-    def _dropped(self, line: Line, _: str) -> None:
+    def _dropped(self, line: Line, _: float) -> None:
         self._count(line, "dropped")
 
-    def _disallowed(self, line: Line, _: str) -> None:
+    def _disallowed(self, line: Line, _: float) -> None:
         origin = self._count(line, "forbidden")
         if origin is None:
             return
         # Without a rule, a setting decided, and the reason names it.
-        why = text(line.get("rule")) or text(line.get("reason"))
-        name, key = text(line["origin"]), (why, text(line.get("group")))
-        rule = self.rules.get(key)
+        key = line.text("rule") or line.text("reason"), line.text("group")
+        rule = self._rules.get(key)
         if rule is None:
-            self._drop_rules()
-            rule = self.rules[key] = [0, 0, {}]
+            if len(self._rules) >= _RULES:
+                kept = sorted(self._rules.items(), key=lambda one: -one[1].times)
+                self._rules = dict(kept[: _RULES // 2])
+            rule = self._rules[key] = RuleRow(*key)
             self.all_rules += self._seen.add(key)
-        rule[0] += 1
-        known = rule[2].get(name)
-        if known is not None:
-            known.times += 1
-            return
-        rule[1] += self._seen.add((key, name))
-        if len(rule[2]) < _OF_A_RULE:
-            sha256, url = text(line.get("sha256"))[:64] or None, text(line.get("url"))
+        rule.times += 1
+        name = origin.origin
+        if name not in rule.known:
+            rule.all_origins += self._seen.add((key, name))
+            if len(rule.known) >= _OF_A_RULE:
+                return
             where = origin.url or f"{name}/robots.txt"
-            rule[2][name] = RuleOrigin(name, where, number(line.get("line")), 1, url, sha256)
+            about = line.number("line"), line.text("url"), line.text("sha256", 64) or None
+            rule.known[name] = RuleOrigin(name, where, *about)
+        rule.known[name].times += 1
 
-    def _drop_rules(self) -> None:
-        if len(self.rules) >= _RULES:
-            kept = sorted(self.rules.items(), key=lambda one: -one[1][0])[: _RULES // 2]
-            self.rules = dict(kept)
-
-    def _held(self, line: Line, _: str) -> None:
-        origin, at = self._count(line, "held"), seconds(line.get("time")) or 0.0
-        waits = line.get("reason") == UNKNOWN_YET
-        if line.get("dry_run") is True:  # it went on at once
-            if origin is not None:
-                origin.waited += waits
-                origin.held += not waits
-            return
-        self.timeline.change(at, 0 if waits else 1, 1 if waits else 0)
+    def _held(self, line: Line, at: float) -> None:
+        origin = self._of(line)
+        waits, went_on = line.text("reason") == UNKNOWN_YET, line.flag("dry_run")
+        if not went_on:
+            self._held_by_time.change(at, not waits, waits)
         if origin is None:
             return
-        if not waits:
-            origin.held += 1
+        if went_on:
+            origin.requests["waited" if waits else "held"] += 1
+        elif waits:
+            origin.unclear += 1
+            origin.open_waiting += 1
+            origin.wait = origin.wait or Period(origin.origin, at, at)
+        else:
+            origin.requests["held"] += 1
             origin.open_held += 1
             if origin.spell is not None:
-                origin.spell.held += 1
-            return
-        origin.unclear += 1
-        origin.open_waiting += 1
-        if origin.wait is None:
-            origin.wait = Wait(text(line["origin"]), at, at)
+                origin.spell.requests += 1
 
-    def _left(self, line: Line, verdict: str) -> None:
-        origin, at = self._count(line, verdict), seconds(line.get("time")) or 0.0
+    def _left(self, line: Line, at: float) -> None:
+        verdict = line.text("verdict")
+        origin = self._count(line, verdict)
         if origin is None:
             return
         if origin.open_waiting:
             origin.open_waiting -= 1
-            self.timeline.change(at, 0, -1)
+            self._held_by_time.change(at, 0, -1)
         else:
-            if origin.open_held:
-                origin.open_held -= 1
-            else:
-                self.timeline.before += 1
-            self.timeline.change(at, -1, 0)
+            self._held_by_time.before += not origin.open_held
+            origin.open_held = max(0, origin.open_held - 1)
+            self._held_by_time.change(at, -1, 0)
         if verdict == "given_up" and origin.spell is not None:
             origin.spell.given_up += 1
             origin.spell.ended = max(origin.spell.ended, at)
 
     # Sitemaps, pages, usage
 
-    def _sitemap(self, line: Line, _: str) -> None:
-        about = mapping(line.get("sitemap"))
-        rejected = mapping(about.get("rejected"))
-        failed = text(about.get("failed"))
-        self.all_sitemaps += 1
+    def _sitemap(self, line: Line, _: float) -> None:
+        about = line.part("sitemap")
+        rejected = about.part("rejected")
+        failed = about.text("failed")
         row = SitemapRow(
-            text(line.get("url")),
-            text(line.get("origin")),
-            text(about.get("found")),
-            text(about.get("by")),
-            text(about.get("kind")),
-            number(about.get("entries")),
-            number(about.get("taken")),
-            [(text(words), number(count)) for words, count in list(rejected.items())[:_REASONS]],
-            failed or text(line.get("reason")),
+            line.text("url"),
+            about.text("found"),
+            about.text("by"),
+            about.text("kind"),
+            about.number("entries"),
+            about.number("taken"),
+            [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]],
+            failed or line.text("reason"),
             not failed,
         )
-        self.sitemaps.append(row)
-        if len(self.sitemaps) > _SITEMAPS:
-            self.sitemaps = sorted(self.sitemaps, key=sitemap_order)[: _SITEMAPS // 2]
+        self.sitemaps.add(row)
 
-    def _page(self, line: Line, verdict: str) -> None:
-        key = verdict, text(line.get("reason"))[:_REASON_LENGTH]
-        self.pages.add(key)
-        dropped = line.get("dry_run") is not True
-        self.page_dropped += dropped
-        example = self.page_examples.get(key)
-        if example is None and len(self.page_examples) < 2 * _SAID:
-            example = self.page_examples[key] = [text(line.get("url")), 0]
-        if example is not None:
-            example[1] += dropped
+    def _page(self, line: Line, _: float) -> None:
+        key = line.text("verdict"), line.text("reason", _REASON_LENGTH)
+        new = SaidRow(_PAGES[key[0]], key[1], line.text("url"))
+        row = _row(self._pages, key, new) or self._other_pages
+        dropped = not line.flag("dry_run")
+        row.count += 1
+        row.dropped += dropped
+        self.counts["page_dropped"] += dropped
 
-    def _purpose(self, name: str) -> UsageRow | None:
-        if name not in self.usage and len(self.usage) < _REASONS:
-            self.usage[name] = UsageRow(name)
-        return self.usage.get(name)
-
-    def _usage(self, line: Line, _: str) -> None:
-        usage = mapping(line.get("usage"))
+    def _said(self, line: Line, _: float) -> None:
+        usage, url = line.part("usage"), line.text("url")
         self.usage_pages += 1
-        for name, said in usage.items():
-            if said in ("y", "n") and (row := self._purpose(text(name)[:_REASONS])) is not None:
-                row.yes += said == "y"
-                row.no += said == "n"
-        statements = usage.get("statements")
-        for one in map(mapping, statements[:_REASONS] if isinstance(statements, list) else ()):
-            where = f"{text(one.get('source'))}: {text(one.get('text'))}"[:_REASON_LENGTH]
-            for purpose in mapping(one.get("says")):
-                key = text(purpose)[:_REASONS], where
-                self.statements.add(key)
-                if len(self.statement_examples) < 2 * _SAID:
-                    self.statement_examples.setdefault(key, text(line.get("url")))
+        for name, said in usage.fields.items():
+            if said in ("y", "n") and (use := self._purpose(name)) is not None:
+                use["yes" if said == "y" else "no"] += 1
+        for one in usage.parts("statements", _REASONS):
+            where = f"{one.text('source')}: {one.text('text')}"[:_REASON_LENGTH]
+            for name in one.part("says").fields:
+                new = SaidRow(name[:_REASONS], where, url)
+                if (row := _row(self._statements, (new.about, where), new)) is not None:
+                    row.count += 1
 
-    def _usage_dropped(self, line: Line, verdict: str) -> None:
-        if line.get("dry_run") is True:
+    def _usage_dropped(self, line: Line, _: float) -> None:
+        if line.flag("dry_run"):
             return
-        self.usage_dropped += 1
-        row = self._purpose(text(line.get("reason")).partition(":")[0][:_REASONS])
-        if row is not None:
-            row.requests_dropped += verdict == "usage_request"
-            row.items_dropped += verdict == "usage_item"
+        self.counts["usage_dropped"] += 1
+        use = self._purpose(line.text("reason").partition(":")[0])
+        if use is not None:
+            use[line.text("verdict")] += 1
+
+    def _purpose(self, name: str) -> Counter[str] | None:
+        return _row(self.usage, name[:_REASONS], Counter(), _REASONS)
 
     # The end
 
     def end(self) -> None:
-        """There are no more lines: end what is still going on."""
-        ended = seconds(self.last) or 0.0
-        for origin in self.origins.values():
-            origin.waited += origin.unclear
-            origin.unclear = 0
+        """There are no more lines."""
+        self._end_periods()
+        self._add_up()
+        known = self.known.values()
+        self.origins = sorted(known, key=lambda one: (-one.interest, one.origin))[:MAX_ORIGINS]
+        rules = sorted(self._rules.values(), key=lambda row: (-row.times, row.rule, row.group))
+        self.rules = rules[:MAX_RULES]
+        for rows in (self.sitemaps, self.periods, self.changes):
+            rows.cut()
+        self.pages = _most(self._pages)
+        if self._other_pages.count:
+            self.pages.append(self._other_pages)
+        self.usage_statements = _most(self._statements)
+        self.axis = axis_of(self.began, self.ended)
+        self.timeline = self._held_by_time.points(self.axis)
+        self.findings = findings(self)
+
+    def _end_periods(self) -> None:
+        """End what is still going on."""
+        for origin in self.known.values():
+            origin.requests["waited"] += origin.unclear
             if origin.spell is not None:
                 gave_up = origin.spell.given_up > 0 and not origin.open_held
-                end = "given_up" if gave_up else "open"
-                self._end_spell(origin, end, ended if origin.open_held else origin.spell.ended)
+                ended = self.ended if origin.open_held else origin.spell.ended
+                self._end_spell(origin, "given_up" if gave_up else "open", ended)
 
-    def counts(self) -> Counts:
-        """Return the totals: the crawl's own, if it came to an end."""
-        told = self.finished or {}
-        sums = {name: self.requests[name] for name in _REQUESTS}
-        origins = self.origins.values()
-        sums |= {
-            "held": sum(one.held for one in origins),
-            "waited": sum(one.waited for one in origins),
-            "fetches": self.fetches,
-            "origins": len(self.origins) + self.gone.total(),
-            "page_dropped": self.page_dropped,
-            "usage_dropped": self.usage_dropped,
-        }
-        names = Counts.__dataclass_fields__
-        return Counts(**{name: number(told.get(name, sums.get(name, 0))) for name in names})
-
-    def outcomes(self) -> Counter[tuple[str, str]]:
-        """Return the number of origins by outcome and why."""
-        found = Counter((one.outcome, one.kind) for one in self.origins.values())
-        return found + self.gone
+    def _add_up(self) -> None:
+        known, told = self.known.values(), self.finished or Line({})
+        outcomes = self.outcomes
+        outcomes.update((one.outcome, one.kind) for one in known)
+        self.all_origins = self.counts["origins"] = outcomes.total()
+        for name in ("held", "waited"):
+            self.counts[name] = sum(one.requests[name] for one in known)
+        # The crawl's own, if it came to an end.
+        self.counts.update({name: told.number(name) - self.counts[name] for name in told.fields})
+        by_key = {key: sum(n for one, n in outcomes.items() if one[0] == key) for key in OUTCOMES}
+        self.answers = [
+            OutcomeRow(key, OUTCOMES[key], count, count / self.all_origins)
+            for key, count in by_key.items()
+            if count
+        ]
+        reasons = [(kind, n) for (key, kind), n in outcomes.items() if key == "unreachable"]
+        self.reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
 
 
-def sitemap_order(row: SitemapRow) -> tuple[bool, bool, str]:
+def _order(row: SitemapRow) -> tuple[bool, bool, str]:
     """Those that failed come first."""
     return not row.failed, bool(row.taken), row.url
 
 
-def _keep(periods: list[Any], one: Any) -> None:
-    periods.append(one)
-    if len(periods) > _PERIODS:
-        periods.sort(key=lambda period: -period.seconds)
-        del periods[_PERIODS // 2 :]
+def _most(rows: dict[KeyT, SaidRow]) -> list[SaidRow]:
+    return sorted(rows.values(), key=lambda row: -row.count)[:MAX_SAID]
+
+
+def _row(rows: dict[KeyT, RowT], key: KeyT, new: RowT, most: int = _SAID) -> RowT | None:
+    """Return the row of *key*, which may be the *new* one; None if there are too many others."""
+    return rows.setdefault(key, new) if key in rows or len(rows) < most else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
@@ -13,11 +12,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from scrapy_rep.reporting.report import render
-from tests.helpers.held import origin_of
 from tests.helpers.report import (
     NOW,
     Browser,
-    ReportTown,
     answer,
     data_of,
     ended,
@@ -28,7 +25,6 @@ from tests.helpers.report import (
     needs_chromium,
     started,
 )
-from tests.helpers.servers import Sites
 
 # The page is the same on every reactor.
 pytestmark = [needs_chromium, pytest.mark.process]
@@ -72,28 +68,28 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return make
 
 
-async def test_what_a_crawl_was(sites: Sites, tmp_path: Path, browser: Browser) -> None:
-    town, path = ReportTown(sites), tmp_path / "robots.html"
-    await town.crawl(path)
+def test_bars_are_drawn(page_of: Callable[..., Path], browser: Browser) -> None:
+    """As long as their shares are, and those of origins that were given up look other."""
+    gone = [answer("unreachable", 2, "http://gone.example", status=503)]
+    gone.append(line("given_up", 9, "http://gone.example", reason="HTTP 503"))
+    path = page_of(20).with_name("bars.html")
+    path.write_bytes(render(data_of(*many_lines(20)[:-1], *gone, ended(80))))
     browser.open(path)
-    assert browser.driver.title == "robots.txt in the crawl of list"
-    assert browser.text("#n-allowed") == "45"
-    # Three bars whose lengths are as 3 to 1 to 1.
     widths = browser.run(
         "[...document.querySelectorAll('#outcomes-table rect')]"
         ".map((r) => r.getBoundingClientRect().width)"
     )
-    assert sorted(round(max(widths) / width) for width in widths) == [1, 3, 3]
-    # The bar of the one that came back looks other than that of the one given up.
+    # 16 origins with rules, 3 missing, 2 unreachable.
+    assert [round(2 * width / min(widths)) for width in widths] == [16, 3, 2]
     colours = dict(
         browser.run(
             "[...document.querySelectorAll('#unreachable-table tbody:last-child tr')].map((row) =>"
             "[row.cells[0].textContent, getComputedStyle(row.querySelector('rect')).fill])"
         )
     )
-    assert colours[origin_of(town.away)] != colours[town.down]
+    assert colours["http://gone.example"] != colours["http://site1.example"]
     assert browser.complaints() == []
-    assert browser.requested() == [path.as_uri()]
+    assert set(browser.requested()) == {path.as_uri()}
 
 
 WRAPPED = """[...document.querySelectorAll('.scroll tbody th, .scroll td:not(.long)')].filter((cell) => {
@@ -102,35 +98,33 @@ WRAPPED = """[...document.querySelectorAll('.scroll tbody th, .scroll td:not(.lo
     const tops = new Set([...range.getClientRects()].filter((r) => r.width).map((r) => Math.round(r.top / 9)));
     return !cell.querySelector('svg, br') && tops.size > 2;
 }).map((cell) => cell.textContent)"""
+ENDS = """[...document.querySelectorAll('#origins-table .mid')].map((one) =>
+    [one.firstChild.getBoundingClientRect().width, one.scrollWidth - one.clientWidth])"""
 LEFT = """[...document.querySelectorAll('[data-kind=number], [data-kind=count]')]
     .filter((head) => head.matches('th')).flatMap((head) =>
         [head, ...[...head.closest('table').rows].slice(2).map((row) => row.cells[head.cellIndex])])
     .filter((cell) => cell && cell.colSpan === 1 && getComputedStyle(cell).textAlign !== 'right').length"""
 
 
-@pytest.mark.parametrize("width", [390, 1400, 1920])
 @pytest.mark.parametrize("name", ["", LONG])
 def test_at_each_width_nothing_is_torn(
-    page_of: Callable[..., Path], browser: Browser, width: int, name: str
+    page_of: Callable[..., Path], browser: Browser, name: str
 ) -> None:
     """Tables scroll within themselves, the page does not; no name, port or number is wrapped; numbers
-    stand to the right."""
-    browser.width(width)
+    stand to the right; of a name that is cut, both ends are there to see."""
     browser.open(page_of(61, origin=name))
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.run(WRAPPED) == []
-    assert browser.run(LEFT) == 0
-    # Of a name that is cut, both ends are there to see.
-    ends = browser.run(
-        "[...document.querySelectorAll('#origins-table .mid')].map((one) =>"
-        "[one.firstChild.getBoundingClientRect().width, one.scrollWidth - one.clientWidth])"
-    )
-    assert all(start > 30 and over <= 1 for start, over in ends)
-    assert bool(ends) == bool(name)
+    for width in (390, 1400, 1920):
+        browser.width(width)
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert browser.run(WRAPPED) == []
+        assert browser.run(LEFT) == 0
+        ends = browser.run(ENDS)
+        assert all(start > 30 and over <= 1 for start, over in ends)
+        assert bool(ends) == bool(name)
 
 
 @needs_axe
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1400, "light"), (1400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1400, "dark")])
 def test_axe_finds_no_violation(
     page_of: Callable[..., Path], browser: Browser, width: int, scheme: str
 ) -> None:
@@ -147,31 +141,32 @@ def test_axe_finds_no_violation(
 def test_a_table_is_sorted_by_mouse_and_keyboard(
     page_of: Callable[..., Path], browser: Browser
 ) -> None:
-    """By a click and from the keyboard; numbers as numbers, names with the numbers in them."""
-    browser.open(page_of(300))
+    browser.open(page_of(61))
     head = browser.one(f"{ORIGINS} thead th:nth-child(7) button")
+    forbidden = sorted(number % 9 + 1 for number in range(61))
+    seen = []
 
-    def shown() -> list[int]:
-        return [int(cell) for cell in browser.column(ORIGINS, 6)]
-
-    def sort() -> Any:
-        return browser.run("arguments[0].parentElement.getAttribute('aria-sort')", head)
+    def look() -> None:
+        order = browser.run("arguments[0].parentElement.getAttribute('aria-sort')", head)
+        seen.append((order, [int(cell) for cell in browser.column(ORIGINS, 6)]))
 
     head.click()
-    assert sort() == "descending"
-    assert shown() == sorted(shown(), reverse=True)
+    look()
     browser.run("arguments[0].focus()", head)
-    for key, order in ((Keys.ENTER, "ascending"), (Keys.SPACE, "descending")):
+    for key in (Keys.ENTER, Keys.SPACE):
         ActionChains(browser.driver).send_keys(key).perform()
-        assert sort() == order
-        assert shown() == sorted(shown(), reverse=order == "descending")
+        look()
+    down, up = ("descending", forbidden[::-1]), ("ascending", forbidden)
+    assert seen == [down, up, down]
+
+
+def test_names_and_durations_have_an_order(page_of: Callable[..., Path], browser: Browser) -> None:
+    """Names with the numbers in them."""
+    browser.open(page_of(61))
     browser.one(f"{ORIGINS} thead th:nth-child(1) button").click()
-    assert sort() is None
-    assert [name[7:] for name in browser.column(ORIGINS, 0)[:3]] == [
-        "site0.example", "site1.example", "site2.example"
-    ]  # fmt: skip
-    length = "#unreachable-table thead th:nth-child(4) button"
-    browser.one(length).click()
+    names = browser.column(ORIGINS, 0)[:3]
+    assert names == [f"http://site{number}.example" for number in range(3)]
+    browser.one("#unreachable-table thead th:nth-child(4) button").click()
     seconds = browser.run(
         "[...document.querySelector('#unreachable-table tbody:last-child').rows]"
         ".map((row) => parseFloat(row.cells[3].dataset.v))"
@@ -181,35 +176,31 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(
 
 def test_each_column_has_its_filter(page_of: Callable[..., Path], browser: Browser) -> None:
     """ "503" of a status is 503, not what has a 5, a 0 and a 3 somewhere in its row."""
-    browser.open(page_of(300))
+    browser.open(page_of(61))
 
-    def only(column: int, value: str) -> list[str]:
+    def only(column: int, value: str) -> set[str]:
         field = browser.one(f"{ORIGINS} .filters td:nth-child({column}) > *")
-        field.clear() if field.tag_name == "input" else None
         field.send_keys(value)
         found = browser.column(ORIGINS, column - 1)
-        if field.tag_name == "input":
-            field.clear()
-            field.send_keys("x", Keys.BACKSPACE)
-        return found
+        script = "arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))"
+        browser.driver.execute_script(script, field)
+        return set(found)
 
-    assert set(only(1, "SITE29")) == {f"http://site{n}.example" for n in (29, *range(290, 300))}
-    assert set(only(3, "503")) == {"503"}
-    assert only(3, "50") == []
-    assert only(3, "3") == []
-    assert set(map(int, only(7, ">= 9"))) == {9}
-    assert set(map(int, only(7, "<3"))) == {1, 2}
-    assert len(browser.column(ORIGINS, 0)) == 200  # all filters are empty again
-    only(7, "> x")
-    assert browser.text("#origins output") == "200 of 300 rows"
-    assert set(only(2, "missing")) == {"missing"}
-    assert "of 300 rows" in browser.text("#origins output")
+    assert only(1, "SITE5") == {f"http://site{n}.example" for n in (5, *range(50, 60))}
+    assert only(3, "503") == {"503"}
+    assert only(3, "50") == set()
+    assert only(7, ">= 9") == {"9"}
+    assert only(7, "<3") == {"1", "2"}
+    assert len(only(7, "> x")) == 9  # is no condition
+    assert only(2, "missing") == {"missing"}
+    browser.one(f"{ORIGINS} .filters input").send_keys("site5")
+    assert browser.text("#origins output") == "11 of 61 rows"
 
 
 def test_what_needs_a_look_leads_to_the_rows(
     page_of: Callable[..., Path], browser: Browser
 ) -> None:
-    browser.open(page_of(300))
+    browser.open(page_of(61))
     browser.one(".findings a[data-filter='HTML page in its place']").click()
     assert set(browser.column(ORIGINS, 1)) == {"HTML page in its place"}
     browser.one("#outcomes-table a[data-filter='missing']").click()
@@ -218,12 +209,12 @@ def test_what_needs_a_look_leads_to_the_rows(
 
 def test_head_and_first_column_stay(page_of: Callable[..., Path], browser: Browser) -> None:
     browser.width(390)
-    browser.open(page_of(300))
+    browser.open(page_of(61))
     places = browser.run(
         """((box) => {
-            box.scrollTo(300, 2000);
+            box.scrollTo(300, 1000);
             const at = (one) => one.getBoundingClientRect();
-            const row = box.querySelector('tbody tr:nth-child(80)');
+            const row = box.querySelector('tbody tr:nth-child(50)');
             return [at(box.querySelector('thead')).top - at(box).top, at(row.cells[0]).left - at(box).left,
                 at(row.cells[1]).left - at(box).left, box.scrollTop];
         })(document.querySelector('#origins .scroll'))"""
@@ -233,42 +224,35 @@ def test_head_and_first_column_stay(page_of: Callable[..., Path], browser: Brows
 
 
 def test_all_by_tab_alone(page_of: Callable[..., Path], browser: Browser) -> None:
-    """Every control can be reached from the keyboard, it is seen where one is, and rules open."""
+    """Every control can be reached from the keyboard, and it is seen where one is."""
     browser.open(page_of(12))
-    reached: set[str] = set()
-    count = browser.run(
-        "[...document.querySelectorAll('button, input, select, summary, a')]"
-        ".filter((one) => one.checkVisibility()).length"
+    browser.driver.execute_script(
+        "window.reached = new Set(); window.unseen = [];"
+        "document.addEventListener('focusin', ({ target }) => { reached.add(target);"
+        "if (getComputedStyle(target).outlineStyle === 'none') unseen.push(target.outerHTML) })"
     )
-    for _ in range(count + 20):
-        ActionChains(browser.driver).send_keys(Keys.TAB).perform()
-        active = browser.driver.switch_to.active_element
-        if active.tag_name in ("button", "input", "select", "summary", "a"):
-            reached.add(active.id)
-            assert active.value_of_css_property("outline-style") != "none"
-    assert len(reached) == count
+    controls = "[...document.querySelectorAll('button, input, select, summary, a')]"
+    controls += ".filter((one) => one.checkVisibility())"
+    count = browser.run(f"{controls}.length")
+    ActionChains(browser.driver, duration=0).send_keys(Keys.TAB * (count + 20)).perform()
+    assert browser.run(f"{controls}.filter((one) => !reached.has(one)).length") == 0
+    assert browser.run("unseen") == []
     browser.run("document.querySelector('.rule > summary').focus()")
     assert not browser.run("document.querySelector('.rule').open")
     ActionChains(browser.driver).send_keys(Keys.ENTER).perform()
     assert browser.run("document.querySelector('.rule').open")
 
 
-def test_thousands_of_origins_are_shown_on_request(tmp_path: Path, browser: Browser) -> None:
-    """On display in a moment, the first 200 first; all of them on request."""
-    path = tmp_path / "robots.html"
-    path.write_bytes(render(many(3_000)))
-    browser.open(path)
+def test_very_many_origins_are_shown_on_request(
+    page_of: Callable[..., Path], browser: Browser
+) -> None:
+    """The first 200 at first, in whatever order."""
+    browser.open(page_of(230))
     assert len(browser.column(ORIGINS, 0)) == 200
     more = browser.one("#origins .tools button")
-    assert more.text == "Show all 3,000"
-    # Both at once: a browser takes a second to lay out so many rows.
-    browser.run(
-        f"['#origins .tools button', '{ORIGINS} thead th:nth-child(7) button']"
-        ".forEach((selector) => document.querySelector(selector).click())"
-    )
-    forbidden = [int(cell) for cell in browser.column(ORIGINS, 6)]
-    assert len(forbidden) == 3_000
-    assert forbidden == sorted(forbidden, reverse=True)
+    assert more.text == "Show all 230"
+    more.click()
+    assert len(browser.column(ORIGINS, 0)) == 230
     more.click()
     assert len(browser.column(ORIGINS, 0)) == 200
     assert browser.complaints() == []
@@ -281,33 +265,31 @@ def test_tables_are_saved_as_csv_and_json(tmp_path: Path, browser: Browser) -> N
     path.write_bytes(render(data_of(*many_lines(20)[:-1], evil, ended(80))))
     browser.downloads_to(tmp_path)
     browser.open(path)
+    browser.run(f"document.querySelector('{ORIGINS}').tHead.scrollIntoView()")
 
-    def saved(name: str, button: int) -> str:
+    def saved(extension: str, button: int) -> str:
         browser.one(f"#origins .tools button:nth-last-child({button})").click()
-        WebDriverWait(browser.driver, 20, 0.05).until(lambda _: (tmp_path / name).exists())
-        return (tmp_path / name).read_text("utf-8")
+        found = tmp_path / f"origins.{extension}"
+        WebDriverWait(browser.driver, 20, 0.05).until(lambda _: found.exists())
+        return found.read_text("utf-8")
 
-    rows = {row["origin"]: row for row in json.loads(saved("origins.json", 1))}
+    rows = {row["origin"]: row for row in json.loads(saved("json", 1))}
     assert len(rows) == 21
-    assert rows["=cmd()"]["bytes"] == 1234
-    assert (rows["http://site11.example"]["held"], rows["http://site11.example"]["bytes"]) == (
-        1,
-        None,
-    )
-    assert rows["http://site2.example"]["forbidden"] == 3
-    assert rows["http://site2.example"]["held"] == 0
+    numbers = [rows[name]["bytes"] for name in ("=cmd()", "http://site11.example")]
+    numbers += [rows["http://site2.example"][name] for name in ("forbidden", "held")]
+    assert numbers == [1234, None, 3, 0]
     browser.one(f"{ORIGINS} .filters input").send_keys("cmd")
-    assert saved("origins.csv", 2).split("\n")[1].startswith("'=cmd(),with rules,200,1234,1,")
-    assert '"say ""a, b"""' in saved("origins.csv", 2)
-    assert browser.complaints() == []
+    [_, row, _] = saved("csv", 2).split("\n")
+    assert row.startswith("'=cmd(),with rules,200,1234,1,")
+    assert '"say ""a, b"""' in row
 
 
 def test_without_scripts_all_can_be_read(page_of: Callable[..., Path], browser: Browser) -> None:
     """And there is no control that does nothing."""
     browser.scripts(run=False)
-    browser.open(page_of(300))
+    browser.open(page_of(230))
     cells = browser.driver.find_elements("css selector", f"{ORIGINS} tbody tr")
-    assert len(cells) == 300
+    assert len(cells) == 230
     assert cells[-1].is_displayed()
     assert browser.driver.find_elements("css selector", "button, input, select") == []
 
@@ -317,13 +299,13 @@ def test_a_print_has_all_rows_and_a_head_on_each_page(
 ) -> None:
     """Light, whatever the screen is, and without what only a screen can do."""
     browser.prefer("dark")
-    browser.open(page_of(300))
+    browser.open(page_of(120))
     pages = browser.printed()
-    every = {f"http://site{n}.example" for n in range(300)}
+    every = {f"http://site{n}.example" for n in range(120)}
     assert every <= {word for page in pages for word in page.split()}
     heads = "origin robots.txt status bytes fetches allowed forbidden blocked"
     of_origins = [page for page in pages if "with rules 200" in page]
-    assert len(of_origins) > 3
+    assert len(of_origins) > 1
     assert all(heads in page for page in of_origins)
     assert not any("CSV" in page for page in pages)
     media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
@@ -333,7 +315,7 @@ def test_a_print_has_all_rows_and_a_head_on_each_page(
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-@pytest.mark.parametrize("seconds", [30, 61, 299, 4000, 200_000])
+@pytest.mark.parametrize("seconds", [30, 299, 200_000])
 def test_bars_and_ticks_are_on_one_axis(tmp_path: Path, browser: Browser, seconds: int) -> None:
     """A bar that begins at a tick's time begins below that tick."""
     path = tmp_path / "robots.html"
@@ -353,22 +335,17 @@ def test_bars_and_ticks_are_on_one_axis(tmp_path: Path, browser: Browser, second
     assert abs(tick - bar) < 1.5
 
 
-def test_hostile_text_runs_no_script(page_of: Callable[..., Path], browser: Browser) -> None:
-    path = page_of(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)
+def test_the_policy_blocks_what_got_through(tmp_path: Path, browser: Browser) -> None:
+    """Nothing does; if it did, it could load and run nothing."""
+    path = tmp_path / "robots.html"
+    path.write_bytes(render(many(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)))
     browser.open(path)
     assert browser.driver.title != "gone"
     assert HOSTILE in browser.text(".rule code")
-    assert browser.run("document.images.length") == 0
     assert browser.complaints() == []
-    assert browser.requested() == [path.as_uri()]
-
-
-def test_the_policy_blocks_what_got_through(tmp_path: Path, browser: Browser) -> None:
-    """Even if something got through, it could load and run nothing. (So the tests above see it.)"""
-    path = tmp_path / "robots.html"
     evil = b"<script>document.title='gone'</script><img src='http://127.0.0.1:9/x'></body>"
     path.write_bytes(render(many(3)).replace(b"</body>", evil))
     browser.open(path)
     assert browser.driver.title != "gone"
     assert len(browser.complaints()) == 2
-    assert browser.requested() == [path.as_uri()]
+    assert set(browser.requested()) == {path.as_uri()}

@@ -6,15 +6,17 @@ import gzip
 import json
 import tracemalloc
 from io import BytesIO
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scrapy_rep.reporting.report import reading as module
-from scrapy_rep.reporting.report.data import CrawlData, ReportData
+from scrapy_rep.reporting.report import render
+from scrapy_rep.reporting.report.data import ReportData
 from scrapy_rep.reporting.report.findings import axis_of
+from scrapy_rep.reporting.report.reading import CrawlSum
 from tests.helpers.report import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
@@ -30,7 +32,7 @@ def down(at: float, origin: str = A, **about: Any) -> bytes:
     return answer("unreachable", at, origin, reason="HTTP 503", status=503, about=about)
 
 
-def texts(crawl: CrawlData) -> dict[str, str]:
+def texts(crawl: CrawlSum) -> dict[str, str]:
     return {one.kind: one.text for one in crawl.findings}
 
 
@@ -49,16 +51,16 @@ def test_an_outage_begins_with_its_first_fetch_and_counts_all() -> None:
         down(4, C, stored=True, fetches=0, asked=None),
         ended(10),
     ).crawl
-    found = {one.origin: one for one in crawl.spells}
+    found = {one.origin: one for one in crawl.periods}
     assert [(found[name].end, found[name].fetches) for name in (A, B, C)] == [
         ("answered", 3), ("given_up", 2), ("open", 0),
     ]  # fmt: skip
     assert (found[A].began - NOW, found[A].ended - NOW) == (pytest.approx(0.8), 9)
-    assert (found[B].held, found[B].given_up, found[B].ended - NOW) == (1, 1, 8)
+    assert (found[B].requests, found[B].given_up, found[B].ended - NOW) == (1, 1, 8)
     assert {row.origin: row.fetches for row in crawl.origins} == {A: 4, B: 2, C: 0}
     assert crawl.reasons == [("HTTP 503", 2)]
-    for one in crawl.spells:
-        assert 0 <= one.left <= 100 and 0 < one.width <= 100 - one.left + 0.3
+    for left, width in map(crawl.axis.bar, crawl.periods):
+        assert 0 <= left <= 100 and 0 < width <= 100 - left + 0.3
 
 
 def test_waiting_for_a_first_answer_is_not_being_held() -> None:
@@ -72,11 +74,12 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
         *[line("released", 8, B)] * 2,
         ended(10),
     ).crawl
-    assert (crawl.counts.held, crawl.counts.waited, crawl.counts.released) == (2, 2, 4)
-    [wait] = crawl.waits
-    assert (wait.origin, wait.requests, wait.outcome, wait.ended - NOW) == (A, 2, "rules", 3)
+    assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 2, 4]
+    [spell, wait] = sorted(crawl.periods, key=lambda one: one.end)
+    assert (spell.origin, spell.requests, spell.end, wait.end) == (B, 2, "open", "waited")
+    assert (wait.origin, wait.requests, wait.reason, wait.ended - NOW) == (A, 2, "with rules", 3)
     steps = [(round(one.at - NOW), one.held, one.waiting) for one in crawl.timeline]
-    assert [(held, waiting) for at, held, waiting in steps if at == 5] == [(2, 2), (2, 0)][1:]
+    assert [step for step in steps if step[0] == 5] == [(5, 2, 0)]
     assert steps[0] == (0, 0, 0) and steps[-1] == (10, 0, 0)
     assert max(waiting for _, _, waiting in steps) == 4
 
@@ -97,9 +100,24 @@ def test_a_rule_is_counted_over_all_origins() -> None:
     assert shares == {A: 0.25, B: 1.0}
     data.fill(lambda origin, _: b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None)
     [of_b, of_a] = first.origins
-    assert [one.text for one in of_b.excerpt if one.marked] == ["Disallow: /x"]
-    assert of_b.excerpt[0].number == 1
+    assert [text for _, text, marked in of_b.excerpt if marked] == ["Disallow: /x"]
+    assert of_b.excerpt[0][0] == 1
     assert of_a.excerpt == []
+
+
+def test_the_crawl_s_own_totals_count() -> None:
+    """Some of its record may be lost."""
+    counts = data_of(started(), refused(A), ended(9, forbidden=5, kept=2)).crawl.counts
+    assert [counts[name] for name in ("forbidden", "kept", "origins")] == [5, 2, 1]
+
+
+def test_not_every_file_is_quoted() -> None:
+    """Of all rules, and of one."""
+    rules = [
+        (f"http://{one}.example", f"Disallow: /{rule}") for rule in range(20) for one in range(30)
+    ]
+    data = data_of(started(), *[refused(site, rule=rule) for site, rule in rules])
+    assert len(list(data.wanted())) == 250
 
 
 def test_what_needs_a_look_is_said_in_sentences() -> None:
@@ -109,6 +127,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         started(),
         answer("rules", 1, A),
         refused(A, rule="Disallow: /"),
+        *[answer("rules", 1, B), refused(B, rule="Disallow: /")],
+        line("allowed_count", 5, B, count=1),
         *[
             answer(kind, 1, f"http://{kind}.example")
             for kind in ("html", "challenge", "redirected")
@@ -133,7 +153,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     }
     levels = [one.level for one in crawl.findings]
     assert levels == sorted(levels, key=["error", "warning", "note"].index)
-    assert [row.key for row in crawl.outcomes] == [
+    assert [row.key for row in crawl.answers] == [
         "rules", "html", "challenge", "redirected", "unreachable",
     ]  # fmt: skip
 
@@ -163,10 +183,9 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     pages = [line("usage", 1, A, url=f"{A}/{number}", usage=usage) for number in range(3)]
     dropped = line("usage_request", 2, A, reason="train-ai: robots.txt, line 3: …")
     crawl = data_of(started(), *pages, dropped, ended(3)).crawl
-    rows = {row.purpose: (row.yes, row.no, row.requests_dropped) for row in crawl.usage}
-    assert rows == {"train-ai": (0, 3, 1), "search": (3, 0, 0)}
+    assert crawl.usage == {"train-ai": {"no": 3, "usage_request": 1}, "search": {"yes": 3}}
     [statement] = crawl.usage_statements
-    assert (statement.pages, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
+    assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
 
 
 # -- several crawls --------------------------------------------------------------------------
@@ -188,7 +207,7 @@ def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
         data = ReportData.read(record, lambda _, sha256: bodies.get(sha256))  # type: ignore[arg-type]
         assert [one.name for one in data.crawls] == ["one", "two"]
         [change] = data.changes
-        assert (change.origin, change.before_crawl, change.after_crawl) == (A, 0, 1)
+        assert (change.origin, change.crawls) == (A, (0, 1))
         assert (change.added, change.removed) == (["Disallow: /c"], ["Disallow: /a"])
         assert change.known
     [change] = ReportData.read(files).changes
@@ -209,10 +228,7 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "value", VALUES, ids=lambda value: str(value)[:9].encode("ascii", "replace")
-)
-def test_any_value_anywhere_is_read(value: Any) -> None:
+def test_any_value_anywhere_is_read() -> None:
     """Records are files of anybody's: a wrong value costs what it says."""
     lines = [
         *{json.loads(one)["verdict"]: one for one in many_lines(12)}.values(),
@@ -220,14 +236,14 @@ def test_any_value_anywhere_is_read(value: Any) -> None:
         line("changed", 1, A, change={"turned": [{"url": "x"}], "turned_count": 1}),
         line("held", 1, A, reason=NO_ANSWER),
     ]
-    for text in lines:
-        fields = json.loads(text)
-        for name in fields:
-            changed = [{**fields, name: value}]
-            if isinstance(fields[name], dict):
-                changed += [{**fields, name: {**fields[name], key: value}} for key in fields[name]]
-            found = b"".join(json.dumps(one).encode() + b"\n" for one in changed)
-            assert data_of(started(), found).crawls
+    found = [started()]
+    for fields in map(json.loads, lines):
+        changed = [{**fields, name: value} for name, value in product(fields, VALUES)]
+        for name, value in product(fields, VALUES):
+            about = fields[name] if isinstance(fields[name], dict) else {}
+            changed += [{**fields, name: {**about, key: value}} for key in about]
+        found += [json.dumps(one).encode() + b"\n" for one in changed]
+    assert render(data_of(*found))
 
 
 def test_what_is_no_record_is_skipped_and_told() -> None:
@@ -240,7 +256,7 @@ def test_what_is_no_record_is_skipped_and_told() -> None:
     ]
     data = data_of(started("ours"), *broken, b"\n", refused(A), b'{"verdict": "disallo')
     assert data.notes == ["Lines of the record that could not be read: 6."]
-    assert data.crawl.counts.forbidden == 1
+    assert data.crawl.counts["forbidden"] == 1
     cut = gzip.compress(b"".join(many_lines(50)))[:-30]
     assert ReportData.read([BytesIO(cut)]).notes == [
         "The record ends in the middle of a packed file."
@@ -255,34 +271,36 @@ def test_the_record_of_an_earlier_version_is_read() -> None:
         json.dumps({k: v for k, v in one.items() if k != "crawl"}) + "\n" for one in lines
     )
     crawl = ReportData.read([BytesIO(text.encode())]).crawl
-    assert (crawl.counts.forbidden, crawl.counts.held, crawl.all_origins) == (1, 1, 2)
+    assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.all_origins) == (1, 1, 2)
     assert "killed" not in texts(crawl)
 
 
 @pytest.mark.slow
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of very many origins, those with the most refusals are kept; all are counted."""
-    for name in ("_ORIGINS", "_RULES", "_PERIODS", "_SAID"):
-        monkeypatch.setattr(module, name, 200)
+    for name in ("_ORIGINS", "_RULES", "MAX_PERIODS", "_SAID"):
+        monkeypatch.setattr(module, name, 50)
+    record = BytesIO(b"".join(many_lines(500)))
     tracemalloc.start()
     try:
-        record = BytesIO(b"".join(many_lines(3_000)))
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
         large = ReportData.read([record])
-        assert tracemalloc.get_traced_memory()[1] - before < 3_000_000
+        assert tracemalloc.get_traced_memory()[1] < 800_000
     finally:
         tracemalloc.stop()
-    assert large.crawl.all_origins == 3_000
-    assert large.crawl.counts.allowed == 300_000
+    assert large.crawl.all_origins == 500
+    assert large.crawl.counts["allowed"] == 50_000
 
 
 # -- the time axis ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("span", [0.0, 0.4, 5, 59, 61, 600, 3700, 86000, 90000, 4e6])
-@pytest.mark.parametrize("began", [NOW, NOW + 0.4995, NOW + 1799.9996])
-def test_ticks_are_round_times_and_say_so(began: float, span: float) -> None:
+def test_ticks_are_round_times_and_say_so(span: float) -> None:
+    for began in (NOW, NOW + 0.4995, NOW + 1799.9996):
+        assert_round(began, span)
+
+
+def assert_round(began: float, span: float) -> None:
     axis = axis_of(began, began + span)
     assert 1 <= len(axis.ticks) <= 9
     for one in axis.ticks:
@@ -300,10 +318,10 @@ def test_a_peak_is_seen_however_long_the_crawl() -> None:
     left = [line("released", 24, A)] * 24
     later = [
         one
-        for at in range(100, 6000)
+        for at in range(100, 2600)
         for one in (line("held", at, A, reason="HTTP 503"), line("released", at + 0.5, A))
     ]
-    points = data_of(started(), *held, *left, *later, ended(7000)).crawl.timeline
+    points = data_of(started(), *held, *left, *later, ended(3000)).crawl.timeline
     assert len(points) <= 1000
     assert max(one.held for one in points) == 24
     assert points[-1].held == 0
