@@ -18,7 +18,7 @@ from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.body import META_KEY
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
-from scrapy_rep.preferences.sources import DROP_ITEMS, DROP_REQUESTS, chosen, settings_for
+from scrapy_rep.preferences.options import DROP_ITEMS, DROP_REQUESTS, chosen, settings_for
 from scrapy_rep.preferences.statements import EXTRA, NO
 from scrapy_rep.seeding.discovery import SITEMAP
 

@@ -1,5 +1,4 @@
-"""Where statements about use stand (REP.md section 11): the lines of a robots.txt, short vocabularies, and
-the settings that ask for any of this.
+"""Where statements about use stand (REP.md section 11): the lines of a robots.txt, and short vocabularies.
 
 ``Content-Usage``, ``Content-Signal`` and ``License`` are lines of robots.txt. As draft-ietf-aipref-attach-05
 (August 2026) has it, ``Content-Usage`` is a rule: a ``user-agent`` line after it begins a new group. So is
@@ -19,19 +18,15 @@ Short vocabularies, with who wrote each, and when:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from scrapy.exceptions import NotConfigured
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.preferences.statements import (
     IMAGES,
     INPUT,
     MAX_TEXT,
     NO,
-    PURPOSES,
     SEARCH,
     TRAINING,
     YES,
@@ -41,13 +36,10 @@ from scrapy_rep.preferences.statements import (
 )
 from scrapy_rep.protocol.groups import Groups
 from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
-from scrapy_rep.protocol.syntax import GLOBAL, SPACE, is_name, normalise, readable
-from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name, settings_beside
+from scrapy_rep.protocol.syntax import GLOBAL, SPACE, normalise, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol.matching import Decision
     from scrapy_rep.protocol.page import PageRules
@@ -145,74 +137,6 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
         for url, parameters in _LINK.findall(text)
         if MEDIA_TYPE in parameters.lower() and _LICENSE.search(parameters.lower())
     ][:MAX_LICENSES]
-
-
-RECORD, DROP_ITEMS, DROP_REQUESTS = ACTIONS = ("record", "drop-items", "drop-requests")
-"""What is done about pages that say no; each does what those before it do."""
-
-_ACTIONS_HINT = (
-    f"a dict such as {{'train-ai': 'record'}}, from {', '.join(PURPOSES)} to {', '.join(ACTIONS)}"
-)
-_TOKENS_HINT = (
-    "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to purposes"
-    f" ({', '.join(PURPOSES)})"
-)
-
-
-def actions(value: Any) -> dict[str, str] | None:
-    """Return what to do about each purpose (``REP_USAGE``); None for nothing.
-
-    :raises ValueError: what *value* must be
-    """
-    try:
-        chosen = dict(loaded(value) or {})
-        if chosen.keys() <= {*PURPOSES} and {*chosen.values()} <= {*ACTIONS}:
-            return chosen or None
-    except (ValueError, TypeError):  # broken JSON; no dict
-        pass
-    raise ValueError(_ACTIONS_HINT)
-
-
-def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
-    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for no tokens.
-
-    :raises ValueError: what *value* must be
-    """
-    try:
-        return _tokens(loaded(value) or {}) or None
-    except (ValueError, TypeError):
-        raise ValueError(_TOKENS_HINT) from None
-
-
-def _tokens(named: Any) -> dict[str, tuple[str, ...]]:
-    if isinstance(named, str):
-        named = [part.strip() for part in named.split(",")]
-    pairs = named if isinstance(named, Mapping) else dict.fromkeys(named, TRAINING)
-    found = {}
-    for token, purposes in pairs.items():
-        chosen = (purposes,) if isinstance(purposes, str) else tuple(purposes)
-        if not isinstance(token, str) or not is_name(token) or not chosen:
-            raise ValueError
-        if any(purpose not in PURPOSES for purpose in chosen):
-            raise ValueError
-        found[token] = chosen
-    return found
-
-
-def settings_for(crawler: Crawler) -> RepSettings:
-    """Return the settings if they ask for usage preferences.
-
-    :raises NotConfigured: if they don't
-    """
-    settings = settings_beside(crawler)
-    if chosen(settings) is None:
-        raise NotConfigured
-    return settings
-
-
-def chosen(settings: RepSettings) -> str | None:
-    """Return the name of the first setting that asks for usage preferences; None if none does."""
-    return next((setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)), None)
 
 
 MAX_LINES = 250

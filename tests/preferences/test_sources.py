@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from scrapy_rep.preferences import PURPOSES, Statement, Usage
+from scrapy_rep.preferences.options import actions, tokens
 from scrapy_rep.preferences.sources import (
     MAX_LICENSES,
-    actions,
     link_licenses,
     read_signals,
     signals,
     token_statement,
-    tokens,
 )
 from scrapy_rep.preferences.statements import Reservation, TdmFile, from_headers, from_html
 from scrapy_rep.protocol import RobotsTxt
