@@ -23,7 +23,7 @@ def lines(source: Source, *words: str, level: str | None = "INFO") -> list[str]:
         for record in _ours(source)
         if level in (None, record.levelname)
         and record.module != "summary"
-        and (words or record.module != "beginning")
+        and (words or record.funcName != "log_beginning")
         and all(word in record.getMessage() for word in words)
     ]
 
