@@ -147,7 +147,7 @@ async def test_one_that_never_answers(
     monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
     dead = sites.add(robots=robots)
     # However long the next attempt at it is away.
-    late = {"REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 0.3}
+    late = {"REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600, "REP_DEFER_MAX_WAIT": 0.3}
     await given_up(sites.add(), dead.url(""), **{**DEFER, **late})
 
 
