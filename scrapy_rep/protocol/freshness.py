@@ -14,8 +14,8 @@ _MAX_LENGTH = 100
 
 # Year, month, day, time and zone: the usual forms, read three times as fast as the others.
 _W3C = re.compile(
-    r"\s*(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
-    r"(?:[T ](\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?\s*(Z|[+-]\d\d:?\d\d)?)?)?)?\s*",
+    r"(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
+    r"(?:[T ](\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?\s*(Z|[+-]\d\d:?\d\d)?)?)?)?",
     re.IGNORECASE | re.ASCII,
 )
 # fmt: off
@@ -50,7 +50,7 @@ _WORD = re.compile(r"[a-z]+|\d+", re.ASCII)
 def latest(text: str) -> datetime | None:
     """Return the last moment of *text* ("2024-05" is all of May), in UTC unless it names a time
     zone; None if it is no date."""
-    if (found := _W3C.fullmatch(text[:_MAX_LENGTH])) is None:
+    if (found := _W3C.fullmatch(text[:_MAX_LENGTH].strip())) is None:
         when = read_date(text)
         if when is None or _TIME.search(text.lower()):
             return when
