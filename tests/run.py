@@ -24,8 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ROOT / ".tox" / "newest"
 ENVIRONMENT = ROOT / ".venv-tests"
-TOGETHER = "lint,typing,docs,package"
-IN_TURN = "newest,default-reactor,no-reactor,oldest"
+TOGETHER = "oldest,typing,no-reactor,default-reactor,docs,package,lint"
 INSTALLED = "tox-is-installed"
 
 
@@ -83,9 +82,9 @@ def main(arguments: list[str]) -> int:
     print("Making the environments: a minute", flush=True)
     # What goes wrong is told below.
     status_of([*parallel, "--notest"], stdout=subprocess.DEVNULL)
-    # Tests can't run in parallel with others: some measure time.
-    others = status_of([*parallel, "-e", TOGETHER])
-    return status_of([*tox, "run", "-e", IN_TURN, *tox_arguments(arguments)]) or others
+    # Those that measure time run with the newest alone.
+    newest = status_of([*tox, "run", "-e", "newest", *tox_arguments(arguments)])
+    return status_of([*parallel, "-e", TOGETHER, *tox_arguments(arguments)]) or newest
 
 
 def status_of(command: list[str], stdout: int | None = None) -> int:
