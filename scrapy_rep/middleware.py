@@ -151,7 +151,9 @@ class RepMiddleware:
             if check is not None:
                 return self._ask_after(check, request)
         elif SITEMAP in request.meta:
-            raise IgnoreRequest("another process asked for this sitemap; here none are read")
+            raise IgnoreRequest(
+                "another process requested this sitemap; this crawl reads no sitemaps"
+            )
         return self._ask(request)
 
     def _ask(self, request: Request) -> Decided:

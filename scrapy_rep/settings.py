@@ -1,4 +1,5 @@
-"""Every ``REP_*`` setting with its default and check. Nothing else reads them from Scrapy's settings.
+"""Every ``REP_*`` setting with its default; ``from_settings`` checks them. Nothing else reads them from
+Scrapy's settings.
 
 The rest of the package uses ``context.settings``. To add one, add a field to :class:`RepSettings` and
 a heading to docs/settings.md.

@@ -1,6 +1,6 @@
 """The requests that stay at the gate, in memory. With a JOBDIR, disk.py adds a file.
 
-There requests are bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues.
+On disk, requests are bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues.
 Reading a pickle can run code, reading JSON can't. But JSON turns tuples into lists and numeric keys
 into strings, and has no bytes: such requests are pickled. Headers and body, always bytes, are written
 as Latin-1.
@@ -219,7 +219,7 @@ class HeldOrigin:
 
 
 class Hold:
-    """Keeps held requests. They end with the process."""
+    """Keeps held requests in memory; they are lost when the process ends."""
 
     durable = False
     """Whether held requests outlive the process."""

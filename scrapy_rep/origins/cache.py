@@ -1,5 +1,5 @@
-"""What is known of each origin, in memory and in a storage that may outlive the process, and how an
-answer changes it (REP.md sections 4 and 5)."""
+"""What is known of each origin, in memory and in a storage that may outlive the process; how an answer
+changes it; and how to wait for another process that is fetching (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its own for some hosts,
 and what some answers mean to it. All off by default; then nothing here is made, or asked.
 
-Entries say what the site said, so that a storage can be shared. What that means to the project is told
-apart here, whenever an entry is looked at.
+An entry records the origin's answer, so that projects can share a storage. What the answer means to
+this project is worked out here, each time an entry is used.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Fetches of robots.txt in progress: one per origin, a limited number at a time (docs/DESIGN.md, "The
-robots.txt fetches themselves must not starve the crawl"); and who is told of their results."""
+"""Fetches of robots.txt in progress: one per origin in this process, a limited number at a time
+(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl"); and who is notified of
+their results."""
 
 from __future__ import annotations
 

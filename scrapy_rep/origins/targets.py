@@ -1,7 +1,7 @@
-"""Where a site may send us: a public one never to a private address (SECURITY.md).
+"""Where a host may lead the crawler: a public host never to a private address (SECURITY.md).
 
-A host that a public site names is looked up, and refused if it has a private address. It may get
-another one by the time of the connection: from then on nothing connects to a private address of it.
+A host named by a public one is looked up, and refused if it has a private address. Its address may
+change before the connection: from then on nothing connects to a private address of it.
 """
 
 from __future__ import annotations
@@ -242,8 +242,8 @@ class Targets:
         if not private or host not in self._watched:
             return True
         self._log.log(
-            "Not connecting to %(host)s at %(address)s: another site named it, and this address is "
-            "private. If public sites may name it, set REP_PRIVATE_HOSTS.",
+            "Not connecting to %(host)s at %(address)s: another host's redirect or sitemap leads "
+            "there, and the address is private. To allow that, set REP_PRIVATE_HOSTS.",
             {"host": host, "address": address},
             self._crawler.spider,
         )

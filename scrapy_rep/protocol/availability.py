@@ -1,4 +1,5 @@
-"""What an answer to the request for robots.txt means (REP.md section 3).
+"""What an answer to the request for robots.txt means: its HTTP status makes it rules, missing or
+unreachable (REP.md section 3). 401 and 403 become "forbidden" only in origins/choices.py.
 
 A page whose title or heading says that a file was not found means the same as a 404. It must *be* such
 a phrase, give or take the site's name and punctuation. "Host not found" and "Class App not found" are

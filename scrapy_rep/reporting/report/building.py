@@ -1,4 +1,4 @@
-"""Makes the contents of the report (`data.py`) of records."""
+"""Builds the report's contents (`data.py`) from records."""
 
 from __future__ import annotations
 
