@@ -102,7 +102,7 @@ class RobotsCommand(ScrapyCommand):
         option("--usage", "show whether pages may be used for AI training, search and so on")
         option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
         option("--drop", "with --cache, remove the entries instead")
-        option("--report", "print the report of crawls (HTML) from files of REP_DECISIONS")
+        option("--report", "print the report on crawls (HTML) from REP_DECISIONS files")
         option("--held", "list what the crawl with this JOBDIR holds, running or not", "JOBDIR")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:

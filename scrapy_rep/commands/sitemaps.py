@@ -195,7 +195,7 @@ class _Site:
         self._progress.tell(f"{far}; {doing} {one.url}")
 
     async def _settle(self, one: Sitemap, fetching: Deferred[bytes | None]) -> None:
-        """Have it fetched, read and counted, and let go of its body."""
+        """Wait for its body, read and count it, and let go of the body."""
         body = await maybe_deferred_to_future(fetching)
         if body is not None:
             await self._read(one, body)
@@ -310,7 +310,7 @@ class _Site:
 
     async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
         """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
-        if they are no web pages."""
+        if they are not web pages."""
         if spelling in self._judges:
             return self._judges[spelling]
         origin = Origin.from_url(spelling)

@@ -69,7 +69,7 @@ class Alarm:
         self._arm()
 
     def forget(self, key: str) -> None:
-        """Have *key* never be due."""
+        """Cancel *key*: it won't be due."""
         self._times.pop(key, None)
 
     def set_sooner(self, key: str, time: float) -> None:

@@ -246,7 +246,7 @@ class Deferral(ResolutionListener):
             self.releases.add(held_origin)  # there is nothing left: forget it
 
     def _recall(self, held_origin: HeldOrigin) -> None:
-        """Have the requests stay that were to be released."""
+        """Keep the requests that were to be released."""
         if held_origin.jobs:
             held_origin.recall()
             self._expect_oldest(held_origin)

@@ -172,7 +172,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reasons(error: BaseException) -> list[Failure]:
-    """Return what broke a connection, as Twisted tells it."""
+    """Return what broke a connection, as Twisted reports it."""
     reasons = getattr(error, "reasons", None)
     found = reasons if isinstance(reasons, list) else ()
     return [one for one in found if isinstance(one, Failure)]

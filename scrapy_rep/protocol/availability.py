@@ -131,7 +131,7 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# No site's name beside "Not found": what was not found then is no page.
+# No site's name beside "Not found": what was not found then isn't a page.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
     "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "
@@ -201,7 +201,7 @@ def _is_phrase(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether *text*, which is plain, may be a site's name, and doesn't tell of an outage."""
+    """Whether *text*, which is plain, may be a site's name, and doesn't report an outage."""
     tokens = _TOKEN.findall(text)
     whole = "".join(tokens)
     return not (
@@ -261,7 +261,7 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
 
     :param soft_404: whether a 5xx whose *body* says "not found" is a 404. Not if the answer has a
-        ``Retry-After``: then the site itself says that it is a passing trouble
+        ``Retry-After``: then the origin itself says that the trouble is temporary
     """
     if 200 <= status < 300:
         return Outcome.RULES

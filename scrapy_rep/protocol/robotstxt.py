@@ -37,7 +37,7 @@ _Agent: TypeAlias = "str | tuple[str, ...]"
 _Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
 _NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 
-# Site and path of nearly all URLs.
+# Origin and path of nearly all URLs.
 _USUAL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
 
 
@@ -69,7 +69,7 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """:param source: the body, or a function that always returns the same one"""
         self._source = source
-        # The latest answer and site, since most calls are about the same.
+        # The latest answer and origin, since most calls are about the same.
         self._answer = _NOT_ASKED
         self._site = ""
         self._known: dict[tuple[_Agent | None, bool | None], _Answer] | None = None

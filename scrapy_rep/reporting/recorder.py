@@ -77,7 +77,7 @@ class Recorder(ResolutionListener):
         wanted = settings.report and is_possible(context)
         self._report = Report(context, origins.table, self._isolated) if wanted else None
         self.everything = self._trail is not None and settings.decisions_all
-        """Whether plain allows are told one by one."""
+        """Whether plain allows are recorded one by one."""
         listeners = (self._counts, self._trail, self._report)
         context.channel.handlers += [one for one in listeners if one is not None]
         self._log = DecisionLog(context)
@@ -218,7 +218,7 @@ class Recorder(ResolutionListener):
             self._starts.refused(request, error, dry_run=dry_run)
 
     def _allowed_so_far(self, state: OriginState) -> None:
-        """Tell how many requests to an origin have passed since this was told last."""
+        """Record how many requests to an origin have passed since the last such record."""
         count, state.allowed = state.allowed, 0
         if count:
             self._tell(ALLOWED_COUNT, None, state.name, count=count)
@@ -231,7 +231,7 @@ class Recorder(ResolutionListener):
         basis: Basis = Basis(),  # noqa: B008 (immutable)
         **more: Any,
     ) -> None:
-        """Tell of a decision about *request*.
+        """Record a decision about *request*.
 
         :param more: fields of the record, of any JSON type
         """

@@ -16,7 +16,7 @@ _CRAWLS = 50
 
 
 def report_data(files: Iterable[IO[bytes]]) -> ReportData:
-    """Return what the page shows of records."""
+    """Return what the page shows, built from records."""
     crawls, notes = _read(files)
     if not crawls:
         crawls = [CrawlSum()]
