@@ -74,7 +74,7 @@ class Encoder:
                 name = ""
             self._hosts[host] = name
         if not name:
-            raise ValueError("no valid host")
+            raise ValueError("not a valid host")
         return name
 
 

@@ -36,7 +36,7 @@ ALLOWED_COUNT, ANSWER, CHANGED, SITEMAP, STARTED, ENDED = OTHERS = (
     "crawl_started",
     "crawl_ended",
 )
-"""Verdicts of lines that are about something else than a decision."""
+"""Verdicts of lines that are about something other than a decision."""
 
 UNKNOWN_YET = "no answer yet"
 """Why a request is held whose robots.txt has not answered so far."""
@@ -115,7 +115,7 @@ class Record(logging.LogRecord):
 
 
 def _reason(state: OriginState) -> str | None:
-    """Return why something else than a current robots.txt decides; None if that decides."""
+    """Return why something other than a current robots.txt decides; None if that decides."""
     why = _REASONS.get(state.standing)
     if state.by and state.standing is Standing.UNRESTRICTED:
         why = "unreachable"
