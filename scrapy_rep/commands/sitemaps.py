@@ -224,7 +224,7 @@ class _Site:
         one.kind = reader.kind
         one.problem = reader.problem
         if reader.count and not (one.tally["urls"] or one.children):
-            nothing = f"none of its {counted(reader.count, 'entry', 'entries')} was usable"
+            nothing = f"{counted(reader.count, 'entry', 'entries')}, none usable"
             one.problem = f"{one.problem}; {nothing}" if one.problem else nothing
         if one.children and one.depth >= settings.sitemap_max_depth:
             sitemaps = counted(len(one.children), "sitemap")

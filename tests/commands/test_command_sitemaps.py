@@ -110,7 +110,7 @@ async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path)
     told = [(one["urls"], one["invalid"], one["broken"], one["problem"]) for one in done.json]
     assert told == [
         (1, 0, 1, "broken XML, line 4: an element in a URL"),
-        (0, 2, 0, "none of its 2 entries was usable"),
+        (0, 2, 0, "2 entries, none usable"),
         (0, 0, 0, "it is text, but most of its first lines are not URLs"),
         (0, 0, 0, None),
     ]
