@@ -354,7 +354,7 @@ async def test_damaged_in_mid_crawl(
     said = warnings(first)
     [listing] = [line for line in said if str(tmp_path / LISTED) in line]
     assert "(database disk image is malformed): seeding from sitemaps ends for this run" in listing
-    lost = [int(line.split()[0]) for line in said if "can't be read from" in line]
+    lost = [int(line.split()[0]) for line in said if "could not be read from" in line]
     second = await run([start], tmp_path, **more)
     got = {*first.responses, *second.responses} & set(urls(silent, COUNT))
     assert len(got) + sum(lost) == COUNT
