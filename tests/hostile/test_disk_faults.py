@@ -206,7 +206,7 @@ async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
     result = await run([], tmp_path)
     assert set(result.responses) == set(urls(site, COUNT))
     [line] = warnings(result)
-    assert "2 held requests can't be read" in line
+    assert "2 held requests could not be read" in line
 
 
 async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, possible: Any) -> None:
