@@ -1,5 +1,5 @@
-"""Exceptions for errbacks of refused requests, as ``IgnoreRequest``: Scrapy neither retries them nor
-logs them as errors."""
+"""The package's exceptions. Those that errbacks of refused requests get are subclasses of
+``IgnoreRequest``: Scrapy neither retries them nor logs them as errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class UsageDisallowed(IgnoreRequest):
         self.purpose = purpose
         self.statement = statement
         """The :class:`scrapy_rep.preferences.Statement` that disallows it."""
-        super().__init__(clean(f"The site says no to {purpose} ({statement})"))
+        super().__init__(clean(f"Use for {purpose} is not permitted ({statement})"))
 
 
 class NotFetched(Exception):

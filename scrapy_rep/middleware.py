@@ -151,7 +151,9 @@ class RepMiddleware:
             if check is not None:
                 return self._ask_after(check, request)
         elif SITEMAP in request.meta:
-            raise IgnoreRequest("another process asked for this sitemap; here none are read")
+            raise IgnoreRequest(
+                "another process requested this sitemap; this crawl reads no sitemaps"
+            )
         return self._ask(request)
 
     def _ask(self, request: Request) -> Decided:
@@ -170,7 +172,7 @@ async def may_fetch(crawler: Crawler, url: str) -> bool:
     those of a page in a browser.
 
     Waits for an unknown robots.txt. False also if it can't be fetched, unless ``REP_UNREACHABLE`` is
-    "allow". True without ``ROBOTSTXT_OBEY``, or if the URL is none of http, https and ftp. Nothing is
+    "allow". True without ``ROBOTSTXT_OBEY``, or if the URL is neither http, https nor ftp. Nothing is
     counted or recorded.
     """
     middleware = crawler.get_downloader_middleware(RepMiddleware)

@@ -1,4 +1,5 @@
-"""Every ``REP_*`` setting with its default and check. Nothing else reads them from Scrapy's settings.
+"""Every ``REP_*`` setting with its default; ``from_settings`` checks them. Nothing else reads them from
+Scrapy's settings.
 
 The rest of the package uses ``context.settings``. To add one, add a field to :class:`RepSettings` and
 a heading to docs/settings.md.
@@ -44,7 +45,7 @@ _PATIENCE = 86400.0
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
-# Settings of Scrapy's own that matter here, and characters of a value that are told.
+# Settings of Scrapy's own that matter here, and characters of a value that are shown.
 _SCRAPYS = ("ROBOTSTXT_USER_AGENT",)
 _SHOWN = 300
 
@@ -183,7 +184,7 @@ def chain(value: Any) -> tuple[str, ...]:
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
 _OVERRIDES = "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, or to None"
-AGENT_HINT = "a product token (letters, - and _ alone, such as FooBot) or a list of them"
+AGENT_HINT = "a product token (letters, - and _ only, such as FooBot) or a list of them"
 
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:

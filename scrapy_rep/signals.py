@@ -17,7 +17,8 @@ Arguments: ``origin`` (whose robots.txt it was), ``url`` (str, absolute), ``spid
 """
 
 request_deferred = object()
-"""When a request is held because its robots.txt is unreachable.
+"""When a request is held: its robots.txt is unreachable, or hasn't answered within
+``REP_DEFER_GRACE``.
 
 Arguments: ``request``, ``origin``, ``spider``.
 """

@@ -103,7 +103,11 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
     for value in ("never", "drop", 2, [], "PAGE"):
         yield "REP_NOFOLLOW", value, "one of False, 'page', 'links', 'count', True"
     for value in ("train-ai", {"train": "record"}, {"tdm": "drop"}, {"tdm": []}, ["tdm"], 5, "{"):
-        yield "REP_USAGE", value, "a dict such as {'train-ai': 'record'}, from train-ai, "
+        yield (
+            "REP_USAGE",
+            value,
+            "a dict such as {'train-ai': 'record'}, with keys among train-ai, ",
+        )
     for value in ("Foo Bot", ["*"], {"CCBot": "train"}, {"CCBot": []}, {"CCBot": 5}, 5, True, "["):
         yield "REP_USAGE_TOKENS", value, "a list of product tokens, such as ['Google-Extended', "
     for value in (5, True, ["usage"]):
@@ -114,7 +118,7 @@ def wrong_values() -> Iterator[tuple[str, Any, str]]:
     texts = ("Foo Bot", "FooBot/1.0", "*", "Föo", "FooBot,,Bar", ",")
     lists = (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], [b"FooBot"], ["FooBot", None], [], ())
     for value in (*texts, *lists, 0, True, b"FooBot", Ellipsis):
-        yield "REP_USER_AGENT", value, "a product token (letters, - and _ alone, such as FooBot)"
+        yield "REP_USER_AGENT", value, "a product token (letters, - and _ only, such as FooBot)"
 
 
 def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:

@@ -39,7 +39,7 @@ async def test_crawl_with_a_wrong_spider_attribute(sites: Sites) -> None:
     result = await crawl(NamelessSpider, requests=[site.url("/")])
     sentence = (
         "The spider's attribute robotstxt_user_agent is 'Foo Bot 1.0', but must be a product "
-        "token (letters, - and _ alone, such as FooBot) or a list of them."
+        "token (letters, - and _ only, such as FooBot) or a list of them."
     )
     assert_ended_at_start(result, site, sentence)
 

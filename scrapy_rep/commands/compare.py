@@ -62,7 +62,7 @@ def run(
 
 
 def _read(command: RobotsCommand, names: Sequence[str]) -> list[RobotsFile]:
-    """Return the robots.txt of files and of sites."""
+    """Return the robots.txt of files and of origins."""
     found: dict[str, RobotsFile] = {name: file_named(name) for name in names if "://" not in name}
     sites = {name: request_for(name)[1] for name in names if name not in found}
 

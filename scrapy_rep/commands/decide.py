@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Origins whose files are kept until the end, to be shown.
 _MAX_SHOWN = 100
 
-# Seconds without a word before it is said what is waited for, where no progress line can be shown.
+# Seconds without a word before a line says what the command waits for, where no progress line can be shown.
 _SILENT = 10
 
 
@@ -108,7 +108,7 @@ def _known(waiting: deque[_Asked], files: Container[Origin], *, in_order: bool) 
 
 
 class _Patience:
-    """Tells what is waited for: on a terminal each second, elsewhere once."""
+    """Reports what the command waits for: on a terminal each second, elsewhere once."""
 
     def __init__(self) -> None:
         self.progress = Progress()

@@ -55,7 +55,7 @@ def complain(message: object) -> None:
 
 
 def give_up(stream: TextIO) -> None:
-    """Have what *stream* still holds, and gets from now on, go nowhere.
+    """Discard what *stream* still holds, and gets from now on.
 
     What is still in its buffer would fail again when Python ends, with an exit status of its own.
     """

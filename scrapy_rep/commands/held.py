@@ -57,7 +57,7 @@ def run(
         raise UsageError("--held takes a JOBDIR and nothing else", print_help=False)
     path = Path(options.held, FILE_NAME)
     if not Path(options.held).is_dir():
-        raise CommandError(f"{clean(options.held)!r} is no folder")
+        raise CommandError(f"{clean(options.held)!r} is not a directory")
     try:
         held = held_in(path) if path.exists() else []
     except (sqlite3.Error, OSError) as error:

@@ -172,7 +172,7 @@ def request_for(url: str) -> tuple[Request, Origin]:
 
 def requests(arguments: Sequence[str], output: Output) -> list[tuple[str, Request, Origin]]:
     """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains about
-    what is no URL, and adds that to the statuses."""
+    what is not a URL, and adds that to the statuses."""
     found = []
     for url, where in urls(arguments, output):
         try:

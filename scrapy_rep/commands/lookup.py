@@ -172,7 +172,7 @@ async def follow(
             return response
         target = redirect_target(request.url, response)
         if target is None:
-            problem = f"HTTP {response.status} that leads nowhere"
+            problem = f"HTTP {response.status} without a usable target"
             raise CommandError(problem, Status.UNREACHABLE)
         by, request = origin_of(request), Request(target)
         if why := await lookup.refuses(origin_of(request), by):

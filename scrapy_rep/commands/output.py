@@ -101,7 +101,7 @@ class Output:
             self._close(error)
 
     def note(self, text: str) -> None:
-        """Print a line that is no answer, for programs to skip."""
+        """Print a line that is not an answer, for programs to skip."""
         self.line(self.paint(f"# {text}", DIM))
 
     def json(self, data: Any) -> None:

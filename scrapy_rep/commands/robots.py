@@ -88,12 +88,12 @@ class RobotsCommand(ScrapyCommand):
         option("--csv", "print CSV, with a heading")
         option("--explain", "explain each verdict (groups, all matching rules, steps)")
         option("--show", "also print the robots.txt, with the deciding lines marked")
-        compare = "print the URLs whose verdict changes between two files or sites; without URLs, the rules"
+        compare = "print the URLs whose verdict changes between two files or origins; without URLs, the rules"
         option("--compare", compare, ("OLD", "NEW"), nargs=2)
         option("--lint", "list likely mistakes in a robots.txt, of a URL or a file")
         fail_on = "with --lint, exit with 1 only for findings of this severity (error, warning, note) or above"
         option("--fail-on", fail_on, "SEVERITY", choices=("error", "warning", "note"))
-        option("--sitemaps", "list a site's sitemaps as a tree, and count their URLs")
+        option("--sitemaps", "list an origin's sitemaps as a tree, and count their URLs")
         option("--page", "show X-Robots-Tag headers and robots metas of pages, URLs or --file")
         header = (
             "with --page --file, a header of the page such as X-Robots-Tag:noindex; may be repeated"
@@ -102,7 +102,7 @@ class RobotsCommand(ScrapyCommand):
         option("--usage", "show whether pages may be used for AI training, search and so on")
         option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
         option("--drop", "with --cache, remove the entries instead")
-        option("--report", "print the report of crawls (HTML) from files of REP_DECISIONS")
+        option("--report", "print the report on crawls (HTML) from REP_DECISIONS files")
         option("--held", "list what the crawl with this JOBDIR holds, running or not", "JOBDIR")
 
     def process_options(self, args: list[str], opts: Namespace) -> None:

@@ -1,5 +1,5 @@
-"""``scrapy robots --sitemaps URL``: what a site's robots.txt lists, as a tree (REP.md section 9), and how many
-of the URLs that sitemaps list robots.txt forbids."""
+"""``scrapy robots --sitemaps URL``: the sitemaps that an origin's robots.txt lists, as a tree (REP.md
+section 9), and how many of their URLs robots.txt forbids."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class Sitemap:
 def run(
     command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
 ) -> None:
-    """List the sitemaps of sites."""
+    """List the sitemaps of origins."""
     agents = chains(options.agent)
     if len(agents) > 1:
         raise UsageError("--sitemaps takes only one --agent", print_help=False)
     if not arguments:
-        raise UsageError("--sitemaps needs the URL of a site", print_help=False)
+        raise UsageError("--sitemaps needs a URL, such as https://example.com", print_help=False)
     origins = dict.fromkeys(origin for _, _, origin in requests(arguments, output))
 
     async def job(lookup: Lookup) -> None:
@@ -119,7 +119,7 @@ def run(
 
 
 class _Site:
-    """The sitemaps of one site."""
+    """The sitemaps of one origin."""
 
     def __init__(
         self, lookup: Lookup, chain: Chain, origin: Origin, output: Output, tree: _Tree | None
@@ -195,7 +195,7 @@ class _Site:
         self._progress.tell(f"{far}; {doing} {one.url}")
 
     async def _settle(self, one: Sitemap, fetching: Deferred[bytes | None]) -> None:
-        """Have it fetched, read and counted, and let go of its body."""
+        """Wait for its body, read and count it, and let go of the body."""
         body = await maybe_deferred_to_future(fetching)
         if body is not None:
             await self._read(one, body)
@@ -224,7 +224,7 @@ class _Site:
         one.kind = reader.kind
         one.problem = reader.problem
         if reader.count and not (one.tally["urls"] or one.children):
-            nothing = f"nothing is taken of {counted(reader.count, 'entry', 'entries')}"
+            nothing = f"{counted(reader.count, 'entry', 'entries')}, none usable"
             one.problem = f"{one.problem}; {nothing}" if one.problem else nothing
         if one.children and one.depth >= settings.sitemap_max_depth:
             sitemaps = counted(len(one.children), "sitemap")
@@ -265,9 +265,9 @@ class _Site:
         return None
 
     async def _file(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*; ``CommandError`` if the site may not send us there."""
+        """Return the robots.txt of *origin*; ``CommandError`` if nothing may lead us there."""
         if origin not in self._origins:
-            problem = f"not read: more than {_MAX_ORIGINS} hosts"
+            problem = f"not read: more than {_MAX_ORIGINS} origins"
             if len(self._origins) < _MAX_ORIGINS:
                 problem = await self._lookup.refuses(origin, self._origin)
             if problem:
@@ -310,7 +310,7 @@ class _Site:
 
     async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
         """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
-        if they are no web pages."""
+        if they are not web pages."""
         if spelling in self._judges:
             return self._judges[spelling]
         origin = Origin.from_url(spelling)

@@ -1,5 +1,5 @@
-"""Verdicts in print: a line each; blocks that explain them; the file with its deciding lines; CSV
-and JSON."""
+"""Verdicts in print: a line each; for ``--explain``, blocks (:func:`block`), whose reasons come from
+inspection/explanation.py; the file with its deciding lines; CSV and JSON."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
         return [("robots.txt", address), (tried, facts.error or robots.answer), *by]
     fetched = str(iso(facts.fetched_at)) if facts.from_cache or facts.stale else "now"
     if facts.stale:
-        fetched += f", still in use: the site is unreachable ({tried}: {facts.error})"
+        fetched += f", still in use: robots.txt is unreachable ({tried}: {facts.error})"
     else:
         cached = " (from the cache)" if facts.from_cache else ""
         fetched += f"{cached}, {robots.answer}, fresh until {iso(facts.fresh_until)}"

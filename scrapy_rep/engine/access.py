@@ -157,7 +157,7 @@ class EngineAccess:
             return 0
 
     def wake(self) -> None:
-        """Have the engine look for requests to download. Its ``crawl()`` does that with
+        """Make the engine look for requests to download. Its ``crawl()`` does that with
         ``_slot.nextcall``."""
         slot = self._engine._slot
         if slot is not None:  # None without a crawl
@@ -290,7 +290,7 @@ class DownloadSlots:
         return len(active) + len(leaving) >= most
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
-        """Have the slot *key* send one request at a time and wait at least *seconds* after each.
+        """Make the slot *key* send one request at a time and wait at least *seconds* after each.
 
         The longest delay of several origins counts. 0: *origin* has none.
 
@@ -338,8 +338,7 @@ class DownloadSlots:
             self._sweep_at = max(_MANY, 2 * len(self._slowed))
 
     def _downloaded(self, request: Request) -> None:
-        """Count the delay from the end of a response: to the site, the time a connection takes would
-        shorten it."""
+        """Count the delay from the end of a response: to the server, the time a connection takes would shorten it."""
         slowed = self._slowed.get(request.meta.get(META_KEY, ""))
         if slowed is not None and slowed.least:
             slowed.slot.lastseen = _clock()

@@ -1,6 +1,7 @@
 """How a crawl begins and ends.
 
-It begins for a person who waits (``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``), or not. A
+It may begin with someone waiting for it (``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``)
+or not. A
 wrong setting ends it before anything is fetched, with one sentence in the log and no traceback.
 
 It ends in steps. Scrapy sends no signal before it closes the scheduler, so this wraps
@@ -33,7 +34,7 @@ REASON = "rep_settings_error"
 _START_SECONDS = 0.01
 
 
-# A person waits there, so nothing is held, and no sitemaps are crawled. `scrapy robots`: nothing is
+# Someone waits there, so nothing is held, and no sitemaps are crawled. `scrapy robots`: nothing is
 # crawled at all.
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 

@@ -159,7 +159,9 @@ class Limiter:
         level = logging.INFO if self.one_more() else logging.DEBUG
         self._logger.log(level, message + more, values, extra=extra)
         if self._count == self._first + 1:
-            self._tell("More lines like the last %(first)s (%(what)s) are at DEBUG level", extra)
+            self._tell(
+                "Further lines like the last %(first)s (%(what)s) are logged at DEBUG level", extra
+            )
         elif self._count == self._tell_at:
             self._tell_at *= 10
             self._tell("%(count)s %(what)s so far", extra)
@@ -170,8 +172,8 @@ class Limiter:
 
 
 class Channel:
-    """Hands records of decisions to those who listen: handlers of one crawl. They don't go to the log,
-    whose levels and filters must not decide what is on record."""
+    """Passes records of decisions to the handlers of one crawl. The records bypass the log, whose levels
+    and filters must not decide what is on record."""
 
     def __init__(self) -> None:
         self.handlers: list[logging.Handler] = []

@@ -1,8 +1,10 @@
-"""Sees which addresses this process connects to before it does, whatever the download handler.
+"""Sees each address that this process is about to connect to, and can refuse it, whatever the download
+handler.
 
 Twisted's reactor lets anyone install a name resolver (``IReactorPluggableNameResolver``), and whatever
-uses asyncio asks its loop's ``getaddrinfo()``: httpx (through anyio), aiohttp without aiodns. Both are
-documented. That the latter ask the loop is not; `tests/engine/test_resolution.py` fails when they don't.
+uses asyncio asks its loop's ``getaddrinfo()``: httpx (through anyio), aiohttp without aiodns. Both hooks
+are documented. That httpx and aiohttp use the loop's is not; `tests/engine/test_resolution.py` fails if
+they stop.
 
 Registrable domains, too, by the Public Suffix List that comes with tldextract.
 """
@@ -83,7 +85,7 @@ class _Getaddrinfo(_Watched):
         left = [place for place in found if self._lets(name, str(place[4][0]))]
         if found and not left:
             raise socket.gaierror(
-                socket.EAI_NONAME, "another site named it, and its address is private"
+                socket.EAI_NONAME, "another host leads to it, and its address is private"
             )
         return left
 

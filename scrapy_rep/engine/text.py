@@ -48,7 +48,7 @@ class Encoder:
         """Return *url* as in a request: percent-encoded, its host in punycode.
 
         :param encoding: of the document, for queries and bytes
-        :raises ValueError: if it is no URL, or is beyond the limits; says why
+        :raises ValueError: if it is not a URL, or is beyond the limits; says why
         """
         if len(url) > MAX_URL:
             raise ValueError(f"longer than {MAX_URL:,} characters")
@@ -74,14 +74,14 @@ class Encoder:
                 name = ""
             self._hosts[host] = name
         if not name:
-            raise ValueError("no valid host")
+            raise ValueError("not a valid host")
         return name
 
 
 def encoded(url: str | bytes) -> str:
     """Return *url*, the only one of its document, as in a request, see :class:`Encoder`.
 
-    :raises ValueError: if it is no URL, or is beyond the limits
+    :raises ValueError: if it is not a URL, or is beyond the limits
     """
     return Encoder()(url)
 

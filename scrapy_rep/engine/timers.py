@@ -69,7 +69,7 @@ class Alarm:
         self._arm()
 
     def forget(self, key: str) -> None:
-        """Have *key* never be due."""
+        """Cancel *key*: it won't be due."""
         self._times.pop(key, None)
 
     def set_sooner(self, key: str, time: float) -> None:
@@ -120,8 +120,8 @@ class Alarm:
             if not self._told:
                 self._told = True
                 message = (
-                    "Handling of held requests to %(key)s failed and will be retried. Further "
-                    "failures like this are not reported"
+                    "Processing held requests (%(key)s) failed and will be retried. Further failures "
+                    "like this are not logged."
                 )
                 logger.exception(message, {"key": key})
             self.set(key, self._now() + _RETRY_SECONDS)

@@ -1,4 +1,5 @@
-"""Requests set aside until the robots.txt of their origin can be fetched (REP.md section 4).
+"""Requests set aside until the robots.txt of their origin can be fetched, and what becomes of them when
+the spider closes, by Ctrl-C for example (REP.md section 4).
 
-Read deferral.py first: it has the walk of a held request, in five steps.
+Read deferral.py first: its docstring follows a held request through five steps.
 """

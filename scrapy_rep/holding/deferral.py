@@ -1,16 +1,18 @@
-"""Has requests wait for an answer of their origin, and holds them while there is none (REP.md section
-4; docs/DESIGN.md).
+"""Makes requests wait for their origin's answer, and holds them while there is none, also when the
+spider closes (Ctrl-C, say; REP.md section 4; docs/DESIGN.md). Settings and signals say *defer*; the
+text says *hold*.
 
 The life of a held request:
 
-1. The gate (gate.py) takes it from the scheduler, and has it wait here for its robots.txt.
+1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its robots.txt.
 2. After ``REP_DEFER_GRACE`` seconds, or a failure, it counts as held: in memory (hold.py) or, with a
    JOBDIR, on disk (disk.py).
-3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds. This module decides when to ask its origin again.
+3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds (``_time_is_over``). This module decides when to ask
+   its origin again.
 4. An answer, or a timeout, lets it leave the gate (gate.py), once. In the middleware the rules
-   decide, or it fails.
-5. If the spider stops first, it stays on disk. Without a JOBDIR, handing_back.py hands it to a scheduler
-   that outlives the crawl, or calls its errback.
+   decide, or the request fails.
+5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or if it isn't in
+   the file, handing_back.py hands it to a scheduler that outlives the crawl, or calls its errback.
 """
 
 from __future__ import annotations
@@ -244,7 +246,7 @@ class Deferral(ResolutionListener):
             self.releases.add(held_origin)  # there is nothing left: forget it
 
     def _recall(self, held_origin: HeldOrigin) -> None:
-        """Have the requests stay that were to be released."""
+        """Keep the requests that were to be released."""
         if held_origin.jobs:
             held_origin.recall()
             self._expect_oldest(held_origin)
@@ -303,7 +305,7 @@ class Deferral(ResolutionListener):
         """Set the deadline of requests held *since* then, and schedule the log's reports."""
         now = time.monotonic()
         self._deadlines.set_sooner(key, now + since + self._max_wait - self.held.now())
-        self._reports.set_sooner("", now + _TELL_SECONDS)
+        self._reports.set_sooner("report", now + _TELL_SECONDS)
 
     def _time_is_over(self, held_origin: HeldOrigin) -> None:
         """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
@@ -344,13 +346,14 @@ class Deferral(ResolutionListener):
         self._give_up_oldest(held_origin, why, late)
         seconds = self._last.hopeless(entry, self._context.clock())
         if seconds > late:
-            reason = f"{entry.error}; no attempt would be made before it is {self._held_for}"
+            due = f"no further attempt at robots.txt is due before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
+            reason = f"{entry.error}; {due}"
             self._give_up_oldest(held_origin, (reason, entry.attempts), seconds)
 
     def _report(self, _: str) -> None:
         if self.held:
             self.tell()
-            self._reports.set("", time.monotonic() + _TELL_SECONDS)
+            self._reports.set("report", time.monotonic() + _TELL_SECONDS)
 
     def tell(self, *, idle: bool = False) -> None:
         """Log what is held; or that the crawl can only wait, if that is news."""

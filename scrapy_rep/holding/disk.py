@@ -70,7 +70,7 @@ _MAX_PRIORITY = 1 << 62
 
 
 class DiskHold(Hold):
-    """Held requests in a SQLite file; those that can't be serialised in memory.
+    """Held requests in a SQLite file. Requests that can't be serialised are kept in memory.
 
     A row stays until its request has been dealt with: a kill loses none, and at worst one is fetched
     twice.
@@ -251,7 +251,9 @@ class DiskHold(Hold):
                 "path": self._journal.path,
                 "error": self._why_unreadable,
             }
-            message = "%(count)s can't be read from %(path)s (%(error)s) and stay there"
+            message = (
+                "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
+            )
             logger.warning(message, values, extra={"spider": self._spider})
         self._unreadable, self._why_unreadable = 0, None
 

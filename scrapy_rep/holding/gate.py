@@ -191,7 +191,7 @@ class Gate:
     def _is_kept_for(
         self, origin: Origin, state: OriginState | None, request: Request, since: float | None
     ) -> bool:
-        """Have *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
+        """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
         advice = self._origins.policy.at_the_gate(state, self._held.room(origin))
         http_cache, hold = self._origins.http_cache, self._held.hold
         if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
@@ -352,7 +352,7 @@ class Releases:
             self._context.engine.wake()
 
     def _give_up(self, held_origin: HeldOrigin, held: Held, why: tuple[str, int]) -> None:
-        """Have *held* fail in the middleware."""
+        """Make *held* fail in the middleware."""
         origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
         if not held.counts:
             if for_room := self._held.room_for(held_origin) <= 0:

@@ -104,7 +104,7 @@ class HandingBack:
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
             error = raised
         self.restore(request)
-        message = "Can't hand %(request)s back to the scheduler, so it fails: %(error)s"
+        message = "Can't hand %(request)s back to the scheduler, so the request fails: %(error)s"
         logger.error(message, {"request": request, "error": error}, extra=self._context.extra)
         return False
 

@@ -108,8 +108,9 @@ class Log:
             "REP_DEFER_MAX_REQUESTS reached (%(count)d requests held): dropping further requests to "
             "unreachable origins. This is reported once."
             if full
-            else "%(origin)s has used its share of REP_DEFER_MAX_REQUESTS (%(count)d requests held in "
-            "total): dropping further requests to it. Other origins are not reported."
+            else "%(origin)s has used its share of REP_DEFER_MAX_REQUESTS (%(count)d requests held, "
+            "all origins together): dropping further requests to it. This is reported for one origin "
+            "only."
         )
         values = {"origin": origin, "count": held}
         logger.warning(message, values, extra=self._context.extra)

@@ -1,6 +1,6 @@
 """The requests that stay at the gate, in memory. With a JOBDIR, disk.py adds a file.
 
-There requests are bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues.
+On disk, requests are bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues.
 Reading a pickle can run code, reading JSON can't. But JSON turns tuples into lists and numeric keys
 into strings, and has no bytes: such requests are pickled. Headers and body, always bytes, are written
 as Latin-1.
@@ -186,7 +186,7 @@ class HeldOrigin:
         return min(times, default=None)
 
     def begin(self, given_up: tuple[str, int] | None, before: float) -> None:
-        """Have those that came *before* then leave: with a reason, they are given up."""
+        """Let those that came *before* then leave; with a reason, give them up."""
         heap, self.heap = self.heap, []
         if before < math.inf:
             self.heap = [entry for entry in heap if entry[2] > before]
@@ -202,7 +202,7 @@ class HeldOrigin:
                 self.waiting.append(held)
 
     def recall(self, *, everything: bool = False) -> None:
-        """Have the requests stay that were to be released; or *everything*, what was given up too."""
+        """Keep the requests that were to be released; with *everything*, those given up too."""
         jobs = [job for job in self.jobs if everything or job.given_up is None]
         for job in jobs:
             self.jobs.remove(job)
@@ -219,7 +219,7 @@ class HeldOrigin:
 
 
 class Hold:
-    """Keeps held requests. They end with the process."""
+    """Keeps held requests in memory; they are lost when the process ends."""
 
     durable = False
     """Whether held requests outlive the process."""
@@ -299,7 +299,7 @@ def announce(
 def held_fields(
     origin: str, requests: int, seconds: float, entry: storages.Entry | None
 ) -> dict[str, Any]:
-    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` tell of an origin.
+    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an origin.
 
     :param seconds: for which the request that came first has been held
     :param entry: what is known of its robots.txt

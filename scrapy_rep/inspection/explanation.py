@@ -380,7 +380,7 @@ def missing(status: int | None, hops: int, note: str = "") -> str:
     answer = f"HTTP {status}"
     if status is not None and 300 <= status < 400:
         after = f", after {hops} redirects" if hops else ""
-        answer += f" that leads nowhere{after}"
+        answer += f" without a usable target{after}"
     elif status is not None and status >= 500:
         answer += ' with a page that says "not found"'
     return noted(answer, note)

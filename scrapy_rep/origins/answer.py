@@ -1,5 +1,5 @@
-"""The result of one fetch of a robots.txt, and who caused a failure: the site, a proxy or the project
-itself. Only the first says anything about the site (REP.md section 3)."""
+"""The result of one fetch of a robots.txt, and who caused a failure: the origin, a proxy or the project
+itself. Only the first says anything about the origin (REP.md section 3)."""
 
 from __future__ import annotations
 
@@ -111,19 +111,19 @@ class ProjectError(Exception):
 
 
 class ProxyError(Exception):
-    """A proxy failed, which says nothing about the site behind it."""
+    """A proxy failed, which says nothing about the origin behind it."""
 
 
 class RedirectRefused(Exception):
-    """robots.txt redirects to where we, or the project, don't go. The decision is not the site's, so it
-    says nothing about what the site allows."""
+    """robots.txt redirects to where we, or the project, don't go. The decision is not the
+    origin's, so it says nothing about what the origin allows."""
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
 
 
 NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
-"""Failures that are no sign that the site is down, however long they last."""
+"""Failures that don't show that the origin is down, however long they last."""
 
 CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
 """Misconfiguration: retrying can't help."""
@@ -172,7 +172,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reasons(error: BaseException) -> list[Failure]:
-    """Return what broke a connection, as Twisted tells it."""
+    """Return what broke a connection, as Twisted reports it."""
     reasons = getattr(error, "reasons", None)
     found = reasons if isinstance(reasons, list) else ()
     return [one for one in found if isinstance(one, Failure)]
@@ -210,7 +210,7 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:
-    """Return what to tell the user if the project's own code caused *error*; None if the site or the
+    """Return what to tell the user if the project's own code caused *error*; None if the origin or the
     network did."""
     if isinstance(error, IgnoreRequest):
         who = _component(error, _MIDDLEWARE, own=False) or "a component of the project"

@@ -1,5 +1,5 @@
-"""What is known of each origin, in memory and in a storage that may outlive the process, and how an
-answer changes it (REP.md sections 4 and 5)."""
+"""What is known of each origin, in memory and in a storage that may outlive the process; how an answer
+changes it; and how to wait for another process that is fetching (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -164,12 +164,12 @@ class RobotsCache:
             await pause()
 
     def ask_early(self, origin: Origin) -> None:
-        """Have the next :meth:`ask` fetch, though the next attempt isn't due."""
+        """Make the next :meth:`ask` fetch, though the next attempt isn't due."""
         if state := self._table.get(origin):
             self._early[str(origin)] = state.entry.updated_at
 
     async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
-        """Have the robots.txt of the flight's origin fetched, here or by another process, and update
+        """Get the robots.txt of the flight's origin fetched, here or by another process, and update
         what is known.
 
         :returns: what is known now, and the answer; None if it came from the storage

@@ -1,8 +1,8 @@
 """What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its own for some hosts,
 and what some answers mean to it. All off by default; then nothing here is made, or asked.
 
-Entries say what the site said, so that a storage can be shared. What that means to the project is told
-apart here, whenever an entry is looked at.
+An entry records the origin's answer, so that projects can share a storage. What the answer means to
+this project is worked out here, each time an entry is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Override(NamedTuple):
     """A robots.txt of the project's own."""
 
     body: bytes | None
-    """None: whatever the site says is ignored."""
+    """None: whatever the origin says is ignored."""
     by: str
     """In words for people."""
 
@@ -91,7 +91,7 @@ class Choices:
         return replace(answer, outcome=Outcome.UNREACHABLE, by=by) if by else answer
 
     def refuses(self, entry: Entry) -> bool:
-        """Whether *entry*, which another project may have stored, is no answer to this one."""
+        """Whether *entry*, which another project may have stored, doesn't count as an answer to this one."""
         return bool(self._refusal(entry))
 
     def _refusal(self, one: Answer | Entry) -> str:
@@ -125,7 +125,7 @@ class Choices:
 
 
 class ChoiceListener(ResolutionListener):
-    """Tells of the project's choices in the log and the stats, and lets Google's newer rules know which
+    """Reports the project's choices in the log and the stats, and lets Google's newer rules know which
     origins still answer requests for pages."""
 
     part = "log of choices beyond the protocol"

@@ -1,5 +1,5 @@
 """``crawl-delay`` and ``request-rate``: not in the protocol and ignored by Google. ``REP_CRAWL_DELAY``
-slows down the site's download slot (REP.md section 12)."""
+slows down the download slot that the origin's requests use (REP.md section 12)."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class CrawlDelay(ResolutionListener):
                 self._context.stats.inc_value("rep/visit_time/origins")
                 values = {"origin": name, "hours": visit.value, "line": visit.line}
                 message = (
-                    "robots.txt of %(origin)s asks for visits at %(hours)s UTC alone (line %(line)d), "
-                    "which is not obeyed"
+                    "robots.txt of %(origin)s asks for visits only at %(hours)s UTC (line %(line)d); "
+                    "visit-time is not obeyed"
                 )
                 self._visits.log(message, values, self._context.spider)
 
@@ -115,7 +115,7 @@ class CrawlDelay(ResolutionListener):
         self._log.log(message, values, self._context.spider)
 
     def choose_slot(self, request: Request, state: OriginState) -> None:
-        """Keep *request* clear of delays that aren't its own: of the site that redirected it, or for
+        """Keep *request* clear of delays that aren't its own: of the origin that redirected it, or for
         another agent."""
         if not self._most or self._context.settings.dry_run:
             return

@@ -195,7 +195,7 @@ class Fetcher:
         # A project that takes what came of a cut page gets what came of a cut robots.txt.
         self._takes_cut = not context.crawler.settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self.targets = Targets(context.crawler, context.settings.private_hosts)
-        """Where a site may send us."""
+        """Where an origin may lead us."""
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
         """Fetch *origin*'s robots.txt, once.
@@ -246,7 +246,7 @@ class Fetcher:
         return answer_of(response, transfer, url, hops, soft_404=soft_404)
 
     def _failure(self, raised: Exception, url: str, hops: int) -> Exception:
-        """Return what a failed request says about the site.
+        """Return what a failed request says about the origin.
 
         :raises Exception: one of :data:`CONFIGURATION_ERRORS`, if the fault is the project's
         """

@@ -1,5 +1,6 @@
-"""Fetches of robots.txt in progress: one per origin, a limited number at a time (docs/DESIGN.md, "The
-robots.txt fetches themselves must not starve the crawl"); and who is told of their results."""
+"""Fetches of robots.txt in progress: one per origin in this process, a limited number at a time
+(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl"); and who is notified of
+their results."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from scrapy_rep.storages.base import Entry
 logger = get_logger(__name__)
 
 # Fetches at a time per CONCURRENT_REQUESTS, and the seconds for which a fetch counts among them: later
-# it is probably to a silent site, and must not block the rest.
+# it is probably to a silent origin, and must not block the rest.
 _AT_A_TIME = 4
 _SLOW_SECONDS = 2.0
 # Fetches at a time, slow ones included: so many times the others, but not many more than this.
@@ -56,7 +57,7 @@ class Resolution(NamedTuple):
 
 
 class ResolutionListener:
-    """Is told of answers. A bug in one listener doesn't affect the others."""
+    """Is notified of answers. A bug in one listener doesn't affect the others."""
 
     part = "part"
     """Its name in the log."""
@@ -93,9 +94,9 @@ class Flight:
     running: Deferred[Any] | None = None
     """None while it is queued."""
     fetching: bool = False
-    """Whether this process waits for the site."""
+    """Whether this process waits for the origin."""
     fetches: int = 0
-    """How often this process has asked the site."""
+    """How often this process has asked the origin."""
     asked_at: float | None = None
     """When it began to, in seconds since the epoch."""
     before: Entry | None = None
@@ -103,7 +104,7 @@ class Flight:
     expired: bool = False
     """Whether the fetch has to end, as failed."""
     landing: bool = False
-    """Whether there is an answer, and listeners are being told."""
+    """Whether there is an answer, and listeners are being notified."""
     result: OriginState | Exception | None = None
     """Set on landing, which without asyncio may be at once."""
 
@@ -252,7 +253,7 @@ class Flights:
 
     @property
     def landing(self) -> bool:
-        """Whether listeners are being told an answer."""
+        """Whether listeners are being notified of an answer."""
         return any(flight.landing for flight in self._flights.values())
 
     def get(self, origin: Origin) -> Flight | None:
@@ -260,7 +261,7 @@ class Flights:
         return self._flights.get(origin)
 
     def expire(self, origin: Origin) -> bool:
-        """Have the fetch from *origin* fail, as one that takes too long. Return whether its end is
+        """Make the fetch from *origin* fail, as one that takes too long. Return whether its end is
         near."""
         flight = self._flights.get(origin)
         if flight is None or flight.running is None or not (flight.fetching or flight.landing):

@@ -1,4 +1,4 @@
-"""robots.txt in Scrapy's HTTP cache, for replays without the site (docs/cache.md).
+"""robots.txt in Scrapy's HTTP cache, for replays that contact no server (docs/cache.md).
 
 A robots.txt that can be fetched is always fetched; the cache has the older copy (REP.md section 4).
 With ``HTTPCACHE_IGNORE_MISSING`` nothing is fetched, so the cache is all there is.
@@ -46,7 +46,7 @@ class HttpCache:
         return self._context.engine.http_cache
 
     def answers(self, request: Request) -> bool:
-        """Whether the cache will answer *request*, without its site."""
+        """Whether the cache will answer *request*, without asking its origin."""
         cache = self._cache if self.enabled else None
         if cache is None or request.meta.get("dont_cache"):
             return False

@@ -51,12 +51,12 @@ class Origins:
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.ask)
         self.listeners: list[ResolutionListener] = []
-        """Are told of answers, in order."""
+        """Are notified of answers, in order."""
         self._isolated = Isolation(context.crawler)
         self._records_all = bool(settings.decisions) and settings.decisions_all
 
     async def ask(self, flight: Flight) -> OriginState:
-        """Have a flight's robots.txt fetched, and tell the listeners, before waiting requests go on.
+        """Get a flight's robots.txt fetched, and notify the listeners, before waiting requests go on.
 
         :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
         """

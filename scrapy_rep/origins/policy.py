@@ -1,7 +1,8 @@
 """What to do with a request, given what is known of its origin (REP.md section 4).
 
 The one place that decides whether a request leaves the gate, waits, is held, is judged, is dropped or
-passes. Pure: no I/O, no clock. The gate and the middleware carry the advice out.
+passes; but when a held request's time is over, holding/deferral.py decides. Pure: no I/O, no clock.
+The gate and the middleware carry the advice out.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ class Policy:
 
 
 class LastAttempts:
-    """The last attempt at a robots.txt, when the time of held requests is over, before the origin's
-    clock says so (REP.md section 4): nobody waits for an attempt that will not come."""
+    """The last attempt at a robots.txt, made when held requests run out of time although the origin's
+    next attempt isn't due yet (REP.md section 4). No request waits for an attempt that won't be made."""
 
     def __init__(self, settings: RepSettings) -> None:
         self.late = min(settings.retry_delay, settings.defer_max_wait / _LATE_SHARE)

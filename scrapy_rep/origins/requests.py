@@ -180,13 +180,13 @@ def warning_of_digits(tokens: Sequence[str]) -> str:
         return ""
     cut = leading_token(token)
     means = (
-        f"it counts as {cut}, and obeys the groups of all crawlers whose names begin so"
+        f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
         if cut
         else "no group can name it, and the rules for all agents (*) apply"
     )
     return (
-        f"The product token {token[:100]} has digits. In robots.txt, names count up to the first digit, as "
-        f"in Google's matcher: {means}. A name of letters, - and _ alone avoids that."
+        f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
+        f"first digit: {means}. Use only letters, - and _ to avoid this."
     )
 
 

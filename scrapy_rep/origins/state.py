@@ -143,7 +143,7 @@ class OriginTable:
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed ones, by what their URLs begin with, up to the path's slash."""
         self.on_leave: Callable[[OriginState], None] | None = None
-        """Told of each state that is about to be forgotten, or compressed."""
+        """Notified of each state that is about to be forgotten, or compressed."""
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
@@ -179,7 +179,7 @@ class OriginTable:
             self._make_room(state)
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
-        """Have *state* in :attr:`by_prefix` while it is parsed."""
+        """Keep *state* in :attr:`by_prefix` while it is parsed."""
         if self.by_prefix.get(prefix) is state or state.name not in self._parsed:
             return
         if len(state.prefixes) < _PREFIXES:
@@ -210,7 +210,7 @@ class OriginTable:
         self.weigh(state)
 
     def _make_room(self, latest: OriginState) -> None:
-        """Have some leave, but not the *latest*, if there are too many or they are too large."""
+        """Remove some, but not the *latest*, if there are too many or they are too large."""
         most, half = self._max_parsed, self._max_bytes // 2
         if len(self._parsed) > most or self._parsed_bytes > half:
             # If only bytes are short, removing the large ones is enough.

@@ -1,7 +1,7 @@
-"""Where a site may send us: a public one never to a private address (SECURITY.md).
+"""Where a host may lead the crawler: a public host never to a private address (SECURITY.md).
 
-A host that a public site names is looked up, and refused if it has a private address. It may get
-another one by the time of the connection: from then on nothing connects to a private address of it.
+A host named by a public one is looked up, and refused if it has a private address. Its address may
+change before the connection: from then on nothing connects to a private address of it.
 """
 
 from __future__ import annotations
@@ -122,17 +122,17 @@ _REMEMBERED = 10_000
 
 
 class Refusal(Enum):
-    """Why not to request what a site names."""
+    """Why not to request what a host names."""
 
     PRIVATE = "the address is private"
     UNRESOLVED = "the name can't be resolved, so its address may be private"
 
 
 class Targets:
-    """Says which hosts a site may name, and keeps watch over connections to them."""
+    """Says which hosts another may name, and keeps watch over connections to them."""
 
     def __init__(self, crawler: Crawler, private_hosts: bool) -> None:
-        """:param private_hosts: whether the user lets public sites name private hosts"""
+        """:param private_hosts: whether the user lets public hosts name private ones"""
         self._all = private_hosts
         self._crawler = crawler
         self._proxies = _env_proxies(crawler)
@@ -177,7 +177,7 @@ class Targets:
         return why
 
     def keep(self, origin: Origin) -> None:
-        """Have *origin* stay outside, if it is there: so it can name what it likes of itself."""
+        """Keep *origin* outside, if it is there: it may name whatever it likes of its own."""
         host = _name(origin)
         if host in self._public:
             self._watched.add(host)
@@ -192,7 +192,7 @@ class Targets:
         return bool(private)
 
     async def _judge(self, target: Origin) -> Refusal | None:
-        """Why not to request anything from *target*, for sites outside."""
+        """Why not to request anything from *target*, for hosts outside."""
         host, private = _name(target), is_private_host(target.host)
         if private is not None:
             return Refusal.PRIVATE if private else None
@@ -242,8 +242,8 @@ class Targets:
         if not private or host not in self._watched:
             return True
         self._log.log(
-            "Not connecting to %(host)s at %(address)s: another site named it, and this address is "
-            "private. If public sites may name it, set REP_PRIVATE_HOSTS.",
+            "Not connecting to %(host)s at %(address)s: another host's redirect or sitemap leads "
+            "there, and the address is private. To allow that, set REP_PRIVATE_HOSTS.",
             {"host": host, "address": address},
             self._crawler.spider,
         )
@@ -253,7 +253,7 @@ class Targets:
         """Check the address that *response* came from: a download handler may look names up in its own
         way.
 
-        :raises CannotResolveHostError: if a public site has led us to a private one
+        :raises CannotResolveHostError: if a public host has led us to a private one
         """
         if request.meta.get("proxy"):
             # One that the environment doesn't know: what looks names up is the project's business.

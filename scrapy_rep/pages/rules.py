@@ -32,7 +32,7 @@ _MAX_LINKS = 2_000
 # a short one takes 40 microseconds.
 _MAX_WORK, _LINK = 200_000, 500
 
-# Characters that neither urljoin() nor Scrapy changes, but for paths with empty segments, or dots.
+# Characters that neither urljoin() nor Scrapy changes, except for paths with empty segments, or dots.
 _PLAIN = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
 _RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN}(?<!\?)")
 _ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?<!\?)")

@@ -37,7 +37,7 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
                 yield Finding(line, "bad-license", "a license needs a full URL")
         elif field == "content-signal":
             if homeless:
-                why = "no user-agent line above it: for all crawlers here, but others may ignore it"
+                why = "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it"
                 yield Finding(line, "signal-before-group", why)
             yield from _signals(line, value)
         else:

@@ -61,7 +61,7 @@ _known: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
 
 def usage(response: Response) -> Usage:
-    """Return what its site says about the use of *response*: training, search, answering, …
+    """Return what is said about the use of *response*: training, search, answering, …
 
     Reads the page, its headers, and the robots.txt that the crawl has in memory; with ``REP_TDMREP``
     also tdmrep.json. Fetches nothing.

@@ -49,7 +49,8 @@ _DROPPED = {
 
 
 class UsageMiddleware:
-    """Looks up how pages may be used, records it, and drops requests to which robots.txt says no.
+    """Looks up how pages may be used, records it, and drops requests if robots.txt disallows a use named
+    in ``REP_USAGE``.
 
     A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Disabled without a setting.
     """
@@ -60,7 +61,7 @@ class UsageMiddleware:
         self._recorded = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         self._isolated = Isolation(crawler)
-        self._tell = Limiter(logger, "origins that say no to a use")
+        self._tell = Limiter(logger, "origins that disallow a use")
         self._rep: RepMiddleware | None = None
         self._lookup: UsageLookup | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
@@ -89,7 +90,7 @@ class UsageMiddleware:
     def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return None: *request* passes.
 
-        :raises UsageDisallowed: if robots.txt says no to a use that has ``"drop-requests"``
+        :raises UsageDisallowed: if robots.txt disallows a use that has ``"drop-requests"``
         """
         meta = request.meta
         if DROP_REQUESTS not in self._recorded.values() or not _OURS.isdisjoint(meta):
@@ -135,7 +136,7 @@ class UsageMiddleware:
         self._crawler.stats.inc_value(stat)
 
     def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
-        """Return a purpose with one of *actions* to which *usage* says no, and the statement."""
+        """Return a purpose with one of *actions* that *usage* disallows, and the statement."""
         for purpose, action in self._recorded.items():
             statement = usage.decisive(purpose)
             if action in actions and statement is not None and statement.says[purpose] == NO:
@@ -154,7 +155,7 @@ class UsageMiddleware:
         self._count(stat)
         origin = self._write(request, verdict, f"{purpose}: {statement}", dry_run=self._dry_run)
         drops = "Would drop" if self._dry_run else "Dropping"
-        message = f"{drops} {what} %(url)s: the site says no to %(purpose)s (%(statement)s)"
+        message = f"{drops} {what} %(url)s: use for %(purpose)s is not permitted (%(statement)s)"
         values = {"url": request.url, "purpose": purpose, "statement": statement}
         more = "; more for this origin at DEBUG level"
         self._tell.log(message, values, self._crawler.spider, (origin, verdict), more)
@@ -170,7 +171,7 @@ class UsageMiddleware:
 
 
 class UsageItemMiddleware(BaseSpiderMiddleware):
-    """Drops items that must not be used, and adds to the others how they may be.
+    """Drops items that must not be used, and records in the others how they may be used.
 
     A spider middleware. Disabled without a setting that asks for it.
     """

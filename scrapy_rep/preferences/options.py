@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 RECORD, DROP_ITEMS, DROP_REQUESTS = ACTIONS = ("record", "drop-items", "drop-requests")
-"""What is done about pages that say no; each does what those before it do."""
+"""What is done about pages that disallow a use; each does what those before it do."""
 
 _ACTIONS_HINT = (
-    f"a dict such as {{'train-ai': 'record'}}, from {', '.join(PURPOSES)} to {', '.join(ACTIONS)}"
+    f"a dict such as {{'train-ai': 'record'}}, with keys among {', '.join(PURPOSES)} and values among"
+    f" {', '.join(ACTIONS)}"
 )
 _TOKENS_HINT = (
     "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to purposes"

@@ -1,10 +1,10 @@
-"""Where statements about use stand (REP.md section 11): the lines of a robots.txt, and short vocabularies.
+"""Where statements about use are found (REP.md section 11): the lines of a robots.txt, and short vocabularies.
 
 ``Content-Usage``, ``Content-Signal`` and ``License`` are lines of robots.txt. As draft-ietf-aipref-attach-05
 (August 2026) has it, ``Content-Usage`` is a rule: a ``user-agent`` line after it begins a new group. So is
 ``Content-Signal`` here. Neither changes which pages may be fetched.
 
-Short vocabularies, with who wrote each, and when:
+Short vocabularies, each with its author and date:
 
 - ``Content-Signal`` in robots.txt: Cloudflare's Content Signals Policy, September 2025,
   contentsignals.org; draft-romm-aipref-contentsignals-00, October 2025, expired.

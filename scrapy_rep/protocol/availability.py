@@ -1,4 +1,5 @@
-"""What an answer to the request for robots.txt means (REP.md section 3).
+"""What an answer to the request for robots.txt means: its HTTP status makes it rules, missing or
+unreachable (REP.md section 3). 401 and 403 become "forbidden" only in origins/choices.py.
 
 A page whose title or heading says that a file was not found means the same as a 404. It must *be* such
 a phrase, give or take the site's name and punctuation. "Host not found" and "Class App not found" are
@@ -130,7 +131,7 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# No site's name beside "Not found": what was not found then is no page.
+# No site's name beside "Not found": what was not found then isn't a page.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
     "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "
@@ -200,7 +201,7 @@ def _is_phrase(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether *text*, which is plain, may be a site's name, and doesn't tell of an outage."""
+    """Whether *text*, which is plain, may be a site's name, and doesn't report an outage."""
     tokens = _TOKEN.findall(text)
     whole = "".join(tokens)
     return not (
@@ -260,7 +261,7 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
 
     :param soft_404: whether a 5xx whose *body* says "not found" is a 404. Not if the answer has a
-        ``Retry-After``: then the site itself says that it is a passing trouble
+        ``Retry-After``: then the origin itself says that the trouble is temporary
     """
     if 200 <= status < 300:
         return Outcome.RULES

@@ -9,7 +9,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-# Characters. Longer text is no date.
+# Characters. Longer text is not a date.
 _MAX_LENGTH = 100
 
 # Year, month, day, time and zone: the usual forms, read three times as fast as the others.
@@ -49,7 +49,7 @@ _WORD = re.compile(r"[a-z]+|\d+", re.ASCII)
 
 def latest(text: str) -> datetime | None:
     """Return the last moment of *text* ("2024-05" is all of May), in UTC unless it names a time
-    zone; None if it is no date."""
+    zone; None if it is not a date."""
     if (found := _W3C.fullmatch(text[:_MAX_LENGTH].strip())) is None:
         when = read_date(text)
         if when is None or _TIME.search(text.lower()):

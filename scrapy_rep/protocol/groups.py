@@ -1,4 +1,5 @@
-"""Splits a file into groups, which are read on demand (REP.md section 7)."""
+"""Splits a file into groups, which are read on demand (REP.md section 7). Which of them applies to an
+agent: robotstxt.py."""
 
 from __future__ import annotations
 

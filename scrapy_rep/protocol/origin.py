@@ -107,7 +107,7 @@ def punycode(host: str) -> str:
         # A full-width slash becomes a slash, and punycode is longer.
         if name and len(name) <= MAX_HOST and not _NEVER.search(name):
             return name.lower()
-    raise ValueError("no valid host")
+    raise ValueError("not a valid host")
 
 
 def _encoded(host: str) -> str:
@@ -115,7 +115,7 @@ def _encoded(host: str) -> str:
     labels = _DOTS.split(host)
     least = sum(len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels)
     if least > MAX_HOST or max(map(len, labels)) > _MAX_LABEL:
-        raise ValueError("no valid host: it is too long")
+        raise ValueError("not a valid host: it is too long")
     # The codec that w3lib uses for Request.url, so that both spellings are one origin.
     return host.encode("idna").decode("ascii")
 

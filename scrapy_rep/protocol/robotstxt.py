@@ -37,7 +37,7 @@ _Agent: TypeAlias = "str | tuple[str, ...]"
 _Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
 _NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 
-# Site and path of nearly all URLs.
+# Origin and path of nearly all URLs.
 _USUAL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
 
 
@@ -69,7 +69,7 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """:param source: the body, or a function that always returns the same one"""
         self._source = source
-        # The latest answer and site, since most calls are about the same.
+        # The latest answer and origin, since most calls are about the same.
         self._answer = _NOT_ASKED
         self._site = ""
         self._known: dict[tuple[_Agent | None, bool | None], _Answer] | None = None
@@ -119,7 +119,7 @@ class RobotsTxt:
         sitemaps = self._sitemaps = sitemaps_of(text)
         self.size += sum([_SITEMAP + len(value) for value in sitemaps])
         groups = Groups(text)
-        self._turn_to(agent, obey_global, groups)
+        self._choose_group(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)
 
@@ -132,7 +132,7 @@ class RobotsTxt:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
         answer = self._answer
         if agent != answer[0] or obey_global is not answer[1]:
-            answer = self._turn_to(agent, obey_global)
+            answer = self._choose_group(agent, obey_global)
         path = url.removeprefix(self._site)
         if path[:1] != "/" or path == url or "#" in path:
             usual = _USUAL.match(url)
@@ -167,7 +167,7 @@ class RobotsTxt:
         rules, see :meth:`Rules.allows`."""
         answer = self._answer
         if agent != answer[0] or obey_global is not answer[1]:
-            answer = self._turn_to(agent, obey_global)
+            answer = self._choose_group(agent, obey_global)
         return answer[2:]
 
     def decision(self, token: str | None, found: int) -> Decision:
@@ -227,7 +227,7 @@ class RobotsTxt:
         source = self._source
         return normalise(source if isinstance(source, bytes) else source())
 
-    def _turn_to(
+    def _choose_group(
         self, agents: str | Sequence[str], obey_global: bool, groups: Groups | None = None
     ) -> _Answer:
         """Return the answer for *agents*, and remember it and the one before."""

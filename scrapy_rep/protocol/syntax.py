@@ -202,8 +202,8 @@ def is_name(value: str) -> bool:
 def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
     """Return the tokens of *agent*. They may include ``*`` and an empty one, which name no crawler.
 
-    :raises ValueError: if one is no product token; the message suggests one
-    :raises TypeError: if one is no string
+    :raises ValueError: if one is not a product token; the message suggests one
+    :raises TypeError: if one is not a string
     """
     chain = (agent,) if isinstance(agent, str) else agent
     for token in chain:

@@ -1,5 +1,5 @@
-"""News of robots.txt: counted, logged, and announced by signals; whether one is another than the copy
-known before. At the crawl's beginning: whether robots.txt is obeyed, and how."""
+"""Counts, logs and signals each robots.txt result, and whether the file differs from the previous copy.
+At the crawl's beginning, logs whether robots.txt is obeyed, and how."""
 
 from __future__ import annotations
 
@@ -195,8 +195,8 @@ class ChangeWatch:
         if count := change["turned_count"]:
             first = change["turned"][0]
             values["turned"] = (
-                f"; the verdict on {count} of {counted(looked_at, 'waiting or recent URL')} changes: "
-                f"{first['url']}, say, is {first['now']} now"
+                f"; this changes the verdict on {count} of {counted(looked_at, 'waiting or recent URL')}: "
+                f"for example, {first['url']} is now {first['now']}"
             )
         message = (
             "robots.txt of %(origin)s has changed: %(added)s added, %(removed)s removed%(turned)s"

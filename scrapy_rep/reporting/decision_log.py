@@ -1,6 +1,9 @@
-"""What the log says about decisions, and the files that the package writes, by Scrapy's feed storages: a
-path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else a project has in ``FEED_STORAGES``. The fields
-of ``REP_DECISIONS`` are in :mod:`scrapy_rep.reporting.audit_trail`."""
+"""Log messages about decisions; and the files that the package writes through Scrapy's feed storages: a
+path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else a project has in ``FEED_STORAGES``.
+
+The fields of ``REP_DECISIONS`` are in record.py (``Record.fields``, ``answer_fields``); those about
+sitemaps in seeding/selection.py.
+"""
 
 from __future__ import annotations
 

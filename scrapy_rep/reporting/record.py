@@ -1,8 +1,8 @@
-"""The record of a crawl: what is told of a decision, an answer, a sitemap. docs/observing.md explains
-the fields.
+"""The record of a crawl: what is reported about each decision, answer and sitemap. docs/observing.md
+explains the fields.
 
-Each is one :class:`logging.LogRecord`. What listens are handlers: the counts for the summary
-(`summary.py`), the audit trail (`audit_trail.py`) and the report. To add a field, add it to
+Each record is one :class:`logging.LogRecord`. The listeners are logging handlers: the counts for the
+summary (`summary.py`), the audit trail (`audit_trail.py`) and the report. To add a field, add it to
 :meth:`Record.fields`.
 """
 
@@ -36,7 +36,7 @@ ALLOWED_COUNT, ANSWER, CHANGED, SITEMAP, STARTED, ENDED = OTHERS = (
     "crawl_started",
     "crawl_ended",
 )
-"""Verdicts of lines that are about something else than a decision."""
+"""Verdicts of lines that are about something other than a decision."""
 
 UNKNOWN_YET = "no answer yet"
 """Why a request is held whose robots.txt has not answered so far."""
@@ -115,7 +115,7 @@ class Record(logging.LogRecord):
 
 
 def _reason(state: OriginState) -> str | None:
-    """Return why something else than a current robots.txt decides; None if that decides."""
+    """Return why something other than a current robots.txt decides; None if that decides."""
     why = _REASONS.get(state.standing)
     if state.by and state.standing is Standing.UNRESTRICTED:
         why = "unreachable"
@@ -146,7 +146,7 @@ OUTCOMES = {
     "html": "HTML page in its place",
     "challenge": "bot wall in its place",
     "missing": "missing",
-    "redirected": "redirects without end or aim",
+    "redirected": "redirect loop, or redirect without a target",
     "unreachable": "unreachable",
     "none": "no answer",
 }

@@ -1,8 +1,8 @@
-"""Tells what happens as records (`record.py`) to those who listen: the log, the counts for the summary,
+"""Passes what happens, as records (`record.py`), to the listeners: the log, the counts for the summary,
 the audit trail, the report.
 
-Plain allows are told one by one only with ``REP_DECISIONS_ALL``, otherwise by their number: most
-requests are, and must cost nothing.
+Plain allows are recorded one by one only with ``REP_DECISIONS_ALL``; otherwise they are only counted,
+because most requests are plain allows and must cost nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _STARTS, _CHANGES = "watch of start requests", "comparison of robots.txt files"
 
 
 class Recorder(ResolutionListener):
-    """Tells of each decision other than a plain allow. Called by the gate and the resolver."""
+    """Records each decision other than a plain allow, and each robots.txt result. The judge calls it,
+    and whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
 
@@ -76,7 +77,7 @@ class Recorder(ResolutionListener):
         wanted = settings.report and is_possible(context)
         self._report = Report(context, origins.table, self._isolated) if wanted else None
         self.everything = self._trail is not None and settings.decisions_all
-        """Whether plain allows are told one by one."""
+        """Whether plain allows are recorded one by one."""
         listeners = (self._counts, self._trail, self._report)
         context.channel.handlers += [one for one in listeners if one is not None]
         self._log = DecisionLog(context)
@@ -111,9 +112,9 @@ class Recorder(ResolutionListener):
                 self._tell(CHANGED, url, state.origin, Basis(state), change=change)
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """A fetch that was broken off counts as one."""
+        """Record that there is no answer. A fetch that was cancelled counts as one."""
         cut = isinstance(error, CancelledError)
-        reason = "the fetch was broken off" if cut else text_of(error)
+        reason = "the fetch was cancelled" if cut else text_of(error)
         kind = None if cut else CONFIGURATION
         answer = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
@@ -217,7 +218,7 @@ class Recorder(ResolutionListener):
             self._starts.refused(request, error, dry_run=dry_run)
 
     def _allowed_so_far(self, state: OriginState) -> None:
-        """Tell how many requests to an origin have passed since this was told last."""
+        """Record how many requests to an origin have passed since the last such record."""
         count, state.allowed = state.allowed, 0
         if count:
             self._tell(ALLOWED_COUNT, None, state.name, count=count)
@@ -230,7 +231,7 @@ class Recorder(ResolutionListener):
         basis: Basis = Basis(),  # noqa: B008 (immutable)
         **more: Any,
     ) -> None:
-        """Tell of a decision about *request*.
+        """Record a decision about *request*.
 
         :param more: fields of the record, of any JSON type
         """

@@ -60,7 +60,7 @@ LISTED = "listed"
 def own_sitemaps(crawler: Crawler) -> list[str]:
     """Return the sitemaps that the spider names itself.
 
-    :raises ValueError: if one is no absolute URL
+    :raises ValueError: if one is not an absolute URL
     """
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     urls = [str(url) for url in value] if isinstance(value, list | tuple) else []
@@ -244,7 +244,7 @@ class SpiderOptions:
             if isinstance(made, Request):
                 made.meta.update(ours)
                 return made
-            raise TypeError(f"it returned {made!r}, which is no request")
+            raise TypeError(f"it returned {made!r}, which is not a Request")
         except Exception:
             if not self._logged:
                 self._logged = True
@@ -288,7 +288,9 @@ class SpiderOptions:
             try:
                 for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
-                        raise TypeError(f"it returned {entry!r}, which is no entry")
+                        raise TypeError(
+                            f"it returned {entry!r}, which is not a sitemap entry (dict)"
+                        )
                     kept.append(entry)  # one by one: those before an exception count
                 break
             except Exception:

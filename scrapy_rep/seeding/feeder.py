@@ -1,4 +1,4 @@
-"""Moves pages from the spool to the scheduler, as fast as it drains, sites in turn. Whoever adds to the
+"""Moves pages from the spool to the scheduler, as fast as it drains, origins in turn. Whoever adds to the
 spool wakes the :class:`Feeder`."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 
 # Pages taken from the spool at a time.
 _BATCH = 50
-# Pages in the scheduler: at most of a single site, at least of each of many, at most of all.
+# Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
 # Rows of finished pages that are deleted at a time.
 _ROWS = 20
@@ -187,7 +187,7 @@ class Feeder:
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def _let_pass(self, request: Request, **_: object) -> None:
-        """Have a page skip the dupe filter, which it has passed in an earlier run."""
+        """Make a page skip the dupe filter, which it has passed in an earlier run."""
         if FED in request.meta:
             request.dont_filter = True
 

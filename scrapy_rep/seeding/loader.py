@@ -110,7 +110,7 @@ class SitemapRequester:
     """Hands requests for sitemaps to the scheduler."""
 
     def __init__(self, context: SeedingContext, wake: Callable[[], None]) -> None:
-        """:param wake: has :meth:`request_some` called soon"""
+        """:param wake: makes sure that :meth:`request_some` is called soon"""
         self._settings = context.crawl.settings
         self._engine = context.crawl.engine
         self._spool = context.spool

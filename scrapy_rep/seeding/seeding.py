@@ -55,7 +55,7 @@ _PREFIXES = 20_000
 
 
 class SitemapSeeding(ResolutionListener):
-    """Has sitemaps, and the pages in them, requested."""
+    """Gets sitemaps, and the pages they list, requested."""
 
     part = "seeding from sitemaps"
 

@@ -1,5 +1,5 @@
-"""Which entries of a sitemap become requests, why the others do not (REP.md section 9), and what the log
-says about it."""
+"""Which entries of a sitemap become requests, among them those on other hosts; why the others do not
+(REP.md section 9); and what the log says about it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ class Reason(str, Enum):
     NO_RULE = "rep/sitemaps/rejected/no_rule", "not in sitemap_rules"
     NOT_FOLLOWED = "rep/sitemaps/rejected/not_followed", "not in sitemap_follow"
     CROSS_HOST = "rep/sitemaps/rejected/cross_host", "on a host that does not list the sitemap"
-    HOSTS = "rep/sitemaps/rejected/hosts", "on a host beyond the first 100 that one site may name"
+    HOSTS = (
+        "rep/sitemaps/rejected/hosts",
+        "on a host beyond the first 100 that one origin's sitemaps may name",
+    )
     PRIVATE = "rep/sitemaps/rejected/private", "on a host with a private address"
     UNPROVEN = "rep/sitemaps/rejected/unproven", "on a host whose robots.txt can't be fetched"
     KNOWN = "rep/sitemaps/rejected/known", "already known"

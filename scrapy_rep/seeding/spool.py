@@ -2,7 +2,7 @@
 is one, else in a temporary file, which SQLite deletes itself.
 
 Sitemaps that are done stay there, so that none is read twice, in this run or in a later one with the
-same JOBDIR. Once a page went to the scheduler, its row is below its site's cursor, and stays there
+same JOBDIR. Once a page went to the scheduler, its row is below its origin's cursor, and stays there
 until the page is done. The next run requests it again: nothing is lost, and after a kill a few pages
 come twice.
 """
@@ -301,7 +301,7 @@ class Spool:
             self.waiting = sum(site.waiting for site in found.sites.values())
             if found.wrong:
                 values = {"rows": counted(found.wrong, "row"), "path": self._journal.path}
-                message = "%(rows)s of %(path)s can't be read and were deleted"
+                message = "Deleted %(rows)s from %(path)s: unreadable"
                 logger.warning(message, values, extra={"spider": self._spider})
         return found
 

@@ -1,4 +1,4 @@
-"""Where entries live (REP.md section 5)."""
+"""Storages: where what is known of each robots.txt is kept (REP.md section 5)."""
 
 from __future__ import annotations
 

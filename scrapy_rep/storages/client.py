@@ -1,5 +1,6 @@
 """How a crawl uses a storage: in threads, so that it can't block the event loop; in batches, so that
-it may be slow; and, after it failed, not at all for a while."""
+it may be slow; and, after it failed, not at all for a while. A lease per origin lets only one process
+fetch its robots.txt."""
 
 from __future__ import annotations
 
@@ -168,8 +169,8 @@ class _Calls:
                     self._told_unreadable = True
                     self._log(
                         logging.WARNING,
-                        f"Ignoring the entry of {origin} in the robots.txt cache, which is {error}. "
-                        "Further ones are not reported.",
+                        f"Ignoring the robots.txt cache's entry for {origin}: it is {error}. Further "
+                        "unreadable entries are not reported.",
                     )
         return found
 

@@ -113,7 +113,7 @@ class Entry:
     """How many of the failures were a proxy's."""
     next_attempt_at: float = 0.0
     not_before: float = 0.0
-    """When the site allows the next attempt (``Retry-After``)."""
+    """When the origin allows the next attempt (``Retry-After``)."""
     error: str | None = None
     """The last failure, in words."""
     page_answered_at: float = 0.0
@@ -135,7 +135,7 @@ class Entry:
     def has_copy(self) -> bool:
         """Whether there are rules to use while the origin is unreachable.
 
-        A missing file is no copy: a site that had no robots.txt yesterday and answers 503 today is in
+        A missing file is not a copy: an origin that had no robots.txt yesterday and answers 503 today is in
         trouble, so it is polite to wait.
         """
         return self.outcome is Outcome.RULES

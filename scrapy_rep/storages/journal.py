@@ -1,5 +1,8 @@
-"""What must survive the process: rows in a SQLite file under JOBDIR, which one crawl uses. A file that
-can't be read is set aside, never deleted."""
+"""What must survive the process: rows in a SQLite file under JOBDIR, which one crawl uses.
+
+A file that can't be written (the disk is full, or it is read-only or locked) is retried; meanwhile
+changes wait in memory. A file that can't be read is set aside, never deleted.
+"""
 
 from __future__ import annotations
 

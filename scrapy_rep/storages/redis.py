@@ -60,7 +60,7 @@ end
 class RedisStorage(BatchStorage):
     """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and ``PREFIX:body:SHA256``.
 
-    Bodies have keys of their own: many sites share one, and an old one is kept until it expires so
+    Bodies have keys of their own: many origins share one, and an old one is kept until it expires so
     that decisions based on it can be checked.
     """
 
@@ -154,8 +154,7 @@ class RedisStorage(BatchStorage):
         return found
 
     def _ask(self, command: str, keys: Sequence[str]) -> list[Any]:
-        """Return the answers to *command* for each key; an ``UnreadableEntry`` for one whose value is
-        no string.
+        """Return the answers to *command* for each key; an ``UnreadableEntry`` for one whose value is not a string.
 
         :raises redis.RedisError: if the server reports another error
         """
@@ -199,7 +198,7 @@ class RedisStorage(BatchStorage):
         return bool(pipeline.execute()[0])
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        # The prefix is no pattern.
+        # The prefix is not a pattern.
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
         keys: list[str] = []
         for key in self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME):

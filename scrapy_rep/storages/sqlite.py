@@ -51,7 +51,7 @@ _LOCK_SECONDS = 5.0
 # Rows that are deleted in one transaction.
 _PURGED_AT_ONCE = 1000
 
-# Bodies have a table of their own: many sites share one, and an old one is kept for a while so that
+# Bodies have a table of their own: many origins share one, and an old one is kept for a while so that
 # decisions based on it can be checked.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (

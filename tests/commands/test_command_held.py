@@ -99,7 +99,7 @@ def test_a_folder_that_is_none_or_damaged(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "rep-held.sqlite").write_bytes(content)
     for path, status, error in (
-        ("none", 2, "scrapy robots: 'none' is no folder"),
+        ("none", 2, "scrapy robots: 'none' is not a directory"),
         ("broken", 3, "rep-held.sqlite can't be read: DatabaseError: file is not a database"),
         ("other", 3, "rep-held.sqlite can't be read: OperationalError: no such table: held"),
     ):

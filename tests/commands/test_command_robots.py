@@ -310,8 +310,8 @@ async def test_what_is_strange_about_an_answer(sites: Sites, tmp_path: Path) -> 
         "HTTP 410; its body ends too early, which changes nothing": raw(head(410, length) + b"x"),
         "HTTP 503; its body can't be decoded, which changes nothing": answer(RULES, 503, encoded),
         "ResponseDataLossError: the body is encoded as gzip, but": answer(RULES, 200, encoded),
-        "HTTP 301 that leads nowhere; redirects in a loop": redirect("/robots.txt"),
-        "HTTP 302 that leads nowhere; a redirect without a usable": redirect(None, 302),
+        "HTTP 301 without a usable target; redirects in a loop": redirect("/robots.txt"),
+        "HTTP 302 without a usable target; a redirect without a usable": redirect(None, 302),
     }
     added = {words: sites.add(robots=robots) for words, robots in table.items()}
     done = await robots_crawls(tmp_path, "--json", *(site.url("/page") for site in added.values()))
@@ -331,7 +331,7 @@ async def test_a_redirect_that_is_refused_is_named(
         "RedirectRefused: not following the redirect to http://10.0.0.1/robots.php?x=1 (the address "
         "is private; see REP_PRIVATE_HOSTS)"
     ) in done.out
-    assert "leads nowhere" not in done.out
+    assert "usable target" not in done.out
 
 
 KEPT = {"REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage", "REP_RETRY_DELAY": 600}
@@ -366,7 +366,7 @@ async def test_a_copy_of_an_unreachable_file(sites: Sites, tmp_path: Path) -> No
     assert (line["line"], line["fetched_at"]) == (5, first["fetched_at"])
     assert line["error"] == "HTTP 503"
     done = await robots_crawls(tmp_path, url, settings=kept)
-    assert "still in use: the site is unreachable (tried before: HTTP" in done.out
+    assert "still in use: robots.txt is unreachable (tried before: HTTP" in done.out
     assert site.count("/robots.txt") == 2
 
 

@@ -110,8 +110,8 @@ async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path)
     told = [(one["urls"], one["invalid"], one["broken"], one["problem"]) for one in done.json]
     assert told == [
         (1, 0, 1, "broken XML, line 4: an element in a URL"),
-        (0, 2, 0, "nothing is taken of 2 entries"),
-        (0, 0, 0, "it is text, but most of its first lines are no URLs"),
+        (0, 2, 0, "2 entries, none usable"),
+        (0, 0, 0, "it is text, but most of its first lines are not URLs"),
         (0, 0, 0, None),
     ]
     assert done.status == 3
@@ -185,7 +185,7 @@ async def test_redirects_to_where_it_is_forbidden(sites: Sites, tmp_path: Path) 
     assert [line["problem"] for line in done.json] == [
         f"redirects to {there.url('/s.xml')}: forbidden by line 2: Disallow: /",
         "redirects in a loop, or more than 5 times",
-        "HTTP 301 that leads nowhere",
+        "HTTP 301 without a usable target",
     ]
     assert there.count("/s.xml") == 0
     assert here.count("/loop.xml") == 1

@@ -56,7 +56,7 @@ WRONG = [
     ("--lint --agent A x", "error: --agent has no effect with --lint"),
     ("--lint --agents-of-file", "error: --agents-of-file has no effect with --lint"),
     ("--fail-on error /", "error: --fail-on needs --lint"),
-    ("--sitemaps", "error: --sitemaps needs the URL of a site"),
+    ("--sitemaps", "error: --sitemaps needs a URL, such as https://example.com"),
     ("--sitemaps a.b", "scrapy robots: not an absolute URL: 'a.b' (try https://a.b)"),
     ("--sitemaps --explain http://a/", "error: --explain has no effect with --sitemaps"),
     ("--sitemaps http://a/ --agent a --agent b", "error: --sitemaps takes only one --agent"),

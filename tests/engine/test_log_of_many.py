@@ -46,7 +46,7 @@ def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
     assert told == [
         *(f"Site {number}" for number in range(10)),
-        "More lines like the last 10 (sites so) are at DEBUG level",
+        "Further lines like the last 10 (sites so) are logged at DEBUG level",
         "100 sites so so far",
         "1,000 sites so so far",
     ]
@@ -72,7 +72,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert len(lines(result, "is unreachable (")) == 10
     assert len(lines(result, "until its robots.txt can be fetched")) == 10
     assert len(lines(result, "Gave up ")) == 10
-    assert len(lines(result, "More lines like the last 10")) == 4
+    assert len(lines(result, "Further lines like the last 10")) == 4
     assert len(lines(result, "forbids http", level=None)) == 12
     assert len(lines(result)) < 50
     assert "12 given up" in summary(result)[1]
@@ -173,7 +173,7 @@ async def test_very_many_sitemaps_are_no_flood(sites: Sites) -> None:
     assert len(lines(result, "entries, 0 accepted", level=None)) == 19
     assert len(lines(result, "was not read: Forbidden")) == 10
     assert len(lines(result, "was not read: Forbidden", level=None)) == 11
-    assert len(lines(result, "(sitemaps read) are at DEBUG level")) == 1
+    assert len(lines(result, "(sitemaps read) are logged at DEBUG level")) == 1
 
 
 async def test_a_line_a_minute_tells_what_is_held(

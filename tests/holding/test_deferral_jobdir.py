@@ -175,7 +175,7 @@ async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> No
     result = await crawl([], settings)
     assert set(result.responses) == set(urls(site, 20, "/there"))
     [line] = lines(result, "parse_renamed", level="WARNING")
-    assert "20 held requests can't be read" in line
+    assert "20 held requests could not be read" in line
     assert result.stats["rep/held"] == 0
 
 

@@ -276,7 +276,7 @@ async def test_no_attempt_is_made_before_retry_after(sites: Sites) -> None:
     assert len(result.failures) == 3
     assert site.robots_fetches == 1
     assert {error.reason for error in result.failures.values()} == {  # type: ignore[attr-defined]
-        "HTTP 503; no attempt would be made before it is held for 30 s"
+        "HTTP 503; no further attempt at robots.txt is due before REP_DEFER_MAX_WAIT (30 s) ends"
     }
     assert_clean(result)
 

@@ -206,7 +206,7 @@ async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
     result = await run([], tmp_path)
     assert set(result.responses) == set(urls(site, COUNT))
     [line] = warnings(result)
-    assert "2 held requests can't be read" in line
+    assert "2 held requests could not be read" in line
 
 
 async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, possible: Any) -> None:
@@ -354,7 +354,7 @@ async def test_damaged_in_mid_crawl(
     said = warnings(first)
     [listing] = [line for line in said if str(tmp_path / LISTED) in line]
     assert "(database disk image is malformed): seeding from sitemaps ends for this run" in listing
-    lost = [int(line.split()[0]) for line in said if "can't be read from" in line]
+    lost = [int(line.split()[0]) for line in said if "could not be read from" in line]
     second = await run([start], tmp_path, **more)
     got = {*first.responses, *second.responses} & set(urls(silent, COUNT))
     assert len(got) + sum(lost) == COUNT

@@ -117,7 +117,7 @@ async def check_poisoned(
     result = await crawl(pages, {**stored, "REP_DECISIONS": str(path)})
     result.assert_clean()
     [warning] = warnings(result)
-    assert f"Ignoring the entry of {origin_of(poisoned_site)} in the robots.txt cache" in warning
+    assert f"Ignoring the robots.txt cache's entry for {origin_of(poisoned_site)}:" in warning
     assert result.responses == dict.fromkeys(pages[1:], 200)
     assert [one["line"] for one in decisions(path)] == [2]
     assert summary_of(result) != []

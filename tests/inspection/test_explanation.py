@@ -119,7 +119,7 @@ def test_without_a_file() -> None:
     facts = Facts(origin="http://a.b", status=302, hops=5)
     lost = RobotsFile(Outcome.MISSING, facts=facts).explain("http://a.b/x", "/x", ("a",))
     assert lost.reason == (
-        "no robots.txt (HTTP 302 that leads nowhere, after 5 redirects): no restrictions"
+        "no robots.txt (HTTP 302 without a usable target, after 5 redirects): no restrictions"
     )
 
 

@@ -70,7 +70,10 @@ async def test_a_crawl_goes_by_such_a_name_with_one_warning(
     assert [url for url in urls if url in result.failures] == [site.url("/mj") for site in some]
     [warning] = [one.getMessage() for one in result.records if "has digits" in one.getMessage()]
     assert warning.startswith("The product token MJ12bot has digits.")
-    assert "it counts as MJ, and obeys the groups of all crawlers whose names begin so" in warning
+    assert (
+        "it is read as MJ, and so obeys every group for MJ, whatever digits follow that name"
+        in warning
+    )
 
 
 async def test_a_spider_may_go_by_a_number(sites: Sites) -> None:

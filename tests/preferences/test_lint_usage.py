@@ -21,7 +21,9 @@ CLEAN = [
 ]
 
 UNREAD = "can't be read, so the line says nothing: "
-BEFORE = "no user-agent line above it: for all crawlers here, but others may ignore it"
+BEFORE = (
+    "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it"
+)
 FOUND = {
     "Content-Usage: train-ai = n": ("bad-usage", UNREAD + "remove the blanks around the ="),
     "Content-Usage: Train-AI=n": ("bad-usage", UNREAD + "write keys in lower case"),

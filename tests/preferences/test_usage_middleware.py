@@ -118,7 +118,7 @@ async def test_a_request_that_is_dropped_fails(site: Site) -> None:
     error = result.failure(site.url("/no/1"))
     assert isinstance(error, UsageDisallowed)
     assert str(error) == (
-        "The site says no to train-ai (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
+        "Use for train-ai is not permitted (robots.txt, line 2: Content-Usage: /no/ train-ai=n)"
     )
     assert (error.purpose, str(error.origin)) == ("train-ai", site.url(""))
     assert error.statement.line == 2

@@ -38,7 +38,7 @@ def test_an_origin_counts_by_its_latest_answer(counts: Counts) -> None:
     answered(counts, "http://a", "unreachable", "HTTP 503")
     answered(counts, "http://a", "rules")
     answered(counts, "http://b", "unreachable", "timeout")
-    answered(counts, "http://a", "none")  # a fetch that was broken off
+    answered(counts, "http://a", "none")  # a fetch that was cancelled
     tell(counts, "held", "http://c", reason="no answer yet")
     assert counts.outcomes() == {("rules", ""): 1, ("unreachable", "timeout"): 1, ("none", ""): 1}
     assert counts.fetches == 8

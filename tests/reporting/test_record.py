@@ -129,9 +129,8 @@ async def test_a_change_in_mid_crawl_is_told(
     ]
     assert change["turned_count"] == 2
     [told] = lines(result, "has changed")
-    assert (
-        f"robots.txt of {origin_of(site)} has changed: 1 line added, 1 removed; the verdict" in told
-    )
+    what = "1 line added, 1 removed; this changes the verdict on 2 of "
+    assert f"robots.txt of {origin_of(site)} has changed: {what}" in told
     assert result.stat("rep/changed") == 1
 
 

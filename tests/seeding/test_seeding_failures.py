@@ -40,7 +40,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "empty-gzip": (answer(gzip.compress(b"")), "it is empty"),
     "binary": (answer(b"\x89PNG\r\n\0\0\0"), "neither XML nor text"),
     "other-xml": (answer("<opml/>"), "root element is <opml>"),
-    "no-urls": ("404 page not found", "most of its first lines are no URLs"),
+    "no-urls": ("404 page not found", "most of its first lines are not URLs"),
     "laughs": (ENTITIES.format(LAUGHS), "it declares XML entities"),
     "external": (
         ENTITIES.format("<!ENTITY l11 SYSTEM '/etc/passwd'>"),
@@ -85,7 +85,7 @@ DAMAGED: dict[str, tuple[str | bytes, list[str], str]] = {
     "surrogates": (
         entries("<loc>{}/1</loc><title>&#55357;&#56832;</title>", "<loc>{}/2</loc>"),
         ["/1", "/2"],
-        ": broken XML, line 1: &#55357; is no character",
+        ": broken XML, line 1: &#55357; is not a valid character",
     ),
     "an undeclared prefix": (
         entries("<loc>{}/1</loc><image:image><image:loc>{}/i</image:loc></image:image>"),

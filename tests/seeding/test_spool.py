@@ -142,8 +142,8 @@ async def check_wrong(folder: Path, query: str, wrong: int, pages: int, unproven
     change(folder / FILE_NAME, query)
     with captured_log() as records:
         spool = await opened(folder)
-    said = [line.partition(" of ")[0] for line in warnings(records)]
-    assert said == ([f"{wrong} row{'s' * (wrong > 1)}"] if wrong else [])
+    said = [line.partition(" from ")[0] for line in warnings(records)]
+    assert said == ([f"Deleted {wrong} row{'s' * (wrong > 1)}"] if wrong else [])
     assert (spool.waiting, spool.unproven) == (pages, unproven)
     assert spool.next_site() == (site if pages else None)
     if pages:

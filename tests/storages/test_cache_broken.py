@@ -123,7 +123,7 @@ async def test_what_is_broken_in_the_file_is_fetched_again(
     damage = "UPDATE bodies SET packed = x'aa' WHERE sha256 = (SELECT sha256 FROM entries WHERE origin = ?)"
     change(path, damage, origin_of(known[2]))
     said = warning(await visit(known, in_file, fetched=[0, 1, 1]))
-    assert "Ignoring the entry of" in said
+    assert "Ignoring the robots.txt cache's entry for" in said
     assert origin_of(known[1]) in said
     assert_quiet(await visit(known, in_file, fetched=[0, 0, 0]))
 

@@ -1,6 +1,6 @@
-"""The checks (REP.md sections 6 to 9): of single lines; of groups, and of rules beside each other; of what
-the rules come to, taken together, for the whole site, a crawler with a group of its own, what pages
-need, and sitemaps."""
+"""The checks (REP.md sections 6 to 9): of single lines; of groups and neighbouring rules; and of the
+combined effect of all rules on the whole origin, on crawlers with their own group, on page assets and on
+sitemaps."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _split(outline: Outline) -> Iterator[Finding]:
         for agent in group.agents:
             earlier = first.get(agent.token)
             if agent.token and earlier is not None:
-                why = f"{agent.value} has a group on line {earlier.line} too: one group here, but not for all crawlers"
+                why = f"{agent.value} already has a group on line {earlier.line}: merged with it here, but not by all crawlers"
                 yield Finding(agent.line, "split-group", why)
         for agent in group.agents:
             first.setdefault(agent.token, agent)
@@ -243,7 +243,7 @@ def _odd_patterns(group: Group) -> Iterator[Finding]:
     for line in group.rules:
         other = spelt.setdefault(line.pattern.lower(), line)
         if other.pattern != line.pattern:
-            why = f"differs from line {other.rule.line} ({other.rule}) by upper and lower case, which counts: these are two rules"
+            why = f"differs from line {other.rule.line} ({other.rule}) only in case; paths are case-sensitive, so these are two rules"
             yield Finding(line.rule.line, "case", why)
         if len(line.pattern) > 1 and line.pattern.endswith("*"):
             why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
@@ -426,8 +426,8 @@ def _assets(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) ->
     for rule, token, paths in hiding:
         if not all(map(rules[token].allows, paths)):
             why = (
-                "hides style sheets or scripts: a search engine may then see a page otherwise than "
-                "people do"
+                "hides style sheets or scripts: a search engine may then see a page differently from "
+                "people"
             )
             yield Finding(rule.rule.line, "blocked-assets", why)
 

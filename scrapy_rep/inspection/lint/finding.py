@@ -1,4 +1,4 @@
-"""What was found in a file: one thing, and those that concern the file as a whole (REP.md section 6)."""
+"""A single finding; and the findings about the file as a whole (REP.md section 6)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Markup:
         """:param start: of the file, which tells its encoding"""
         encoding, self._unknown = _encoding_of(start.lstrip())
         utf8 = encoding == "utf-8"
-        # So that bytes that are no UTF-8 can be told from a U+FFFD in the file.
+        # So that bytes that aren't UTF-8 can be told from a U+FFFD in the file.
         errors = "surrogateescape" if utf8 else "replace"
         self._decoder = codecs.getincrementaldecoder("utf-8-sig" if utf8 else encoding)(errors)
         self._wrong = _WRONG if utf8 else _WRONG_OR_REPLACED
@@ -205,7 +205,7 @@ def _named(wrong: str) -> str:
     if wrong == "]]>":
         return "']]>' in a text"
     if wrong == "\ufffd" or "\udc80" <= wrong <= "\udcff":
-        return "bytes that are no text in its encoding"
+        return "bytes that are not valid text in its encoding"
     return f"a character that XML doesn't allow (U+{ord(wrong):04X})"
 
 
@@ -217,7 +217,7 @@ def _character(match: re.Match[str]) -> str:
         return _PREDEFINED[name]
     code = int(decimal) if decimal else int(hexadecimal, 16)
     if code > 0x10FFFF or _WRONG.match(character := chr(code)):
-        raise Damage(f"{match[0]} is no character")
+        raise Damage(f"{match[0]} is not a valid character")
     return character
 
 

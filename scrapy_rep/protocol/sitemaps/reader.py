@@ -157,7 +157,7 @@ class SitemapReader:
             encoding = "utf-16" if utf16 else "utf-8-sig"
             if _lists_urls(start[:_ENOUGH], encoding):
                 return TextFeed(encoding)
-            problem = "it is text, but most of its first lines are no URLs"
+            problem = "it is text, but most of its first lines are not URLs"
         self.problem = self.problem or problem
         return None
 

@@ -246,7 +246,7 @@ class XmlFeed:
         return True
 
     def text(self, text: str, *, plain: bool) -> None:
-        """All text between two tags. *plain*: what looks like a reference is none (CDATA)."""
+        """All text between two tags. *plain*: what looks like a reference isn't one (CDATA)."""
         if self._wrong:
             return
         try:

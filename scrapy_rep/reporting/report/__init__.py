@@ -1,6 +1,6 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
-It is made of the record alone: `lines.py` reads it, `reading.py` sums up each crawl, in rows that
+It is made from the record alone: `lines.py` reads it, `reading.py` sums up each crawl, in rows that
 `data.py` describes, `findings.py` says what needs a look, `building.py` what differs between crawls;
 `page.html`, `page.css` and `page.js` are the page. A crawl writes its record to a temporary file for
 that. Jinja is an extra, imported only when a report is written.

@@ -1,4 +1,4 @@
-"""Makes the contents of the report (`data.py`) of records."""
+"""Builds the report's contents (`data.py`) from records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CRAWLS = 50
 
 
 def report_data(files: Iterable[IO[bytes]]) -> ReportData:
-    """Return what the page shows of records."""
+    """Return what the page shows, built from records."""
     crawls, notes = _read(files)
     if not crawls:
         crawls = [CrawlSum()]

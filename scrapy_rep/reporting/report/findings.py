@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ITEMS = 5
 _LEVELS = ("error", "warning", "note")
-# Rules that close a whole site.
+# Rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
 
 
@@ -36,10 +36,10 @@ def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
         words += f": {stuck[0].reason}." if stuck else "."
         yield Finding("configuration", "error", count, words, "origins", _names(stuck), "none")
     if crawl.finished is None and crawl.started:
-        words = "The record has no end: the crawl was killed, or is still running."
+        words = "The record is incomplete: the crawl was killed, or is still running."
         yield Finding("killed", "warning", 1, words)
     if count := crawl.counts["given_up"]:
-        words = f"{counted(count, 'request')} held to no avail and given up."
+        words = f"{counted(count, 'held request')} given up."
         yield Finding("given_up", "warning", count, words, "unreachable")
     if count := crawl.counts["kept"]:
         words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
@@ -74,7 +74,7 @@ def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
     if shut:
         refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
         words = (
-            f"{counted(len(shut), 'origin')} closed to this crawler as a whole: {refused} refused."
+            f"{counted(len(shut), 'origin')} entirely closed to this crawler: {refused} refused."
         )
         yield Finding("closed", "warning", len(shut), words, "rules", _names(shut))
     reasons = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in crawl.reasons)
@@ -82,7 +82,12 @@ def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
         ("unreachable", "down", "error", f"unreachable at the end: {reasons}"),
         ("challenge", "challenge", "warning", "answered with a bot wall in place of robots.txt"),
         ("html", "html", "warning", "answered with an HTML page in place of robots.txt"),
-        ("redirected", "redirects", "warning", "redirected in a loop, too often or to nowhere"),
+        (
+            "redirected",
+            "redirects",
+            "warning",
+            "redirected in a loop, too many times, or without a target",
+        ),
     ):
         if count := sum(row.count for row in crawl.answers if row.key == outcome):
             some = _names(row for row in crawl.origins if row.outcome == outcome)

@@ -26,7 +26,7 @@ class LineReader:
         file.seek(0)
         self._file: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
         self.unreadable = 0
-        """How many lines are none of a record."""
+        """How many lines are not records."""
         self.cut = False
         """Whether the file ends in the middle."""
 

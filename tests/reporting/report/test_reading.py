@@ -145,7 +145,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert found["start_requests"].startswith(
         "robots.txt refused every start request (2). The first"
     )
-    assert found["closed"] == "1 origin closed to this crawler as a whole: 1 request refused."
+    assert found["closed"] == "1 origin entirely closed to this crawler: 1 request refused."
     assert found["down"] == "1 origin unreachable at the end: 1 HTTP 503."
     assert set(found) == {
         *("start_requests", "closed", "down", "html", "challenge", "redirects"),
