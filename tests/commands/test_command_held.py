@@ -86,6 +86,10 @@ async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     # No file that the next run would take for the trace of a kill.
     assert {path.name for path in job.iterdir()} == names
     assert stamps(job) == before
+    (tmp_path / "robots.sqlite").mkdir()
+    done = robots_here(tmp_path, "--held", "job", settings=kept_in(tmp_path))
+    assert (done.status, done.out) == (3, "")
+    assert done.err.startswith("scrapy robots: the cache can't be used: ")
 
 
 def test_a_folder_with_nothing_held(tmp_path: Path) -> None:
@@ -106,11 +110,3 @@ def test_a_folder_that_is_none_or_damaged(tmp_path: Path) -> None:
         done = robots_here(tmp_path, "--held", path)
         assert (done.status, done.out) == (status, "")
         assert done.errors[-1].endswith(error)
-
-
-def test_a_cache_that_cannot_be_used_is_status_3(tmp_path: Path) -> None:
-    (tmp_path / "robots.sqlite").mkdir()
-    done = robots_here(tmp_path, "--held", str(tmp_path), settings=kept_in(tmp_path))
-    (error,) = done.errors
-    assert (done.status, done.out) == (3, "")
-    assert error.startswith("scrapy robots: the cache can't be used: ")
