@@ -11,7 +11,10 @@ import pytest
 from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME
+from scrapy_rep.holding.held_origins import HeldOrigins
 from scrapy_rep.holding.hold import dumps
+from scrapy_rep.origins.origins import Origins
+from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import (
     SPIDER,
@@ -27,6 +30,7 @@ from tests.helpers.held import (
     run,
     unserialisable,
 )
+from tests.helpers.recorded import context_of
 
 
 @pytest.fixture
@@ -54,6 +58,26 @@ def test_what_has_not_been_dealt_with_stays(path: Path, in_order: bool) -> None:
     found = [(one.number, one.since) for one in read_all(hold, recovered[A])]
     assert found == [(2, 60.0), (3, 3.0), (4, 4.0), (5, 5.0)]
     assert numbers(read_all(hold, recovered[B])) == [6]
+    hold.close()
+
+
+async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Path) -> None:
+    """The file can be opened only now: these stay in memory."""
+    earlier = opened(path)
+    for number in (1, 2):
+        earlier.hold(A, held(number))
+    ran(earlier, 50.0)
+    earlier.close()
+    context, origin = context_of(), Origin.from_url(A)
+    table = HeldOrigins(context, Origins(context))
+    for number in (3, 4):
+        table.settle(table.wait(origin, held(number).request, None))
+    one = table.wait(origin, held(5).request, None)
+    async for _ in table.move_to(hold := opened(path)):
+        pass
+    assert numbers([*read_all(hold, one.heap), *one.waiting]) == [1, 2, 3, 4, 5]
+    assert min(entry[2] for entry in one.heap[2:]) >= 50.0
+    assert table.wait(origin, held(6).request, None).waiting[-1].number == 6
     hold.close()
 
 

@@ -104,19 +104,21 @@ async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str
 async def test_ignore_missing_asks_no_site_for_anything(
     sites: Sites, cache: dict[str, Any]
 ) -> None:
-    site, other = sites.add(robots=RULES), sites.add()
+    """A failure that was recorded keeps nothing waiting."""
+    site, other, down = sites.add(robots=RULES), sites.add(), sites.add(robots=503)
     urls = [site.url(path) for path in ("/a", "/private", "/new")]
-    await crawl(urls[:2], {**cache, **STOCK})
+    await crawl([*urls[:2], down.url("/a")], {**cache, **STOCK})
     asked = len(site.requests)
     # The site and its robots.txt have changed: nobody looks.
     site.set("/robots.txt", 503)
-    result = await crawl([*urls, other.url("/x")], {**cache, **OFFLINE})
-    assert result.responses == {urls[0]: 200}
+    more = [other.url("/x"), down.url("/a"), down.url("/x")]
+    result = await crawl([*urls, *more], {**cache, **OFFLINE, "REP_DEFER_MAX_WAIT": 0.3})
+    assert result.responses == {urls[0]: 200, down.url("/a"): 200}
     assert disallowed(result, urls[1])
     assert not disallowed(result, urls[2])
     assert len(site.requests) == asked
     assert other.requests == []
-    assert result.stat("httpcache/ignore") == 2  # both /new and /x are not recorded
+    assert result.stat("httpcache/ignore") == 3  # /new, and both /x
     result.assert_clean()
 
 

@@ -170,23 +170,24 @@ def through(proxy: str, *urls: str, **meta: Any) -> list[Request]:
 
 
 @pytest.mark.download
-async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites) -> None:
+@pytest.mark.parametrize("by", ["URL", "header"])
+async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: str) -> None:
+    """With its login, which Scrapy moves to a header that retries keep."""
     site, proxy = sites.add(robots=503), sites.add(robots=in_turn(503, RULES))
-    record = Record()
-    result = await crawl(
-        through(proxy.url("").replace("//", "//me:secret@"), site.url("/private"), site.url("/a")),
-        PROXIED,
-        signal_handlers=record.handlers,
-    )
+    url, login = proxy.url(""), "Basic bWU6c2VjcmV0"
+    if by == "URL":
+        requests = through(url.replace("//", "//me:secret@"), *urls(site, 1), site.url("/private"))
+    else:
+        requests = through(url, *urls(site, 1), site.url("/private"))
+        for one in requests:
+            one.headers["Proxy-Authorization"] = login
+    result = await crawl(requests, PROXIED)
     assert site.requests == []
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert [hit.target for hit in proxy.requests] == [
-        site.url("/robots.txt"),
-        site.url("/robots.txt"),  # asked again for a request that is held
-        site.url("/a"),
-    ]
-    logins = {hit.header("Proxy-Authorization") for hit in proxy.requests}
-    assert logins == {"Basic bWU6c2VjcmV0"}
+    # Asked again for a request that is held.
+    targets = [site.url(path) for path in ("/robots.txt", "/robots.txt", "/page0")]
+    assert [hit.target for hit in proxy.requests] == targets
+    assert {hit.header("Proxy-Authorization") for hit in proxy.requests} == {login}
     assert not any(hit.header("Authorization") for hit in proxy.requests)
     result.assert_clean()
 
