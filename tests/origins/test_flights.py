@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +10,21 @@ import pytest
 from scrapy import Request
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.origins.fetcher import CONFIGURATION_ERRORS
-from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights, StillWaiting
+from scrapy_rep.origins.flights import (
+    CrawlEnding,
+    Flight,
+    Flights,
+    ResolutionListener,
+    StillWaiting,
+)
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import NEVER, a_while
+from tests.helpers.recorded import context_of
 
 
 @pytest.fixture(autouse=True)
@@ -232,3 +241,35 @@ async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
     await world.end()
     assert not world.flights._first
     assert not world.flights._quick
+
+
+ORIGIN = Origin("http", "a.example", 80)
+
+
+class Cancelled:
+    """A cache whose fetch is broken off: with asyncio by another error than with Twisted."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    async def ask(self, *_: Any) -> None:
+        raise self._error
+
+
+class Told(ResolutionListener):
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        self.errors.append(error)
+
+
+@pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
+async def test_a_fetch_that_is_broken_off_is_told(error: BaseException) -> None:
+    cache: Any = Cancelled(error)
+    origins, listener = Origins(context_of()), Told()
+    origins.cache = cache
+    origins.listeners.append(listener)
+    with pytest.raises(type(error)):
+        await origins.ask(Flight(ORIGIN, None))
+    assert [type(one) for one in listener.errors] == [CancelledError]
