@@ -138,15 +138,13 @@ async def test_new_origins_fly_before_those_asked_again() -> None:
     assert (world.in_the_air, world.most) == (0, 4)
 
 
-@pytest.mark.parametrize(("concurrency", "cap"), [(1, 4), (0, 64)])
-async def test_no_more_flights_than_the_cap_are_in_the_air(concurrency: int, cap: int) -> None:
-    """With no limit to the pages there is one here all the same."""
-    world = World(concurrency)
+async def test_with_no_limit_to_the_pages_there_is_one_here() -> None:
+    world = World(0)
     world.begin(*hosts(100))
     await a_while(0.01)
-    assert len(world.asked) == world.in_the_air == cap
+    assert len(world.asked) == world.in_the_air == 64
     await world.end()
-    assert len(world.asked) == cap
+    assert len(world.asked) == 64
 
 
 async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
