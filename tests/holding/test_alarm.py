@@ -55,7 +55,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_a_thousand_at_the_same_moment_take_turns(world: World) -> None:
-    """The event loop has its own between them."""
     for number in range(1000):
         world.alarm.set(f"{number}", 101.0)
         assert len(world.timers) == 1
@@ -112,7 +111,6 @@ def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
 
 @pytest.mark.parametrize("ringing", [False, True])
 def test_a_stopped_alarm_rings_no_more(world: World, ringing: bool) -> None:
-    """No more after that, even if it is stopped by what is due."""
     world.alarm.set("a", 105.0)
     world.alarm.set("b", 105.0)
     if ringing:
@@ -127,7 +125,6 @@ def test_a_stopped_alarm_rings_no_more(world: World, ringing: bool) -> None:
 
 
 def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
-    """However far off they were due."""
     world.alarm.set("last", 1e6)
     for number in range(10_000):
         world.alarm.set(f"{number}", 1e6 - number)
@@ -139,7 +136,6 @@ def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
 
 
 def test_one_that_fails_is_due_again(world: World) -> None:
-    """And those after it are due in their time."""
     failures = iter([True, True])
 
     def fail(key: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scrapy.signals import response_received
 
 import scrapy_rep
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import (
@@ -74,17 +74,6 @@ async def test_answer_within_the_grace(sites: Sites) -> None:
     assert record.deferred == record.released == []
     assert "rep/held" not in result.stats
     assert lines(result) == []
-    assert_clean(result)
-
-
-async def test_released_requests_are_decided_like_any_other(sites: Sites) -> None:
-    site = sites.add(robots=in_turn(503, 503, RULES))
-    result = await crawl([site.url("/private"), site.url("/x"), site.url("/private/x")], DEFER)
-    assert list(result.responses) == [site.url("/x")]
-    assert set(result.failures) == {site.url("/private"), site.url("/private/x")}
-    assert all(isinstance(error, RobotsDisallowed) for error in result.failures.values())
-    assert result.stat("robotstxt/forbidden") == 2
-    assert site.count("/private") == site.count("/private/x") == 0
     assert_clean(result)
 
 

@@ -81,7 +81,6 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
 
 
 async def test_requests_beyond_max_requests_are_dropped_at_once(sites: Sites) -> None:
-    """There is one warning for all of them."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     first, others = urls(site, 10), urls(site, 40, "/other")
@@ -135,7 +134,6 @@ async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
 async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Later requests at once."""
     # By the clock, which stands still, no attempt is due when the later one comes. (Those for requests
     # that are held are made in time all the same, by a timer.)
     Clock().install(monkeypatch)
@@ -265,7 +263,6 @@ async def test_the_last_attempt_is_made_when_the_time_is_over(
 
 
 async def test_no_attempt_is_made_before_retry_after(sites: Sites) -> None:
-    """So nobody waits for it."""
     site = sites.add(robots=in_turn(answer("", 503, [("Retry-After", "50")]), RULES))
     result = await crawl(
         urls(site, 3), {**DEFER, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 30}

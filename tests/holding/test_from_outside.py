@@ -44,8 +44,6 @@ async def both(
 
 
 class WatchedSpider(ListSpider):
-    """Counts the signals of its pages, and how many it had when it was idle."""
-
     dont_filter = False
 
     @classmethod

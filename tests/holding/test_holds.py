@@ -15,7 +15,7 @@ from scrapy import Request
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import Held, HeldOrigin, Hold, dumps, loads
 from scrapy_rep.protocol import Origin
-from tests.helpers.held import INF, SPIDER, A, held, opened, read_all, run, unserialisable
+from tests.helpers.held import INF, SPIDER, A, held, opened, read_all, unserialisable
 
 
 def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:
@@ -32,16 +32,6 @@ def leaving(one: HeldOrigin) -> list[int]:
 
 def staying(one: HeldOrigin) -> list[int]:
     return [held.number for held in [*one.waiting, *read_all(Hold(), one.heap)]]
-
-
-def test_urgent_ones_leave_first_then_in_order_whether_held_or_not() -> None:
-    one = origin_with(
-        held(3), held(4, priority=5), holding=(held(1), held(2, priority=5), held(5, priority=-1))
-    )
-    one.begin(None, INF)
-    one.waiting.append(held(6, priority=9))  # waits for the next answer
-    assert leaving(one) == [2, 4, 1, 3, 5]
-    assert staying(one) == [6]
 
 
 def test_those_that_came_before_a_moment_leave() -> None:
@@ -67,38 +57,6 @@ def test_those_about_to_leave_can_be_recalled(everything: bool, stay: list[int])
     one.recall(everything=everything)
     assert sorted(staying(one)) == stay
     assert len(one.jobs) == (0 if everything else 1)
-
-
-@pytest.mark.parametrize("kind", ["memory", "disk", "disk, but unserialisable", "an earlier run"])
-def test_what_comes_out_is_what_went_in(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / FILE_NAME
-    request = Request(
-        f"{A}/1",
-        method="POST",
-        body=b"\x00\xff",
-        headers={"X-One": ["1", "2"]},
-        cookies={"a": "b"},
-        meta={"thing": {1, 2}, "depth": 3},
-        cb_kwargs={"x": (1, 2)},
-        priority=10**30,
-        encoding="latin-1",
-        flags=["f"],
-        callback=(lambda r: None) if "unserialisable" in kind else SPIDER.parse,
-        errback=SPIDER.failed,
-        dont_filter=True,
-    )
-    before = {name: getattr(request, name) for name in request.attributes}
-    hold = Hold() if kind == "memory" else opened(path)
-    entries = [hold.hold(A, one) for one in (Held(1, 2.5, request), held(2))]
-    if "earlier" in kind:
-        hold.close()
-        hold, recovered = run(path)
-        entries = recovered[A]
-    taken, second = read_all(hold, entries)
-    assert (taken.number, taken.since, taken.counts) == (1, 2.5, True)
-    assert {name: getattr(taken.request, name) for name in request.attributes} == before
-    assert (second.number, second.request.url) == (2, f"{A}/2")
-    hold.close()
 
 
 @pytest.mark.parametrize("make", [held, unserialisable])

@@ -27,11 +27,12 @@ from tests.helpers.behaviours import (
     gzipped,
     head,
     raw,
+    redirect,
 )
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Connection, Hit, Site, Sites
+from tests.helpers.servers import Site, Sites
 
 LIMIT = 512_000
 EARLY = b"User-agent: *\nDisallow: /early\n"
@@ -114,7 +115,6 @@ async def test_the_transfer_is_stopped_at_the_limit(sites: Sites, announce: bool
 
 
 async def test_a_gzip_bomb_is_a_normal_file(sites: Sites) -> None:
-    """64 MiB in 64 KiB: a normal file whose first 512,000 bytes are read."""
     resource = pytest.importorskip("resource")
     site = sites.add(robots=gzip_bomb(EARLY, 64))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -272,7 +272,6 @@ async def test_encodings_that_nobody_asked_for(sites: Sites) -> None:
     ("module", "encoding"), [("brotli", "br"), ("backports.zstd", "zstd"), ("gzip", "gzip")]
 )
 def test_bombs_in_any_encoding_are_cut(module: str, encoding: str) -> None:
-    """4 MiB each."""
     library = pytest.importorskip(module)
     data = library.compress(RULES_BYTES + bytes(4 << 20))
     text, complete = decode(data, encoding)
@@ -280,58 +279,31 @@ def test_bombs_in_any_encoding_are_cut(module: str, encoding: str) -> None:
     assert text.startswith(RULES_BYTES)
 
 
-# The name
-
 OTHER = "OtherBot/2.0 (+https://example.com/other)"
 
 
-def only_for_others() -> Behaviour:
-    """A site that forbids another name everything, and refuses all others its robots.txt."""
-
-    async def behave(hit: Hit, connection: Connection) -> None:
-        named = hit.header("User-Agent") == OTHER
-        robots = answer("User-agent: OtherBot\nDisallow: /private") if named else answer("", 403)
-        await robots(hit, connection)
-
-    return behave
-
-
-class Direct(ListSpider):
-    """Asks for its sites past the scheduler, and what it may fetch."""
-
-    direct: str
-    asked: str
-
-    async def parse(self, response: Any, **kwargs: Any) -> None:
-        assert self.crawler.engine is not None
-        self.may = await may_fetch(self.crawler, self.asked)
-        request = Request(self.direct, headers={"User-Agent": OTHER})
-        with pytest.raises(RobotsDisallowed):
-            await self.crawler.engine.download_async(request)
-
-
 async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(sites: Sites) -> None:
-    named, direct, moved, asked, plain = (sites.add(robots=only_for_others()) for _ in range(5))
-    moved.set("/rules", only_for_others())
-    moved.set("/robots.txt", answer("", 301, [("Location", "/rules")]))
+    """Sites may forbid one name everything, and refuse others their robots.txt."""
+    named, direct, moved, asked, plain = (sites.add(robots=RULES) for _ in range(5))
+    moved.set("/rules", RULES)
+    moved.set("/robots.txt", redirect("/rules"))
     agent = {"User-Agent": OTHER}
-    result = await crawl(
-        Direct,
-        requests=[
-            Request(named.url("/private"), headers=agent),
-            Request(moved.url("/private"), headers=agent),
-            Request(plain.url("/private"), headers={"User-Agent": ""}),
-            "data:,start",
-        ],
-        direct=direct.url("/private"),
-        asked=asked.url("/private"),
-    )
-    for site in (named, moved):
-        assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    names = {site: {hit.header("User-Agent") for hit in site.requests} for site in (named, direct)}
-    assert names == {named: {OTHER}, direct: {OTHER}}
-    assert {hit.header("User-Agent") for hit in moved.requests} == {OTHER}
-    own = {hit.header("User-Agent") for site in (asked, plain) for hit in site.hits("/robots.txt")}
+
+    class Spider(ListSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> None:
+            assert self.crawler.engine is not None
+            assert not await may_fetch(self.crawler, asked.url("/private"))
+            request = Request(direct.url("/private"), headers=agent)
+            with pytest.raises(RobotsDisallowed):
+                await self.crawler.engine.download_async(request)
+
+    requests = [Request(site.url("/private"), headers=agent) for site in (named, moved)]
+    requests.append(Request(plain.url("/private"), headers={"User-Agent": ""}))
+    result = await crawl(Spider, requests=[*requests, "data:,start"])
+    assert all(isinstance(result.failure(one.url), RobotsDisallowed) for one in requests)
+    names = {hit.header("User-Agent") for one in (named, direct, moved) for hit in one.requests}
+    assert names == {OTHER}
+    own = {hit.header("User-Agent") for site in (asked, plain) for hit in site.requests}
     assert own == {result.spider.settings["USER_AGENT"]}
-    assert result.spider.may is True  # type: ignore[attr-defined]
+    assert [len(one.requests) for one in (named, direct, moved, asked, plain)] == [1, 1, 2, 1, 1]
     result.assert_clean()

@@ -219,12 +219,6 @@ class Crawls:
         assert isinstance(self.result.spider, StepSpider)
         return self.result.spider.outcomes, self.site.count("/robots.txt")
 
-    @property
-    def attempts(self) -> list[int]:
-        """How often robots.txt was asked for in vain, as the errbacks were told."""
-        assert self.result is not None
-        return [error.attempts for _, error in self.result.spider.errors]  # type: ignore
-
 
 async def test_the_last_copy_is_applied_while_the_site_is_down(
     sites: Sites, clock: Clock, stored: dict[str, Any]
@@ -246,22 +240,6 @@ async def test_the_last_copy_is_applied_while_the_site_is_down(
     assert await run.next(31 * DAY) == ([OK, NO], 5), "more than 30 days: the last copy applies"
     site.set("/robots.txt", RULES)
     assert await run.next(801) == ([NO, OK], 6)
-
-
-async def test_nothing_is_crawled_without_a_copy(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
-) -> None:
-    """Nothing is crawled for 30 days from the first failure, whoever saw it."""
-    site = sites.add(robots=answer("busy", 503, [("Retry-After", "500")]))
-    run = Crawls(site, clock, stored)
-    assert await run.next() == ([DOWN, DOWN], 1)
-    assert await run.next(499) == ([DOWN, DOWN], 1), "Retry-After"
-    assert run.attempts == [1, 1]
-    assert await run.next(2) == ([DOWN, DOWN], 2)
-    assert run.attempts == [2, 2]
-    for fetched in range(3, 7):
-        assert await run.next(7 * DAY) == ([DOWN, DOWN], fetched)
-    assert await run.next(2 * DAY + 1000) == ([OK, OK], 7)
 
 
 # What is recalled

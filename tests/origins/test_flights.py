@@ -29,7 +29,6 @@ from tests.helpers.recorded import context_of
 
 @pytest.fixture(autouse=True)
 def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is."""
     monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
 
 
@@ -184,7 +183,6 @@ async def test_an_error_reaches_the_waiters() -> None:
 
 
 async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
-    """Only what nobody waits for is broken off; the next in the queue takes its place."""
     world = World()
     flights = world.begin(*hosts(6))
     waiting = waits(flights[0])
@@ -202,7 +200,6 @@ async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
 @pytest.mark.loop
 @pytest.mark.parametrize("seconds", [None, 1000.0])
 async def test_the_end_tells_everyone_who_waits_and_starts_nothing(seconds: float | None) -> None:
-    """Nothing stays in the air either."""
     world = World()
     flights = [*world.begin(*hosts(5)), *world.begin("b", "c", again=True)]
     waiting = [waits(one, seconds) for one in flights]

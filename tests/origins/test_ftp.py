@@ -71,9 +71,12 @@ async def test_refused_login_is_unreachable(ftp: Ftp) -> None:
 
 async def test_active_mode_is_left_to_scrapys_handler(ftp: Ftp) -> None:
     site = ftp(RULES)
-    result = await crawl(site.url("/private"), {"FTP_PASSIVE_MODE": False})
+    settings = {"FTP_PASSIVE_MODE": False, "FTP_USER": "bob", "FTP_PASSWORD": "secret"}
+    result = await crawl(site.url("/private"), settings)
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     names = [command for command, _ in site.commands]
+    assert ("USER", "anonymous") in site.commands
+    assert ("USER", "bob") not in site.commands
     assert "PORT" in names
     assert "PASV" not in names
     result.assert_clean()

@@ -144,7 +144,6 @@ async def test_what_was_replayed_is_not_stored_for_others(
 async def test_ignore_missing_without_the_middleware_asks_the_site(
     sites: Sites, cache: dict[str, Any]
 ) -> None:
-    """A project with a cache of its own under Scrapy's settings."""
     site = sites.add(robots=RULES)
     off = {"DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
     result = await crawl([site.url("/a"), site.url("/private")], {**cache, **OFFLINE, **off})

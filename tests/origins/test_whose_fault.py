@@ -51,8 +51,6 @@ from tests.helpers.servers import Site, Sites
 
 
 class BuggyHandler:
-    """A download handler of the project's."""
-
     lazy = False
 
     @classmethod
@@ -130,7 +128,6 @@ async def test_a_download_handler_with_a_bug_is_not_a_site_that_is_down(sites: S
 
 
 async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> None:
-    """By a documented signal, with and without an error."""
     both = ("headers_received", "bytes_received")
     table = {
         f"{name}{number}.test": (name, fail)
