@@ -79,15 +79,6 @@ def test_an_alarm_set_again_rings_once_at_the_new_time(
     assert world.due == [(max(second, 100.0), "a")]
 
 
-def test_a_forgotten_key_never_rings(world: World) -> None:
-    world.alarm.set("a", 105.0)
-    world.alarm.forget("b")
-    world.alarm.forget("a")
-    world.alarm.set("c", 106.0)
-    world.go_to(200.0)
-    assert world.keys == ["c"]
-
-
 def test_an_alarm_can_be_set_again_while_it_rings(world: World) -> None:
     world.on_due = lambda key: world.alarm.set(key, world.now + 10)
     world.alarm.set("a", 110.0)

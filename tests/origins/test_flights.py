@@ -7,12 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy import Request
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.origins.fetcher import CONFIGURATION_ERRORS
 from scrapy_rep.origins.flights import (
     CrawlEnding,
     Flight,
@@ -87,26 +85,6 @@ def waits(flight: Flight, seconds: float | None = None) -> Deferred[Any]:
     return deferred_from_coro(outcome(flight.wait(seconds)))
 
 
-@pytest.mark.loop
-async def test_all_waiters_share_one_flight() -> None:
-    world = World()
-    first = world.flights.to(origin("a"), Request("http://a/first"))
-    assert world.flights.to(origin("a"), Request("http://a/second")) is first
-    assert first.request is not None
-    assert first.request.url == "http://a/first"
-    waiting = [waits(first) for _ in range(5)]
-    await a_while(0.01)
-    assert world.flights.get(origin("a")) is first
-    await world.answer("a")
-    assert [await maybe_deferred_to_future(one) for one in waiting] == ["known"] * 5
-    assert world.asked == ["a"]
-    assert origin("a") not in world.flights
-    # Who comes later begins another, but may still ask this one.
-    assert await first.wait(0) == "known"
-    assert world.flights.to(origin("a")) is not first
-    await world.end()
-
-
 async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     """Not from when somebody begins to wait. Who is late does not end it."""
     world = World()
@@ -118,8 +96,13 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     for seconds in (flight.left_of(0.05), 0, -1, 0.05):
         assert isinstance(await outcome(flight.wait(seconds)), StillWaiting)
     assert len(flight.waiters) == 1
+    assert world.flights.to(origin("a")) is flight
     await world.answer("a")
     assert await maybe_deferred_to_future(patient) == "known"
+    # Who comes later begins another, but may still ask this one.
+    assert await flight.wait(0) == "known"
+    assert world.flights.to(origin("a")) is not flight
+    await world.end()
 
 
 async def test_new_origins_fly_before_those_asked_again() -> None:
@@ -162,24 +145,6 @@ async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) ->
         if answered:
             await world.answer(answered)
     await world.end()
-
-
-BUG = ZeroDivisionError("a bug")
-
-
-async def test_an_error_reaches_the_waiters() -> None:
-    """Those that are the user's to mend without a word in the log: that is for others to say."""
-    for error in [*(one("why") for one in CONFIGURATION_ERRORS), BUG]:
-        world = World()
-        [flight] = world.begin("a")
-        waiting = waits(flight)
-        await a_while(0)
-        with captured_log() as records:
-            world.answers["a"].errback(error)
-            assert await maybe_deferred_to_future(waiting) is error
-        assert await outcome(flight.wait()) is error
-        assert [one.levelname for one in records] == (["ERROR"] if error is BUG else [])
-        assert origin("a") not in world.flights
 
 
 async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
