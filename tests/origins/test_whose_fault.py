@@ -115,8 +115,8 @@ async def test_middlewares_that_fail_are_the_users_to_mend(sites: Sites) -> None
     assert [site.robots_fetches for site in (*some, lost)] == [1, 0, 0]
     for record in (one for one in result.records if one.levelname == "ERROR"):
         assert "Traceback" in record.exc_text and "test_whose_fault.py" in record.exc_text  # type: ignore[operator]
-    [reason] = reasons(result, lost)
-    assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
+    for reason in reasons(result, lost):  # several, if some were held later than others
+        assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
     assert result.stat("rep/given_up") == result.stat("rep/deferred")
 
 
