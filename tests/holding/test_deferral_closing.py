@@ -225,3 +225,58 @@ async def test_closing_when_the_last_request_is_held_ends_the_crawl(sites: Sites
     assert set(result.failures) == {first, second}
     assert [one for one in result.records if one.exc_info] == []
     assert_no_errors(result)
+
+
+@pytest.mark.loop
+async def test_a_direct_download_to_a_new_origin_does_not_delay_the_end(sites: Sites) -> None:
+    """An errback tries another site, whose robots.txt is not waited for."""
+    busy, other = sites.add(robots=503), sites.add(robots=silence())
+    record, outcomes = Record(on_deferred=lambda *_: record.close()), []
+
+    class Spider(ListSpider):
+        async def failed(self, failure: Any) -> None:
+            super().failed(failure)
+            with pytest.raises(RobotsUnreachable) as caught:
+                await self.crawler.engine.download_async(Request(other.url("/x")))
+            outcomes.append(caught.value)
+
+    times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
+    result = await record.crawl(Spider, requests=urls(busy, 1), **{**SLOW, **times})
+    assert closing_took(result) < SECONDS
+    assert len(outcomes) == 1
+    assert await record.concurrency() == [16, 16]
+    assert_no_errors(result)
+
+
+class LambdaSpider(ListSpider):
+    """Its requests can't be written to disk."""
+
+    def recorded(self, request: str | Request) -> Request:
+        return super().recorded(request).replace(callback=lambda response: self.parse(response))
+
+
+# Older Scrapy's disk queues leave a file open for each request that they can't write.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("grace", [0, NEVER])
+async def test_unserialisable_requests_are_given_up(
+    sites: Sites, tmp_path: Path, grace: float
+) -> None:
+    """Also with JOBDIR, since they would be lost; also those that only waited."""
+    silent, busy = sites.add(robots=silence()), sites.add(robots=503)
+    wanted = [*urls(silent, 10), *urls(busy, 3)]
+    # With a grace, those of the silent site only wait.
+    held = 13 if grace == 0 else 3
+    record = Record(on_deferred=lambda _, count: record.close() if count == held else None)
+    result = await record.crawl(
+        LambdaSpider,
+        requests=wanted,
+        **SLOW,
+        REP_DEFER_GRACE=grace,
+        JOBDIR=str(tmp_path),
+        CONCURRENT_REQUESTS=16,
+    )
+    assert closing_took(result) < SECONDS
+    assert len(lines(result, "to disk", level="WARNING")) == 1
+    assert set(result.failures) == set(wanted)
+    assert result.stats["rep/held"] == 0
+    assert_no_errors(result)

@@ -1,14 +1,17 @@
-"""What bounds deferral: how long, how many, whose hosts are down for good."""
+"""What bounds deferral: how long, how many, whose hosts are down for good; and the moment in which a robots.txt
+turns out to be unreachable."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, as_behaviour, in_turn, silence
 from tests.helpers.crawling import Clock, ListSpider, crawl
@@ -26,6 +29,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Connection, Hit, Sites
+from tests.helpers.storing import in_a_file
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +81,6 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
 
 
 async def test_requests_beyond_max_requests_are_dropped_at_once(sites: Sites) -> None:
-    """There is one warning for all of them."""
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     first, others = urls(site, 10), urls(site, 40, "/other")
@@ -131,7 +134,6 @@ async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
 async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Later requests at once."""
     # By the clock, which stands still, no attempt is due when the later one comes. (Those for requests
     # that are held are made in time all the same, by a timer.)
     Clock().install(monkeypatch)
@@ -234,41 +236,33 @@ async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> No
     assert_no_errors(result)
 
 
-async def test_the_last_attempt_is_made_when_the_time_is_over(sites: Sites) -> None:
-    """Not at the next stroke of the clock, which comes later; and then nobody waits any longer."""
+@pytest.mark.parametrize("stored", [False, True])
+async def test_the_last_attempt_is_made_when_the_time_is_over(
+    sites: Sites, tmp_path: Any, stored: bool
+) -> None:
+    """Not at the next stroke of the clock, which comes later, and which a storage knows, too; and then
+    nobody waits any longer."""
     back, down = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503)
     wanted = [*urls(back, 3), *urls(down, 3)]
     record = Record()
     result = await record.crawl(
-        wanted, REP_RETRY_DELAY=60, REP_RETRY_MAX_DELAY=60, REP_DEFER_MAX_WAIT=0.4
+        wanted,
+        **(in_a_file(tmp_path) if stored else {}),
+        REP_RETRY_DELAY=60,
+        REP_RETRY_MAX_DELAY=60,
+        REP_DEFER_MAX_WAIT=1.0,  # and so long the answer may take, on a slow machine too
     )
     assert set(result.responses) == set(urls(back, 3))
     assert set(result.failures) == set(urls(down, 3))
     assert (back.robots_fetches, down.robots_fetches) == (2, 2)
     for site in (back, down):
         first, second = (hit.time for hit in site.hits("/robots.txt"))
-        assert second - first > 0.3
+        assert second - first > 0.8
     assert {error.attempts for error in result.failures.values()} == {2}  # type: ignore[attr-defined]
     assert_clean(result)
 
 
-async def test_the_last_attempt_is_made_whatever_the_storage(sites: Sites, tmp_path: Any) -> None:
-    """It knows when the next attempt is due, and for others it is."""
-    site = sites.add(robots=in_turn(503, RULES))
-    settings = {
-        **DEFER,
-        "REP_RETRY_DELAY": 60,
-        "REP_RETRY_MAX_DELAY": 60,
-        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
-        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
-    }
-    result = await crawl(urls(site, 2), {**settings, "REP_DEFER_MAX_WAIT": 0.3})
-    assert set(result.responses) == set(urls(site, 2))
-    assert site.robots_fetches == 2
-
-
 async def test_no_attempt_is_made_before_retry_after(sites: Sites) -> None:
-    """So nobody waits for it."""
     site = sites.add(robots=in_turn(answer("", 503, [("Retry-After", "50")]), RULES))
     result = await crawl(
         urls(site, 3), {**DEFER, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 30}
@@ -312,8 +306,7 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
         "REP_DOWNLOAD_TIMEOUT": NEVER,
         "REP_RETRY_DELAY": 60,
         "REP_RETRY_MAX_DELAY": 60,
-        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
-        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
+        **in_a_file(tmp_path),
     }
     record = Record()
     result = await record.crawl(urls(site, 3), **settings)
@@ -329,3 +322,79 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
     assert len(result.failures) == 3
     assert site.robots_fetches == 2
     assert record.resolved[0]["attempts"] == 2
+
+
+def crawl_more_meanwhile(record: Record, gate: Gate, more: list[str]) -> None:
+    """While the first failure is announced, schedule *more*; then open *gate*."""
+
+    async def resolved(**told: Any) -> None:
+        record.resolved.append(told)
+        if len(record.resolved) == 1:
+            for url in more:
+                record.engine.crawl(record.spider.recorded(url))  # type: ignore[union-attr]
+            await a_while(0.1)
+            gate.open()
+
+    record.handlers[signals.robots_resolved] = resolved
+
+
+@pytest.mark.loop
+async def test_a_request_that_comes_while_a_failure_is_announced(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """All are held, each counts once, and the log and stats say so."""
+    gate = Gate(503, RULES)
+    site, record = sites.add(robots=gate), Record()
+    wanted, more = urls(site, 5), urls(site, 3, "/more")
+
+    crawl_more_meanwhile(record, gate, more)
+    settings = {**DEFER, "JOBDIR": str(tmp_path)}
+    result = await record.crawl(wanted, **settings)
+    assert result.failures == {}
+    assert set(result.responses) == {*wanted, *more}
+    assert sorted(record.deferred) == sorted(record.released) == sorted([*wanted, *more])
+    assert result.stat("rep/deferred") == result.stat("rep/released") == 8
+    assert (result.stats["rep/held"], result.stats["rep/held/max"]) == (0, 8)
+    assert_clean(result)
+
+
+async def test_those_that_wait_have_the_room(sites: Sites) -> None:
+    """Not a request that comes while the failure is announced: no more are held than may be."""
+    gate = Gate(after(0.2, 503), RULES)
+    site, record = sites.add(robots=gate), Record()
+    wanted, more = urls(site, 5), urls(site, 3, "/more")
+
+    crawl_more_meanwhile(record, gate, more)
+    settings = {**DEFER, "REP_DEFER_GRACE": NEVER, "REP_DEFER_MAX_REQUESTS": 5}
+    result = await record.crawl(wanted, **settings)
+    assert set(result.responses) == set(wanted)
+    assert set(result.failures) == set(more)
+    assert result.stat("rep/deferred") == result.stat("rep/held/max") == 5
+    assert result.stat("rep/unreachable/dropped") == 3
+    assert_clean(result)
+
+
+async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
+    """The first are held and fetched later, the others fail at once. An origin of which none is held is
+    forgotten: its robots.txt keeps nobody waiting."""
+    gate = Gate(503, RULES)
+    site, late = sites.add(robots=gate), sites.add(robots=after(0.3, 503))
+    first, others, last = urls(site, 5), urls(site, 15, "/other"), urls(late, 2)
+
+    class Spider(ListSpider):
+        def failed(self, failure: Any) -> None:
+            super().failed(failure)
+            if len(self.errors) == len(others) + len(last):
+                gate.open()
+
+    result = await crawl(
+        Spider, {**DEFER, "REP_DEFER_MAX_REQUESTS": 5}, requests=[*first, *others, *last]
+    )
+    assert set(result.responses) == set(first)
+    assert set(result.failures) == {*others, *last}
+    assert result.stat("rep/deferred") == result.stat("rep/released") == 5
+    assert result.stat("rep/unreachable/dropped") == 17
+    assert "rep/given_up" not in result.stats
+    assert len(lines(result, "REP_DEFER_MAX_REQUESTS reached", level="WARNING")) == 1
+    assert late.count("/robots.txt") == 1
+    assert_clean(result)

@@ -1,9 +1,11 @@
-"""Schedulers other than Scrapy's own: one that outlives the process gets held requests back."""
+"""Schedulers other than Scrapy's own: one that outlives the process gets held requests back. And Scrapy's own
+`Scheduler.dqs`, which `EngineAccess.crawl` sets aside for a moment."""
 
 from __future__ import annotations
 
 import pickle
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +14,10 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
 from scrapy.utils.request import request_from_dict
 
+from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers import crawling
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import ListSpider
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
@@ -71,11 +73,9 @@ class Forgetful(SharedScheduler):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty queue for each test, and no minute to wait for a crawl that does not end."""
     monkeypatch.setattr(SharedScheduler, "queue", [])
     monkeypatch.setattr(SharedScheduler, "seen", set())
     monkeypatch.setattr(SharedScheduler, "broken", False)
-    monkeypatch.setattr(crawling, "CRAWL_TIMEOUT", 15.0)
 
 
 class Once(ListSpider):
@@ -194,3 +194,29 @@ async def test_a_queue_that_is_gone(sites: Sites, monkeypatch: pytest.MonkeyPatc
     result = await record.crawl(Once, requests=urls(site, 5), **SLOW, SCHEDULER=Persistent)
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 5))
+
+
+class QueuingSpider(ListSpider):
+    """Schedules one request in each way."""
+
+    async def start(self):
+        engine = EngineAccess(self.crawler)
+        self.queues = engine.scheduler.dqs
+        engine.crawl(self.recorded(self.requests[0]))
+        assert engine.scheduler.dqs is self.queues
+        yield self.recorded(self.requests[1])
+
+
+@pytest.mark.scrapy_api
+async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots="")
+    result = await crawl(
+        QueuingSpider,
+        {"JOBDIR": str(tmp_path)},
+        requests=[Request(site.url("/from-disk")), Request(site.url("/plain"))],
+    )
+    assert isinstance(result.spider, QueuingSpider)
+    assert result.spider.queues is not None
+    assert result.stat("scheduler/enqueued/memory") == result.stat("scheduler/enqueued/disk") == 1
+    assert len(result.responses) == 2
+    result.assert_clean()

@@ -44,8 +44,6 @@ async def both(
 
 
 class WatchedSpider(ListSpider):
-    """Counts the signals of its pages, and how many it had when it was idle."""
-
     dont_filter = False
 
     @classmethod
@@ -276,6 +274,20 @@ async def test_urgent_requests_leave_first(sites: Sites) -> None:
     assert len(result.responses) == 9
     pages = [hit.path for hit in site.requests if hit.path != "/robots.txt"]
     assert pages == [f"/{priority}/{number}" for priority in (100, 50, 0) for number in range(3)]
+
+
+async def test_those_that_come_while_others_leave_are_behind_them(sites: Sites) -> None:
+    site = sites.add(robots=after(0.2, RULES))
+
+    class Spider(ListSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            super().parse(response, **kwargs)
+            if len(self.responses) == 1:
+                yield self.recorded(site.url("/late"))
+
+    settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    await crawl(Spider, settings, requests=urls(site, 5))
+    assert site.pages_asked == [*(f"/page{number}" for number in range(5)), "/late"]
 
 
 async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:

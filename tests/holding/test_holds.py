@@ -1,17 +1,21 @@
-"""Where requests at the gate are: in which order an origin's requests leave, and what keeps them. What the
-disk adds is tested in `test_holds_on_disk.py`."""
+"""Where requests at the gate are: in which order an origin's requests leave, and what keeps them; and requests
+as bytes. What the disk adds is tested in `test_holds_on_disk.py`."""
 
 from __future__ import annotations
 
+import pickle
+from collections import OrderedDict
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scrapy import Request
 
 from scrapy_rep.holding.disk import FILE_NAME
-from scrapy_rep.holding.hold import Held, HeldOrigin, Hold
+from scrapy_rep.holding.hold import Held, HeldOrigin, Hold, dumps, loads
 from scrapy_rep.protocol import Origin
-from tests.helpers.held import INF, SPIDER, A, held, opened, read_all, run, unserialisable
+from tests.helpers.held import INF, SPIDER, A, held, opened, read_all, unserialisable
 
 
 def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:
@@ -28,16 +32,6 @@ def leaving(one: HeldOrigin) -> list[int]:
 
 def staying(one: HeldOrigin) -> list[int]:
     return [held.number for held in [*one.waiting, *read_all(Hold(), one.heap)]]
-
-
-def test_urgent_ones_leave_first_then_in_order_whether_held_or_not() -> None:
-    one = origin_with(
-        held(3), held(4, priority=5), holding=(held(1), held(2, priority=5), held(5, priority=-1))
-    )
-    one.begin(None, INF)
-    one.waiting.append(held(6, priority=9))  # waits for the next answer
-    assert leaving(one) == [2, 4, 1, 3, 5]
-    assert staying(one) == [6]
 
 
 def test_those_that_came_before_a_moment_leave() -> None:
@@ -65,41 +59,86 @@ def test_those_about_to_leave_can_be_recalled(everything: bool, stay: list[int])
     assert len(one.jobs) == (0 if everything else 1)
 
 
-@pytest.mark.parametrize("kind", ["memory", "disk", "disk, but unserialisable", "an earlier run"])
-def test_what_comes_out_is_what_went_in(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / FILE_NAME
-    request = Request(
-        f"{A}/1",
-        method="POST",
-        body=b"\x00\xff",
-        headers={"X-One": ["1", "2"]},
-        cookies={"a": "b"},
-        meta={"thing": {1, 2}, "depth": 3},
-        cb_kwargs={"x": (1, 2)},
-        priority=10**30,
-        encoding="latin-1",
-        flags=["f"],
-        callback=(lambda r: None) if "unserialisable" in kind else SPIDER.parse,
-        errback=SPIDER.failed,
-        dont_filter=True,
-    )
-    before = {name: getattr(request, name) for name in request.attributes}
-    hold = Hold() if kind == "memory" else opened(path)
-    entries = [hold.hold(A, one) for one in (Held(1, 2.5, request), held(2))]
-    if "earlier" in kind:
-        hold.close()
-        hold, recovered = run(path)
-        entries = recovered[A]
-    taken, second = read_all(hold, entries)
-    assert (taken.number, taken.since, taken.counts) == (1, 2.5, True)
-    assert {name: getattr(taken.request, name) for name in request.attributes} == before
-    assert (second.number, second.request.url) == (2, f"{A}/2")
-    hold.close()
-
-
 @pytest.mark.parametrize("make", [held, unserialisable])
 def test_what_is_only_in_memory_ends_with_the_process(make: object, tmp_path: Path) -> None:
     hold = opened(tmp_path / FILE_NAME)
     assert hold.is_mortal(hold.hold(A, make(1))) is (make is unserialisable)  # type: ignore[operator]
     assert hold.is_mortal(held(2).as_read)
     hold.close()
+
+
+class Colour(str, Enum):
+    RED = "red"
+
+
+def fields_of(request: Request) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in request.attributes}
+
+
+def both(request: Request) -> tuple[bytes, Request]:
+    data = dumps(request, SPIDER)
+    return data, loads(data, SPIDER)
+
+
+PICKLED: dict[str, Any] = {
+    "tuple": (1, 2),
+    "nested tuple": [{"a": (1,)}],
+    "keys": {1: "a", None: "b"},
+    "set": {1, 2},
+    "bytes": b"a",
+    "ordered": OrderedDict(b=1, a=2),
+    "enum": Colour.RED,
+    "lone surrogate": "\ud800",
+    "two halves": "\ud83d" + "\ude00",
+    "surrogate key": {"\udc80": 1},
+}
+
+
+def test_what_json_carries_exactly() -> None:
+    request = Request(
+        "http://a.example/\u00e9?b=%ff",
+        method="POST",
+        body=b"\x00\xff{}",
+        headers={"X-One": ["1", b"\xff"], "Accept": "*/*"},
+        cookies={"a": "b"},
+        meta={"a": [{"b": [1.5, 1.0, 10**30, True, None, "\u00e9\u2028\x00"]}]},
+        cb_kwargs={"x": []},
+        encoding="latin-1",
+        callback=SPIDER.parse,
+        errback=SPIDER.failed,
+    )
+    data, again = both(request)
+    assert data.startswith(b"{")
+    assert fields_of(again) == fields_of(request)
+    assert repr(again.meta) == repr(request.meta)
+
+
+@pytest.mark.parametrize("place", ["meta", "cb_kwargs"])
+def test_what_json_would_change_is_pickled(place: str) -> None:
+    for name, value in PICKLED.items():
+        data, again = both(Request("http://a.example/", **{place: {"x": value}}))
+        came = getattr(again, place)["x"]
+        assert data.startswith(b"\x80"), name
+        assert (came, type(came), repr(came)) == (value, type(value), repr(value)), name
+
+
+def test_deeper_than_either_can_go() -> None:
+    """It is for the caller to keep it."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(RecursionError):
+        dumps(Request("http://a.example/", meta={"x": deep}), SPIDER)
+
+
+def test_rows_of_earlier_versions() -> None:
+    request = Request("http://a.example/", meta={"x": (1,)}, callback=SPIDER.parse)
+    data = pickle.dumps(request.to_dict(spider=SPIDER), pickle.HIGHEST_PROTOCOL)
+    assert fields_of(loads(data, SPIDER)) == fields_of(request)
+
+
+def test_pickles_of_other_kinds_are_not_read() -> None:
+    """Damage to the first byte of a row makes no pickle of it."""
+    fields = Request("http://a.example/").to_dict(spider=SPIDER)
+    with pytest.raises(ValueError, match="Expecting value"):
+        loads(pickle.dumps(fields, 0), SPIDER)

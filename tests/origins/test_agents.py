@@ -9,10 +9,10 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.requests import Agents
 from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.settings import RepSettings
 from tests.helpers.crawling import CrawlResult, ListSpider, captured_log, crawl
 from tests.helpers.rows import every_row
@@ -72,7 +72,11 @@ def token_warnings(result: CrawlResult) -> list[str]:
 
 
 class AttributeSpider(ListSpider):
-    robotstxt_user_agent: Any = "AttributeBot"
+    """Has its attribute from its arguments."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.robotstxt_user_agent = ["Unknown", "AttributeBot"]
 
 
 class OldStyleSpider(ListSpider):
@@ -179,25 +183,6 @@ async def test_values_that_meta_takes(sites: Sites) -> None:
     assert token_warnings(result) == []
 
 
-def test_values_that_the_spiders_attribute_takes() -> None:
-    for value, chain in [
-        (["Unknown", "MetaBot"], ("Unknown", "MetaBot")),
-        ("Unknown,MetaBot", ("Unknown", "MetaBot")),
-        (None, ("SettingBot",)),
-    ]:
-        spider = type("SomeSpider", (Spider,), {"name": "some", "robotstxt_user_agent": value})
-        assert agents_of(EVERYTHING, spider).default == chain
-
-
-async def test_attribute_set_in_the_constructor(sites: Sites) -> None:
-    class ArgumentSpider(ListSpider):
-        def __init__(self, **kwargs: Any) -> None:
-            super().__init__(**kwargs)
-            self.robotstxt_user_agent = "AttributeBot"
-
-    await assert_went_by(sites, EVERYTHING, Sent("AttributeBot"), spider=ArgumentSpider)
-
-
 async def test_each_request_goes_by_its_own(sites: Sites) -> None:
     """To one site, one robots.txt: the cached entry serves all agents."""
     site = sites.add(robots=RULES)
@@ -246,21 +231,13 @@ def test_no_token_can_be_told() -> None:
                 assert message.endswith("Set REP_USER_AGENT to yours.")
 
 
-async def test_warning_after_very_many_headers(sites: Sites) -> None:
+def test_warning_after_very_many_headers() -> None:
     """What is remembered of headers is bounded; one without a token is still warned of, once."""
-    site = sites.add(robots=RULES)
-
-    class ManySpider(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> None:
-            middleware: Any = self.crawler.get_downloader_middleware(RepMiddleware)
-            agents = [f"HeaderBot/{number}" for number in range(1500)]
-            for agent in [*agents, "Mozilla/5.0", "Mozilla/4.0", *agents, "Mozilla/3.0"]:
-                request = Request(site.url("/x"), headers={"User-Agent": agent})
-                assert middleware.process_request(request) is None
-
-    result = await crawl(ManySpider, requests=[site.url("/y")])
-    assert len(token_warnings(result)) == 1
-    result.assert_clean()
+    agents, some = agents_of({"USER_AGENT": "SomeBot"}), [f"HeaderBot/{one}" for one in range(1500)]
+    with captured_log() as records:
+        for header in [*some, "Mozilla/5.0", "Mozilla/4.0", *some, "Mozilla/3.0"]:
+            agents.chain_of(Request("http://a.example/", headers={"User-Agent": header}))
+    assert [one.levelname for one in records] == ["WARNING"]
 
 
 @pytest.mark.parametrize(
@@ -269,3 +246,58 @@ async def test_warning_after_very_many_headers(sites: Sites) -> None:
 async def test_crawler_that_ignores_the_global_group(sites: Sites, agent: Any, name: Any) -> None:
     settings = {**USER_AGENT_ONLY, "REP_USER_AGENT": agent, "REP_OBEY_GLOBAL_GROUP": False}
     await assert_went_by(sites, settings, Sent(name))
+
+
+# Product tokens with digits count up to the first of them, in the crawler's name as in the file: that is what
+# Google's matcher makes of ``User-agent: MJ12bot`` (REP.md section 7).
+FILE = (
+    "User-agent: MJ12bot\nDisallow: /mj\n\nUser-agent: img2dataset\nDisallow: /img\n\n"
+    "User-agent: 008\nDisallow: /008\n\nUser-agent: *\nDisallow: /all\n"
+)
+# A name, and the only one of the four paths that it may not fetch, and by which group.
+NAMES = [
+    ("MJ12bot", "/mj", "MJ"),
+    ("MJ", "/mj", "MJ"),
+    ("mj99", "/mj", "mj"),
+    ("img2dataset", "/img", "img"),
+    ("008", "/all", "*"),
+    ("360Spider", "/all", "*"),
+    (["008", "MJ12bot"], "/mj", "MJ"),
+    ("MJ-12bot", "/all", "*"),
+]
+
+
+def test_names_are_cut_as_in_the_file() -> None:
+    robots = RobotsTxt.parse(FILE.encode())
+    with every_row() as checking:
+        for name, forbidden, group in NAMES:
+            with checking(name):
+                paths = ["/mj", "/img", "/008", "/all"]
+                assert [path for path in paths if not robots.allowed(path, name)] == [forbidden]
+                assert robots.decide(forbidden, name).agent == group
+
+
+async def test_a_crawl_goes_by_such_a_name_with_one_warning(sites: Sites) -> None:
+    some = [sites.add(robots=FILE) for _ in range(2)]
+    urls = [site.url(path) for site in some for path in ("/mj", "/all")]
+    agent = "Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://example.com/)"
+    result = await crawl(urls, {"USER_AGENT": agent})
+    result.assert_clean()
+    assert [url for url in urls if url in result.failures] == [site.url("/mj") for site in some]
+    [warning] = [one.getMessage() for one in result.records if "has digits" in one.getMessage()]
+    assert warning.startswith("The product token MJ12bot has digits.")
+    assert "it is read as MJ, and so obeys every group for MJ, whatever digits follow" in warning
+
+
+def test_a_number_is_no_name() -> None:
+    with captured_log() as records:
+        agents_of({"REP_USER_AGENT": "008"})
+    [told] = [one.getMessage() for one in records if "has digits" in one.getMessage()]
+    assert "no group can name it, and the rules for all agents (*) apply" in told
+
+
+def test_no_restriction_of_a_page_is_lost() -> None:
+    header = PageRules.from_headers([b"MJ12bot: noindex"], "MJ12bot")
+    meta = PageRules.from_html(b'<meta name="mj12bot" content="nofollow">', "utf-8", "MJ12bot")
+    assert (header | meta).noindex
+    assert (header | meta).nofollow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable, SettingsError
+from scrapy_rep.exceptions import RobotsUnreachable, SettingsError
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.protocol.availability import is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung, unreachable_seconds
@@ -59,56 +59,52 @@ async def recorded(
 async def test_401_and_403_mean_what_the_project_says(
     sites: Sites, tmp_path: Path, value: str
 ) -> None:
-    refusing = [sites.add(robots=status) for status in (401, 403)]
-    gone, ruled = sites.add(robots=404), sites.add(robots=RULES)
-    every = [*refusing, gone, ruled]
-    result, lines = await recorded(every, tmp_path, REP_FORBIDDEN=value)
-    expected = {"allow": "200", "disallow": NO, "defer": DOWN}[value]
+    refusing = {status: sites.add(robots=status) for status in (401, 403)}
+    others = [sites.add(robots=404), sites.add(robots=RULES)]
+    some = [*refusing.values(), *others]
+    result, lines = await recorded(some, tmp_path, REP_FORBIDDEN=value)
     told = f"REP_FORBIDDEN is '{value}'"
-    for status, site in zip((401, 403), refusing, strict=True):
-        assert outcome(result, site.url("/")) == expected
+    for status, site in refusing.items():
+        url = site.url("/")
+        error, line = result.failure(url), lines.get(url)
+        assert outcome(result, url) == {"allow": "200", "disallow": NO, "defer": DOWN}[value]
         if value == "disallow":
-            error = result.failure(site.url("/"))
-            assert isinstance(error, RobotsDisallowed)
             assert str(error) == f"Forbidden by robots.txt (HTTP {status}, and {told})"
-            line = lines[site.url("/")]
+            assert line is not None and told in line["reason"]
             assert (line["verdict"], line["status"]) == ("disallowed", status)
-            assert told in line["reason"]
         elif value == "defer":
-            error = result.failure(site.url("/"))
-            assert isinstance(error, RobotsUnreachable)
-            assert error.reason == f"HTTP {status}, {told}"
-            assert lines[site.url("/")]["reason"] == error.reason
-    assert outcome(result, gone.url("/")) == outcome(result, ruled.url("/")) == "200"
-    off = value == "allow"
-    assert result.stat("rep/beyond/forbidden") == (0 if off else 2)
-    assert (f"Beyond the protocol: {told}" in result.log) is not off
-    assert ("Beyond the protocol: REP_FORBIDDEN for 2 origins" in result.log) is not off
-    assert (result.log.count(told) >= 3) is not off
+            assert isinstance(error, RobotsUnreachable) and line is not None
+            assert line["reason"] == error.reason == f"HTTP {status}, {told}"
+    assert [outcome(result, site.url("/")) for site in others] == ["200"] * 2
+    on = value != "allow"
+    assert result.stat("rep/beyond/forbidden") == 2 * on
+    assert (f"Beyond the protocol: {told}" in result.log) is on
+    assert ("Beyond the protocol: REP_FORBIDDEN for 2 origins" in result.log) is on
+    assert (result.log.count(told) >= 3) is on
 
 
-@pytest.mark.parametrize("value", ["disallow", "defer"])
+@pytest.mark.parametrize(("value", "refused", "fetches"), [("disallow", NO, 2), ("defer", DOWN, 3)])
 async def test_what_is_forbidden_stays_so_while_it_is_known(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+    sites: Sites,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str,
+    refused: str,
+    fetches: int,
 ) -> None:
     """A run that takes 403 for "no restrictions" shares its storage with one that doesn't."""
     clock = Clock().install(monkeypatch)
     site = sites.add(robots=403)
-    settings = {**SLOW, **in_a_file(tmp_path)}
-    seen = []
+    seen: list[str] = []
     for chosen in ("allow", value, "allow"):
+        settings = {**SLOW, **in_a_file(tmp_path), "REP_FORBIDDEN": chosen}
         steps = [site.url("/a"), site.url("/b")]
-        result = await crawl(
-            StepSpider, {**settings, "REP_FORBIDDEN": chosen}, steps=steps, clock=clock
-        )
+        result = await crawl(StepSpider, settings, steps=steps, clock=clock)
         result.assert_clean()
-        seen.append(result.spider.outcomes)  # type: ignore[attr-defined]
+        seen += result.spider.outcomes  # type: ignore[attr-defined]
         clock.now += DAY / 2 if value == "disallow" else DAY
-    refused = [NO] * 2 if value == "disallow" else [DOWN] * 2
-    assert seen == [[OK, OK], refused, [OK, OK]]
-    assert site.count("/robots.txt") == (
-        1 + (clock.now - 1_800_000_000 > DAY) if value == "disallow" else 3
-    )
+    assert seen == [OK, OK, refused, refused, OK, OK]
+    assert site.count("/robots.txt") == fetches
 
 
 @pytest.mark.parametrize("value", ["allow", "defer"])
@@ -293,17 +289,3 @@ async def test_no_crawling_then_the_copy_then_no_restrictions(
         [OK, OK, *[OK, OK] * 4, OK, DOWN],
         [NO],
     ]
-
-
-async def test_the_older_rules_stay_the_default(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock().install(monkeypatch)
-    site = sites.add(robots=in_turn(RULES, 503))
-    page, private = site.url("/x"), site.url("/private")
-    hours = (25, 3, 3, 3, 3, 3, 24 * 40)
-    steps = list(chain(at(0, page), *[at(after, private) for after in hours]))
-    settings = {**SLOW, "REP_UNREACHABLE_RULES": "google"}
-    result = await crawl(StepSpider, settings, steps=steps, clock=clock)
-    assert result.spider.outcomes == [OK] + [NO] * len(hours)  # type: ignore[attr-defined]
-    assert "eyond the protocol" not in result.log

@@ -1,17 +1,38 @@
-"""REP.md sections 2, 3 and 6: what is read of a body, and what is taken for a rule."""
+"""REP.md sections 2, 3 and 6: what is read of a body, and what is taken for a rule; status and headers count
+whatever the body is; and whose name robots.txt is asked for under."""
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import random
+import re
 import zlib
+from typing import Any
 
 import pytest
+from scrapy import Request
 
+from scrapy_rep import may_fetch
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import Behaviour, Stream, answer, gzip_bomb, gzipped, head, raw
-from tests.helpers.crawling import crawl
+from scrapy_rep.origins.body import decode
+from scrapy_rep.protocol.availability import Outcome
+from tests.helpers.behaviours import (
+    RULES,
+    RULES_BYTES,
+    Behaviour,
+    Stream,
+    answer,
+    gzip_bomb,
+    gzipped,
+    head,
+    raw,
+    redirect,
+)
+from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Sites
+from tests.helpers.servers import Site, Sites
 
 LIMIT = 512_000
 EARLY = b"User-agent: *\nDisallow: /early\n"
@@ -94,7 +115,6 @@ async def test_the_transfer_is_stopped_at_the_limit(sites: Sites, announce: bool
 
 
 async def test_a_gzip_bomb_is_a_normal_file(sites: Sites) -> None:
-    """64 MiB in 64 KiB: a normal file whose first 512,000 bytes are read."""
     resource = pytest.importorskip("resource")
     site = sites.add(robots=gzip_bomb(EARLY, 64))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -102,31 +122,6 @@ async def test_a_gzip_bomb_is_a_normal_file(sites: Sites) -> None:
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert isinstance(result.failure(site.url("/early")), RobotsDisallowed)
     assert grown < 40 * 1024  # KiB
-
-
-SOFT = [
-    "<html><head><title>Error 404</title></head><body>Oops",
-    "<html><head><title>Page Not Found</title></head>",
-    "<html><body><h1>404 - File not found</h1><p>Sorry",
-]
-REAL = [
-    "<html><head><title>503 Service Unavailable</title></head><h1>Error</h1>",
-    "<html><head><title>Maintenance</title></head><p>404 times sorry",
-    "",
-]
-
-
-@pytest.mark.parametrize("on", [True, False])
-async def test_5xx_that_says_not_found_is_a_404(sites: Sites, on: bool) -> None:
-    pages = [(status, page) for status in (500, 503) for page in SOFT]
-    soft = [sites.add(robots=answer(page, status, type="text/html")) for status, page in pages]
-    pages = [(503, page) for page in REAL] + [(429, page) for page in SOFT]
-    real = [sites.add(robots=answer(page, status, type="text/html")) for status, page in pages]
-    result = await crawl([site.url("/x") for site in (*soft, *real)], {"REP_SOFT_404": on})
-    assert set(result.responses) == ({site.url("/x") for site in soft} if on else set())
-    assert all(isinstance(one, RobotsUnreachable) for one in result.failures.values())
-    assert len(result.failures) == len(real) + (0 if on else len(soft))
-    result.assert_clean()
 
 
 def noisy(seed: int) -> list[Behaviour]:
@@ -152,4 +147,163 @@ async def test_nothing_a_server_sends_makes_a_traceback(sites: Sites) -> None:
     for error in result.failures.values():
         assert isinstance(error, RobotsUnreachable | RobotsDisallowed)
     assert [result.status(site.url("/page")) for site in good] == [200] * len(good)
+    result.assert_clean()
+
+
+Pairs = list[tuple[str, str]]
+
+GZIP = gzip.compress(RULES_BYTES)
+
+
+def sent_as(encoding: str, body: bytes) -> tuple[Pairs, bytes]:
+    return [("Content-Encoding", encoding), ("Content-Length", str(len(body)))], body
+
+
+# Headers and bodies of answers whose body nobody can read to its end.
+BODIES: dict[str, tuple[Pairs, bytes]] = {
+    "no gzip": sent_as("gzip", RULES_BYTES),
+    "half of gzip": sent_as("gzip", GZIP[:-20]),
+    "no deflate": sent_as("deflate", RULES_BYTES),
+    "half of deflate": sent_as("deflate", zlib.compress(RULES_BYTES)[:-9]),
+    "no Brotli": sent_as("br", RULES_BYTES),
+    "no Zstandard": sent_as("zstd", RULES_BYTES),
+    "a chain": sent_as("br, gzip", GZIP),
+    "too long a chain": sent_as(", ".join(["gzip"] * 9), GZIP),
+    "nobody's encoding": sent_as("compress", RULES_BYTES),
+    "a cut body": ([("Content-Length", "999")], RULES_BYTES),
+    "no last chunk": ([("Transfer-Encoding", "chunked")], b"2\r\nUs\r\n"),
+}
+MOVED, BUSY = [("Location", "/rules")], [("Retry-After", "300")]
+# Status, headers, and what they mean.
+ANSWERS: list[tuple[int, Pairs, str]] = [
+    (404, [], "missing"),
+    (403, [("Cache-Control", "max-age=3600")], "missing"),
+    (301, MOVED, "rules"),
+    (302, [], "missing"),
+    (503, BUSY, "busy"),
+    (200, [], "broken"),
+]
+
+
+@pytest.mark.download
+@pytest.mark.scrapy_api
+async def test_status_and_headers_count_whatever_the_body_is(sites: Sites) -> None:
+    table: dict[str, tuple[Site, str, int]] = {}
+    for (name, (about, body)), (status, said, means) in itertools.product(BODIES.items(), ANSWERS):
+        site = sites.add(robots=raw(head(status, [*said, *about]) + body), pages={"/rules": RULES})
+        table[f"{status}, {name}"] = site, means, status
+    resolved = Resolved()
+    result = await crawl(
+        [site.url("/private") for site, _, _ in table.values()],
+        ONE_ATTEMPT,
+        signal_handlers=resolved.handlers,
+    )
+    with every_row() as row:
+        for name, (site, means, status) in table.items():
+            with row(name):
+                error = result.failure(site.url("/private"))
+                [one] = resolved.of(site.url())
+                if means == "missing":
+                    assert error is None
+                    assert (one["outcome"], one["status"]) == (Outcome.MISSING, status)
+                elif means == "rules":
+                    assert isinstance(error, RobotsDisallowed)
+                    assert (one["hops"], one["status"]) == (1, 200)
+                else:
+                    assert isinstance(error, RobotsUnreachable)
+                    told = f"HTTP {status}" if means == "busy" else "ResponseDataLossError: "
+                    assert error.reason.startswith(told)
+    waits = re.findall(r"next attempt in (?:300|29\d)\.\d s", result.log)
+    assert len(waits) == len(BODIES)  # by Retry-After
+    result.assert_clean()
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_an_error_page_may_say_that_the_file_is_missing(sites: Sites, on: bool) -> None:
+    """Of a 5xx, what can be read of the page is read; not if it is to be asked again."""
+    page = b"<title>Page not found</title>" + b"." * 1000
+    length = [("Content-Length", "9999")]
+    table: dict[str, tuple[Behaviour, bool]] = {
+        "whole": (answer(page, 500, type="text/html"), True),
+        "429": (answer(page, 429, type="text/html"), False),
+        "maintenance": (answer("<title>Maintenance</title><p>404 times", 503), False),
+        "cut": (raw(head(503, length) + page), True),
+        "half of gzip": (
+            answer(gzip.compress(page)[:-10], 503, [("Content-Encoding", "gzip")]),
+            True,
+        ),
+        "Retry-After": (answer(page, 503, [("Retry-After", "60")]), False),
+        "an unreadable Retry-After": (answer(page, 503, [("Retry-After", "soon")]), False),
+        "no page": (answer(page, 503, [("Content-Encoding", "gzip")]), False),
+    }
+    added = {name: sites.add(robots=robots) for name, (robots, _) in table.items()}
+    pages = [site.url("/page") for site in added.values()]
+    result = await crawl(pages, {**ONE_ATTEMPT, "REP_SOFT_404": on})
+    passed = {name: result.status(site.url("/page")) == 200 for name, site in added.items()}
+    assert passed == {name: on and passes for name, (_, passes) in table.items()}
+    result.assert_clean()
+
+
+async def test_encodings_that_nobody_asked_for(sites: Sites) -> None:
+    brotli = pytest.importorskip("brotli")
+    zstd = pytest.importorskip("backports.zstd")
+    packed = {"br": brotli.compress(RULES_BYTES), "zstd": zstd.compress(RULES_BYTES)}
+    whole = {
+        **packed,
+        "gzip, br": brotli.compress(GZIP),
+        "zstd, gzip": gzip.compress(packed["zstd"]),
+    }
+    cut = {name: body[:-6] for name, body in packed.items()}
+    added = {
+        (name, rows is whole): sites.add(robots=answer(body, headers=[("Content-Encoding", name)]))
+        for rows in (whole, cut)
+        for name, body in rows.items()
+    }
+    result = await crawl([site.url("/private") for site in added.values()], ONE_ATTEMPT)
+    with every_row() as row:
+        for (name, is_whole), site in added.items():
+            with row(f"{name}, {'whole' if is_whole else 'cut'}"):
+                error = result.failure(site.url("/private"))
+                assert isinstance(error, RobotsDisallowed if is_whole else RobotsUnreachable)
+    result.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("module", "encoding"), [("brotli", "br"), ("backports.zstd", "zstd"), ("gzip", "gzip")]
+)
+def test_bombs_in_any_encoding_are_cut(module: str, encoding: str) -> None:
+    library = pytest.importorskip(module)
+    data = library.compress(RULES_BYTES + bytes(4 << 20))
+    text, complete = decode(data, encoding)
+    assert (len(text), complete) == (512_001, False)
+    assert text.startswith(RULES_BYTES)
+
+
+OTHER = "OtherBot/2.0 (+https://example.com/other)"
+
+
+async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(sites: Sites) -> None:
+    """Sites may forbid one name everything, and refuse others their robots.txt."""
+    named, direct, moved, asked, plain = (sites.add(robots=RULES) for _ in range(5))
+    moved.set("/rules", RULES)
+    moved.set("/robots.txt", redirect("/rules"))
+    agent = {"User-Agent": OTHER}
+
+    class Spider(ListSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> None:
+            assert self.crawler.engine is not None
+            assert not await may_fetch(self.crawler, asked.url("/private"))
+            request = Request(direct.url("/private"), headers=agent)
+            with pytest.raises(RobotsDisallowed):
+                await self.crawler.engine.download_async(request)
+
+    requests = [Request(site.url("/private"), headers=agent) for site in (named, moved)]
+    requests.append(Request(plain.url("/private"), headers={"User-Agent": ""}))
+    result = await crawl(Spider, requests=[*requests, "data:,start"])
+    assert all(isinstance(result.failure(one.url), RobotsDisallowed) for one in requests)
+    names = {hit.header("User-Agent") for one in (named, direct, moved) for hit in one.requests}
+    assert names == {OTHER}
+    own = {hit.header("User-Agent") for site in (asked, plain) for hit in site.requests}
+    assert own == {result.spider.settings["USER_AGENT"]}
+    assert [len(one.requests) for one in (named, direct, moved, asked, plain)] == [1, 1, 2, 1, 1]
     result.assert_clean()

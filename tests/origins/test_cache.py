@@ -1,16 +1,20 @@
-"""REP.md sections 4 and 5 in real crawls, on a clock that the test moves: how long an answer
-holds, the clock of an unreachable origin, the 30 days, and whose entries leave."""
+"""REP.md sections 4 and 5 in real crawls, on a clock that the test moves: how long an answer holds, the
+clock of an unreachable origin, the 30 days; and Google's time-line over several crawls, each of which knows
+of the others only by what the storage keeps."""
 
 from __future__ import annotations
 
 import itertools
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import signals as scrapy_signals
 
 from scrapy_rep.protocol.availability import Outcome
-from tests.helpers.behaviours import RULES, answer, in_turn
+from scrapy_rep.storages import Entry
+from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn, redirect
 from tests.helpers.crawling import (
     DAY,
     DOWN,
@@ -23,9 +27,11 @@ from tests.helpers.crawling import (
     StepSpider,
     crawl,
 )
-from tests.helpers.recorded import Resolved
+from tests.helpers.held import Record, assert_clean, origin_of
+from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
+from tests.helpers.storing import FolderStorage, in_a_file, open_
 
 # What is held asks once more what is known, which counts again.
 pytestmark = pytest.mark.usefixtures("in_time")
@@ -61,8 +67,7 @@ async def run_plans(
         now = moment
     outcomes, result = await run(clock, *steps, settings=settings)
     found: dict[str, list[str]] = {}
-    urls = [step for step in steps if isinstance(step, str)]
-    for url, outcome in zip(urls, outcomes, strict=True):
+    for url, outcome in zip((one for one in steps if isinstance(one, str)), outcomes, strict=True):
         found.setdefault(url, []).append(outcome)
     return found, result
 
@@ -77,84 +82,42 @@ class Asked:
         self.counts.append(self.site.count("/robots.txt"))
 
 
-FRESH: list[tuple[str, dict[str, str], int]] = [
-    ("nothing said", {}, DAY),
-    ("max-age", {"Cache-Control": "public, max-age=3600"}, 3600),
-    ("longer than a day", {"Cache-Control": "max-age=172800"}, 2 * DAY),
-    ("under the floor", {"Cache-Control": "max-age=0"}, 300),
-    ("over the ceiling", {"Cache-Control": "max-age=31536000"}, 7 * DAY),
-    ("no-store", {"Cache-Control": "no-store"}, 300),
-    ("no-cache", {"Cache-Control": "no-cache, max-age=3600"}, 300),
-    ("Age is subtracted", {"Cache-Control": "max-age=3600", "Age": "600"}, 3000),
-    ("Age alone says nothing", {"Age": "600"}, DAY),
-    ("nonsense", {"Cache-Control": "max-age=long", "Age": "old"}, DAY),
-    ("Expires is not looked at", {"Expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, DAY),
-]
-
-
-@pytest.mark.parametrize(
-    ("settings", "control", "seconds"),
-    [
-        ({"REP_CACHE_TTL": 1000}, "private", 1000),
-        ({"REP_CACHE_MIN_TTL": 20}, "max-age=10", 20),
-        ({"REP_CACHE_MAX_TTL": 5000}, "max-age=6000", 5000),
+# Of the headers tests/protocol/test_freshness.py has all there is.
+CHOSEN = {"REP_CACHE_TTL": 1000, "REP_CACHE_MIN_TTL": 20, "REP_CACHE_MAX_TTL": 5000}
+FRESH: dict[str, list[tuple[str, int, int]]] = {
+    # The answer's header, seconds by default, seconds with settings.
+    "Cache-Control": [
+        ("private", DAY, 1000),
+        ("public, max-age=3600", 3600, 3600),
+        ("max-age=10", 300, 20),
+        ("max-age=31536000", 7 * DAY, 5000),
     ],
-)
-async def test_settings_say_how_long_an_answer_is_fresh(
-    sites: Sites, clock: Clock, settings: dict[str, Any], control: str, seconds: int
+    "Expires": [("Thu, 01 Jan 1970 00:00:00 GMT", DAY, 1000)],  # not looked at
+}
+
+
+@pytest.mark.parametrize("settings", [{}, CHOSEN], ids=["default", "chosen"])
+async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
+    sites: Sites, clock: Clock, settings: dict[str, Any]
 ) -> None:
-    site = sites.add(robots=answer(RULES, headers=[("Cache-Control", control)]))
-    asked, page = Asked(site), site.url("/x")
-    await run(clock, page, seconds - 1, page, asked, 2, page, asked, settings=settings)
-    assert asked.counts == [1, 2]
-
-
-async def test_an_answer_is_fresh_as_long_as_its_headers_say(sites: Sites, clock: Clock) -> None:
     """An answer that there is no file is one too."""
     table, plans = [], []
-    for status, (name, headers, seconds) in itertools.product((200, 404), FRESH):
-        site = sites.add(robots=answer(RULES, status, headers.items()))
-        asked, page = Asked(site), site.url("/private")
-        table.append((status, name, page, asked))
-        times = (0, seconds - 1, seconds + 1, 2 * seconds)
-        plans.append([(moment, step) for moment in times for step in (page, asked)])
-    outcomes, result = await run_plans(clock, plans)
+    for status, (name, rows) in itertools.product((200, 404), FRESH.items()):
+        for value, default, chosen in rows:
+            seconds = chosen if settings else default
+            site = sites.add(robots=answer(RULES, status, [(name, value), ("Age", "0")]))
+            asked, page = Asked(site), site.url("/private")
+            table.append((status, value, page, asked))
+            times = (0, seconds - 1, seconds + 1, 2 * seconds)
+            plans.append([(moment, step) for moment in times for step in (page, asked)])
+    outcomes, result = await run_plans(clock, plans, settings)
     with every_row() as row:
-        for status, name, page, asked in table:
-            with row(f"{status}, {name}"):
+        for status, value, page, asked in table:
+            with row(f"{status}, {value}"):
                 assert asked.counts == [1, 1, 2, 2]
                 assert outcomes[page] == [NO if status == 200 else OK] * 4
     counts = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
     assert counts == [count * len(table) for count in (1, 4, 1, 0)]
-
-
-async def test_a_stale_copy_is_applied_while_the_origin_is_unreachable(
-    sites: Sites, clock: Clock
-) -> None:
-    """However old it is; and the clock keeps running."""
-    site = sites.add(robots=in_turn(RULES, 503, 503, RULES))
-    asked, resolved = Asked(site), Resolved()
-    both = [site.url("/private"), site.url("/x")]
-    outcomes, result = await run(
-        clock,
-        *[*both, asked, DAY + 1, *both, asked],  # asked again, in vain
-        *[74, *both, asked],  # not yet
-        *[27, *both, asked],  # 101 s after the first failure: again in vain
-        *[201, *both, asked, 100, *both, asked],  # there again, and fresh
-        settings=SLOW,
-        signal_handlers=resolved.handlers,
-    )
-    assert outcomes == [NO, OK] * 6
-    assert asked.counts == [1, 2, 2, 3, 4, 4]
-    assert [(one["outcome"], one["attempts"]) for one in resolved.all] == [
-        (Outcome.RULES, 0),
-        (Outcome.UNREACHABLE, 1),
-        (Outcome.UNREACHABLE, 2),
-        (Outcome.RULES, 0),
-    ]
-    names = ("rep/cache/stale", "rep/cache/refresh", "rep/unreachable/dropped")
-    assert [result.stat(name) for name in names] == [6, 3, 0]
-    assert result.log.count("so an older copy applies") == 2
 
 
 async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
@@ -190,22 +153,12 @@ async def test_an_unreachable_origin_is_asked_ever_less_often(sites: Sites, cloc
     assert "(asked 6 times): HTTP 503" in str(result.spider.errors[-1][1])
 
 
-RETRY_AFTER = [
-    ("500", 500),
-    ("date", 500),
-    ("9999", 800),  # within the ceiling
-    ("10", 75),  # a lower bound: the back-off goes on
-    ("-5", 75),
-    ("soon", 75),
-]
-
-
 async def test_retry_after_holds_within_the_ceiling(sites: Sites, clock: Clock) -> None:
     table, plans = [], []
     date = formatdate(clock.now + 500, usegmt=True)
-    for status, (value, seconds) in itertools.product((429, 503), RETRY_AFTER):
-        headers = [("Retry-After", date if value == "date" else value)]
-        site = sites.add(robots=in_turn(answer("busy", status, headers), RULES))
+    rows = [("500", 500), (date, 500), ("9999", 800), ("10", 75)]  # a lower bound
+    for status, (value, seconds) in itertools.product((429, 503), rows):
+        site = sites.add(robots=in_turn(answer("busy", status, [("Retry-After", value)]), RULES))
         asked, page = Asked(site), site.url("/x")
         table.append((status, value, page, asked))
         times = (0, seconds - 1, seconds + 26)
@@ -240,10 +193,164 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
                 assert list(itertools.chain(*both)) == wanted[name]
 
 
-async def test_the_limit_needs_attempts(sites: Sites, clock: Clock) -> None:
-    """Five at least: time in which nobody asks is no evidence, however long it is."""
-    site = sites.add(robots=503)
-    page = site.url("/private")
-    outcomes, _ = await run(clock, *[page, 365 * DAY] * 4, page, 1, page, settings=SLOW)
-    assert outcomes == [DOWN] * 4 + [OK, OK]
-    assert site.count("/robots.txt") == 5
+NEWER = "User-agent: *\nDisallow: /x\n"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> dict[str, Any]:
+    """Settings. That the storages keep the same is for tests/storages."""
+    return in_a_file(tmp_path)
+
+
+class Crawls:
+    """Crawls of two pages of a site, one after the other."""
+
+    def __init__(self, site: Site, clock: Clock, settings: dict[str, Any]) -> None:
+        self.site, self.clock, self.settings = site, clock, {**SLOW, **settings}
+        self.result: CrawlResult | None = None
+
+    async def next(self, seconds: float = 0) -> tuple[list[str], int]:
+        """So much later: what became of /private and /x, and how often robots.txt was asked for
+        until then."""
+        self.clock.now += seconds
+        steps = [self.site.url("/private"), self.site.url("/x")]
+        self.result = await crawl(StepSpider, self.settings, steps=steps, clock=self.clock)
+        assert_clean(self.result)
+        assert isinstance(self.result.spider, StepSpider)
+        return self.result.spider.outcomes, self.site.count("/robots.txt")
+
+
+async def test_the_last_copy_is_applied_while_the_site_is_down(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
+    site = sites.add(robots=in_turn(RULES, NEWER, 503))
+    run = Crawls(site, clock, stored)
+    assert await run.next() == ([NO, OK], 1)
+    assert await run.next(DAY - 1) == ([NO, OK], 1), "fresh to its last second"
+    assert await run.next(2) == ([OK, NO], 2), "stale, and fetched again"
+    # Unreachable: the copy goes on being applied, and the clock runs on from crawl to crawl.
+    assert await run.next(DAY + 1) == ([OK, NO], 3)
+    assert run.result is not None
+    assert run.result.log.count("so an older copy applies") == 1
+    names = ("rep/cache/stale", "rep/unreachable/dropped")
+    assert [run.result.stat(name) for name in names] == [2, 0]
+    assert await run.next(74) == ([OK, NO], 3)
+    assert await run.next(27) == ([OK, NO], 4)
+    assert await run.next(149) == ([OK, NO], 4), "it doubles"
+    assert await run.next(31 * DAY) == ([OK, NO], 5), "more than 30 days: the last copy applies"
+    site.set("/robots.txt", RULES)
+    assert await run.next(801) == ([NO, OK], 6)
+
+
+# What is recalled
+
+
+def kept(site: Site, stored: dict[str, Any]) -> Entry:
+    storage = open_(stored)
+    entry = storage.load(origin_of(site))
+    storage.close()
+    assert entry is not None
+    return entry
+
+
+async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+    other = sites.add(pages={"/final": answer(RULES)})
+    site = sites.add(robots=redirect("/hop"))
+    site.set("/hop", redirect(other.url("/final")))
+    await Crawls(site, clock, stored).next()
+    began = clock.now
+    entry = kept(site, stored)
+    assert entry.check(origin_of(site)).body == RULES_BYTES
+    assert (entry.url, entry.hops, entry.status) == (other.url("/final"), 2, 200)
+    assert (entry.outcome, entry.fetched_at, entry.fresh_until) == (
+        Outcome.RULES,
+        began,
+        began + DAY,
+    )
+    assert (entry.unreachable_since, entry.attempts, entry.error) == (None, 0, None)
+
+    site.set("/robots.txt", 503)
+    await Crawls(site, clock, stored).next(DAY + 1)
+    failed = kept(site, stored)
+    assert failed.body == RULES_BYTES
+    assert (failed.url, failed.hops, failed.status, failed.fetched_at) == (
+        other.url("/final"),
+        2,
+        200,
+        began,
+    )
+    assert (failed.unreachable_since, failed.updated_at) == (clock.now, clock.now)
+    assert (failed.attempts, failed.dead_attempts) == (1, 0)
+    assert 75 <= failed.next_attempt_at - clock.now <= 100
+    assert failed.error == "HTTP 503"
+    assert failed.sha256 == entry.sha256
+
+
+async def test_what_is_recalled_works_like_a_fetch(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a fetch it is as if there had been one: rules, sitemaps, Scrapy's own signal. With a
+    class of the user's, too."""
+    monkeypatch.chdir(tmp_path)
+    site = sites.add()
+    sitemap = site.url("/sitemap.xml")
+    site.set("/robots.txt", f"{RULES}Sitemap: {sitemap}\n")
+    settings = {"REP_CACHE_STORAGE": FolderStorage, "REP_SITEMAPS": True}
+    parsed: list[Any] = []
+
+    def robots_parsed(robotparser: Any, request: Any) -> None:
+        parsed.append((robotparser.allowed(site.url("/private"), "any"), request.url))
+
+    for number in range(2):
+        record, discovered = Record(), Discovered()
+        handlers = {**record.handlers, **discovered.handlers}
+        if hasattr(scrapy_signals, "robots_parsed"):
+            handlers[scrapy_signals.robots_parsed] = robots_parsed
+        result = await crawl(
+            [site.url("/x"), site.url("/private")], settings, signal_handlers=handlers
+        )
+        assert_clean(result)
+        assert result.status(site.url("/x")) == 200
+        assert [type(one).__name__ for one in result.failures.values()] == [NO]
+        assert result.stat("rep/cache/recalled") == (1 if number else 0)
+        assert result.stat("robotstxt/request_count") == (0 if number else 1)
+        assert len(record.resolved) == (0 if number else 1)
+        assert discovered.urls == [sitemap]
+        assert result.stat("rep/sitemaps/found") == 1
+        assert site.count("/sitemap.xml") == number + 1
+    if hasattr(scrapy_signals, "robots_parsed"):
+        assert [one[0] for one in parsed] == [False] * 2
+        assert {one[1] for one in parsed} <= {site.url("/x"), site.url("/private")}
+    assert site.count("/robots.txt") == 1
+
+
+async def test_what_nobody_asked_for_in_90_days(sites: Sites, clock: Clock, tmp_path: Path) -> None:
+    stored = in_a_file(tmp_path)
+    old, new = sites.add(robots=RULES), sites.add(robots=404)
+    await Crawls(old, clock, stored).next()
+    sha256 = kept(old, stored).sha256
+    assert sha256 is not None
+    await Crawls(new, clock, stored).next(89 * DAY)
+    assert kept(old, stored).body == RULES_BYTES
+    await Crawls(new, clock, stored).next(2 * DAY)
+    storage = open_(stored)
+    assert storage.load(origin_of(old)) is None
+    assert storage.body(sha256) is None
+    assert storage.load(origin_of(new)) is not None
+    storage.close()
+
+
+@pytest.mark.parametrize("site_has", [RULES, 503], ids=["rules", "unreachable"])
+async def test_somebody_whose_clock_is_years_ahead(
+    sites: Sites, clock: Clock, tmp_path: Path, site_has: Any
+) -> None:
+    """What it keeps is not believed for longer than it could be true here."""
+    site = sites.add(robots=site_has)
+    run = Crawls(site, clock, in_a_file(tmp_path))
+    (_, count) = await run.next(3650 * DAY)
+    assert count == 1
+    clock.now -= 3650 * DAY
+    (outcomes, count) = await run.next()
+    assert count == 2
+    assert outcomes == ([NO, OK] if site_has == RULES else [DOWN, DOWN])
+    assert (await run.next(1))[1] == 2, "what is kept now is of today"

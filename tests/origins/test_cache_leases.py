@@ -64,19 +64,6 @@ async def test_another_process_asks(sites: Sites, stored: dict[str, Any], grace:
     assert result.stat("rep/cache/recalled") == 1
 
 
-async def test_the_other_process_is_dead(sites: Sites, stored: dict[str, Any]) -> None:
-    """Nobody waits for longer than its lease lasts, though it had renewed it: else this crawl would
-    never end."""
-    site, other = sites.add(robots=RULES), open_(stored)
-    assert other.lease(origin_of(site), "dead", 0.2)
-    settings = {**stored, **DEFER, "REP_DOWNLOAD_TIMEOUT": NEVER}
-    result = await crawl([site.url("/private"), site.url("/x")], settings)
-    assert_clean(result)
-    other.close()
-    assert result.responses == {site.url("/x"): 200}
-    assert site.count("/robots.txt") == 1
-
-
 @pytest.mark.parametrize("dies", [False, True], ids=["answers", "dies"])
 async def test_another_process_has_the_next_tick(
     sites: Sites, stored: dict[str, Any], dies: bool

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy import Request
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.origins.fetcher import CONFIGURATION_ERRORS
-from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights, StillWaiting
+from scrapy_rep.origins.flights import (
+    CrawlEnding,
+    Flight,
+    Flights,
+    ResolutionListener,
+    StillWaiting,
+)
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import NEVER, a_while
+from tests.helpers.recorded import context_of
 
 
 @pytest.fixture(autouse=True)
 def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is."""
     monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
 
 
@@ -79,26 +85,6 @@ def waits(flight: Flight, seconds: float | None = None) -> Deferred[Any]:
     return deferred_from_coro(outcome(flight.wait(seconds)))
 
 
-@pytest.mark.loop
-async def test_all_waiters_share_one_flight() -> None:
-    world = World()
-    first = world.flights.to(origin("a"), Request("http://a/first"))
-    assert world.flights.to(origin("a"), Request("http://a/second")) is first
-    assert first.request is not None
-    assert first.request.url == "http://a/first"
-    waiting = [waits(first) for _ in range(5)]
-    await a_while(0.01)
-    assert world.flights.get(origin("a")) is first
-    await world.answer("a")
-    assert [await maybe_deferred_to_future(one) for one in waiting] == ["known"] * 5
-    assert world.asked == ["a"]
-    assert origin("a") not in world.flights
-    # Who comes later begins another, but may still ask this one.
-    assert await first.wait(0) == "known"
-    assert world.flights.to(origin("a")) is not first
-    await world.end()
-
-
 async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     """Not from when somebody begins to wait. Who is late does not end it."""
     world = World()
@@ -110,8 +96,13 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     for seconds in (flight.left_of(0.05), 0, -1, 0.05):
         assert isinstance(await outcome(flight.wait(seconds)), StillWaiting)
     assert len(flight.waiters) == 1
+    assert world.flights.to(origin("a")) is flight
     await world.answer("a")
     assert await maybe_deferred_to_future(patient) == "known"
+    # Who comes later begins another, but may still ask this one.
+    assert await flight.wait(0) == "known"
+    assert world.flights.to(origin("a")) is not flight
+    await world.end()
 
 
 async def test_new_origins_fly_before_those_asked_again() -> None:
@@ -129,15 +120,13 @@ async def test_new_origins_fly_before_those_asked_again() -> None:
     assert (world.in_the_air, world.most) == (0, 4)
 
 
-@pytest.mark.parametrize(("concurrency", "cap"), [(1, 4), (0, 64)])
-async def test_no_more_flights_than_the_cap_are_in_the_air(concurrency: int, cap: int) -> None:
-    """With no limit to the pages there is one here all the same."""
-    world = World(concurrency)
+async def test_with_no_limit_to_the_pages_there_is_one_here() -> None:
+    world = World(0)
     world.begin(*hosts(100))
     await a_while(0.01)
-    assert len(world.asked) == world.in_the_air == cap
+    assert len(world.asked) == world.in_the_air == 64
     await world.end()
-    assert len(world.asked) == cap
+    assert len(world.asked) == 64
 
 
 async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,26 +147,7 @@ async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) ->
     await world.end()
 
 
-BUG = ZeroDivisionError("a bug")
-
-
-async def test_an_error_reaches_the_waiters() -> None:
-    """Those that are the user's to mend without a word in the log: that is for others to say."""
-    for error in [*(one("why") for one in CONFIGURATION_ERRORS), BUG]:
-        world = World()
-        [flight] = world.begin("a")
-        waiting = waits(flight)
-        await a_while(0)
-        with captured_log() as records:
-            world.answers["a"].errback(error)
-            assert await maybe_deferred_to_future(waiting) is error
-        assert await outcome(flight.wait()) is error
-        assert [one.levelname for one in records] == (["ERROR"] if error is BUG else [])
-        assert origin("a") not in world.flights
-
-
 async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
-    """Only what nobody waits for is broken off; the next in the queue takes its place."""
     world = World()
     flights = world.begin(*hosts(6))
     waiting = waits(flights[0])
@@ -195,7 +165,6 @@ async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
 @pytest.mark.loop
 @pytest.mark.parametrize("seconds", [None, 1000.0])
 async def test_the_end_tells_everyone_who_waits_and_starts_nothing(seconds: float | None) -> None:
-    """Nothing stays in the air either."""
     world = World()
     flights = [*world.begin(*hosts(5)), *world.begin("b", "c", again=True)]
     waiting = [waits(one, seconds) for one in flights]
@@ -232,3 +201,35 @@ async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
     await world.end()
     assert not world.flights._first
     assert not world.flights._quick
+
+
+ORIGIN = Origin("http", "a.example", 80)
+
+
+class Cancelled:
+    """A cache whose fetch is broken off: with asyncio by another error than with Twisted."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    async def ask(self, *_: Any) -> None:
+        raise self._error
+
+
+class Told(ResolutionListener):
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        self.errors.append(error)
+
+
+@pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
+async def test_a_fetch_that_is_broken_off_is_told(error: BaseException) -> None:
+    cache: Any = Cancelled(error)
+    origins, listener = Origins(context_of()), Told()
+    origins.cache = cache
+    origins.listeners.append(listener)
+    with pytest.raises(type(error)):
+        await origins.ask(Flight(ORIGIN, None))
+    assert [type(one) for one in listener.errors] == [CancelledError]

@@ -38,8 +38,12 @@ def ftp(tmp_path: Path, ftp_site: FtpSite) -> Ftp:
 @pytest.mark.scrapy_api
 @pytest.mark.loop
 async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp) -> None:
+    """As `anonymous`, whoever fetches the page."""
     site = ftp(RULES)
-    result = await crawl([site.url("/private"), site.url("/public")])
+    login = {"ftp_user": "alice", "ftp_password": "secret"}
+    result = await crawl([Request(site.url("/private"), meta=login), site.url("/public")])
+    assert next(name for command, name in site.commands if command == "USER") == "anonymous"
+    assert ("PASS", "secret") not in site.commands
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     assert result.responses == {site.url("/public"): 200}
     assert site.count("/robots.txt") == 1
@@ -48,12 +52,11 @@ async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp) -> None:
     result.assert_clean()
 
 
-async def test_missing_file_means_no_restrictions(ftp: Ftp) -> None:
+async def test_a_missing_file_is_no_restriction(ftp: Ftp) -> None:
     site = ftp(None)
-    result = await crawl([site.url("/private"), site.url("/public")])
-    assert result.responses == {site.url("/private"): 200, site.url("/public"): 200}
-    assert site.count("/robots.txt") == 1
-    assert result.stat("rep/outcome/missing") == 1
+    result = await crawl(site.url("/private"))
+    assert result.responses == {site.url("/private"): 200}
+    assert result.stat("rep/outcome/missing") == site.count("/robots.txt") == 1
     result.assert_clean()
 
 
@@ -66,21 +69,14 @@ async def test_refused_login_is_unreachable(ftp: Ftp) -> None:
     result.assert_clean()
 
 
-async def test_the_user_of_the_page_is_not_used(ftp: Ftp) -> None:
-    """robots.txt is asked for as `anonymous`, whoever fetches the page."""
-    site = ftp(RULES)
-    meta = {"ftp_user": "alice", "ftp_password": "secret"}
-    settings = {"FTP_USER": "bob", "FTP_PASSWORD": "secret"}
-    await crawl(Request(site.url("/private"), meta=meta), settings)
-    assert [argument for command, argument in site.commands if command == "USER"] == ["anonymous"]
-    assert ("PASS", "secret") not in site.commands
-
-
 async def test_active_mode_is_left_to_scrapys_handler(ftp: Ftp) -> None:
     site = ftp(RULES)
-    result = await crawl(site.url("/private"), {"FTP_PASSIVE_MODE": False})
+    settings = {"FTP_PASSIVE_MODE": False, "FTP_USER": "bob", "FTP_PASSWORD": "secret"}
+    result = await crawl(site.url("/private"), settings)
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     names = [command for command, _ in site.commands]
+    assert ("USER", "anonymous") in site.commands
+    assert ("USER", "bob") not in site.commands
     assert "PORT" in names
     assert "PASV" not in names
     result.assert_clean()

@@ -61,21 +61,24 @@ async def test_a_replay_without_the_site_knows_its_rules(
 
 @pytest.mark.parametrize("robots", [404, 503], ids=str)
 async def test_recorded_pages_are_replayed_without_a_robots_txt(
-    sites: Sites, cache: dict[str, Any], robots: int
+    sites: Sites, cache: dict[str, Any], tmp_path: Path, robots: int
 ) -> None:
-    """Their site is not asked for them. A missing file of yesterday says nothing about today, so
+    """As the record says. Their site is not asked for them. A missing file of yesterday says nothing about today, so
     other pages are held."""
     site = sites.add(robots=robots)
     urls = [site.url("/a"), site.url("/b")]
     first = await crawl(urls, {**cache, **STOCK, "REP_UNREACHABLE": "allow"})
     assert set(first.responses) == set(urls)
     sites.close()
-    settings = {**cache, "REP_DEFER_MAX_WAIT": 0.3}
+    trail = tmp_path / "decisions.jsonl"
+    settings = {**cache, "REP_DEFER_MAX_WAIT": 0.3, "REP_DECISIONS": str(trail)}
     again = await crawl([*urls, site.url("/new")], settings)
     assert again.responses == first.responses
     assert list(again.failures) == [site.url("/new")]
     assert again.stat("rep/unreachable/replayed") == 2
     assert again.stat("rep/deferred") == 1
+    told = [one["reason"] for one in decisions(trail) if one["verdict"] == "allowed"]
+    assert told and all(one.startswith("the HTTP cache answers it; ") for one in told)
     again.assert_clean()
 
 
@@ -104,19 +107,21 @@ async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str
 async def test_ignore_missing_asks_no_site_for_anything(
     sites: Sites, cache: dict[str, Any]
 ) -> None:
-    site, other = sites.add(robots=RULES), sites.add()
+    """A failure that was recorded keeps nothing waiting."""
+    site, other, down = sites.add(robots=RULES), sites.add(), sites.add(robots=503)
     urls = [site.url(path) for path in ("/a", "/private", "/new")]
-    await crawl(urls[:2], {**cache, **STOCK})
+    await crawl([*urls[:2], down.url("/a")], {**cache, **STOCK})
     asked = len(site.requests)
     # The site and its robots.txt have changed: nobody looks.
     site.set("/robots.txt", 503)
-    result = await crawl([*urls, other.url("/x")], {**cache, **OFFLINE})
-    assert result.responses == {urls[0]: 200}
+    more = [other.url("/x"), down.url("/a"), down.url("/x")]
+    result = await crawl([*urls, *more], {**cache, **OFFLINE, "REP_DEFER_MAX_WAIT": 0.3})
+    assert result.responses == {urls[0]: 200, down.url("/a"): 200}
     assert disallowed(result, urls[1])
     assert not disallowed(result, urls[2])
     assert len(site.requests) == asked
     assert other.requests == []
-    assert result.stat("httpcache/ignore") == 2  # both /new and /x are not recorded
+    assert result.stat("httpcache/ignore") == 3  # /new, and both /x
     result.assert_clean()
 
 
@@ -139,7 +144,6 @@ async def test_what_was_replayed_is_not_stored_for_others(
 async def test_ignore_missing_without_the_middleware_asks_the_site(
     sites: Sites, cache: dict[str, Any]
 ) -> None:
-    """A project with a cache of its own under Scrapy's settings."""
     site = sites.add(robots=RULES)
     off = {"DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
     result = await crawl([site.url("/a"), site.url("/private")], {**cache, **OFFLINE, **off})
@@ -170,16 +174,3 @@ async def test_a_broken_http_cache_is_one_warning(sites: Sites, cache: dict[str,
     told = [one for one in result.records if "Can't use the HTTP cache" in one.getMessage()]
     assert [one.levelname for one in told] == ["WARNING"]
     result.assert_clean()
-
-
-async def test_record_of_a_replayed_page_says_why(
-    sites: Sites, cache: dict[str, Any], tmp_path: Path
-) -> None:
-    site = sites.add(robots=404)
-    await crawl(site.url("/a"), cache)
-    sites.close()
-    trail = tmp_path / "decisions.jsonl"
-    await crawl(site.url("/a"), {**cache, "REP_DECISIONS": str(trail)})
-    [line] = decisions(trail)
-    assert line["verdict"] == "allowed"
-    assert line["reason"].startswith("the HTTP cache answers it; ")

@@ -1,13 +1,19 @@
-"""REP.md sections 1 and 2: whose robots.txt a URL asks for, and how often."""
+"""REP.md sections 1 and 2: whose robots.txt a URL asks for, and how often; up to 5 redirects to any host; and
+nothing that belongs to page requests leaks into the fetch, whose servers record what they were sent."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 from scrapy import Request
+from scrapy.settings import default_settings
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, after
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
+from scrapy_rep.protocol.availability import Outcome
+from tests.helpers.behaviours import RULES, after, answer, redirect
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
+from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 
@@ -129,4 +135,273 @@ async def test_what_no_robots_txt_is_asked_for(sites: Sites) -> None:
     assert result.responses == dict.fromkeys(["data:text/plain,hello", page, disobedient.url], 200)
     assert result.stat("robotstxt/request_count") == 0
     assert [hit.target for hit in site.requests] == ["/private"]
+    result.assert_clean()
+
+
+def chain(sites: Sites, hops: int, *, hosts: bool) -> list[Site]:
+    """Sites whose first answers with that many redirects, over as many hosts if wished."""
+    many = [sites.add() for _ in range(hops + 1)] if hosts else [sites.add()] * (hops + 1)
+    for number in range(hops):
+        path = "/robots.txt" if number == 0 else f"/hop{number}"
+        many[number].set(path, redirect(many[number + 1].url(f"/hop{number + 1}")))
+    many[hops].set(f"/hop{hops}", RULES)
+    return many
+
+
+@pytest.mark.download
+@pytest.mark.scrapy_api
+async def test_five_hops_are_followed_and_the_sixth_is_not(sites: Sites) -> None:
+    chains = [
+        (hops, chain(sites, hops, hosts=hosts)) for hops in (1, 5, 6) for hosts in (False, True)
+    ]
+    resolved = Resolved()
+    result = await crawl(
+        [many[0].url("/private") for _, many in chains], signal_handlers=resolved.handlers
+    )
+    with every_row() as row:
+        for hops, many in chains:
+            with row((hops, many[0] is not many[1])):
+                [one] = resolved.of(many[0].url())
+                if hops <= 5:
+                    assert disallowed(result, many[0].url("/private"))
+                    assert (one["outcome"], one["hops"]) == (Outcome.RULES, hops)
+                    assert one["url"] == many[-1].url(f"/hop{hops}")
+                else:
+                    assert result.status(many[0].url("/private")) == 200
+                    assert one["outcome"] is Outcome.MISSING
+                    assert many[6].count("/hop6") == 0
+    result.assert_clean()
+
+
+async def test_rules_belong_to_the_origin_first_asked(sites: Sites) -> None:
+    """They do not apply to the host that delivered them, and that one's do not apply here."""
+    delivering = sites.add(
+        robots="User-agent: *\nDisallow: /public\nDisallow: /shared",
+        pages={"/shared/rules": RULES},
+    )
+    asked = sites.add(robots=redirect(delivering.url("/shared/rules")))
+    # The usual case: http:// redirects to https://. Each origin asks.
+    secure = sites.add(robots=RULES, tls=True)
+    plain = sites.add(robots=redirect(secure.url("/robots.txt")), host=secure.host)
+    some = (asked, delivering, plain, secure)
+    urls = [site.url(path) for site in some for path in ("/private", "/public")]
+    result = await crawl(urls)
+    assert [disallowed(result, url) for url in urls] == [
+        *[True, False, False, True],
+        *[True, False] * 2,
+    ]
+    assert (plain.count("/robots.txt"), secure.count("/robots.txt")) == (1, 2)
+    assert delivering.count("/robots.txt") == 1  # not asked for by the hop
+    result.assert_clean()
+
+
+LEADS_NOWHERE = {
+    "none": None,
+    "empty": "",
+    "blank": "   ",
+    "a loop": "/robots.txt",
+    "file": "file:///etc/passwd",
+    "ftp": "ftp://127.0.0.1/robots.txt",
+    "data": "data:text/plain,User-agent:%20*%0ADisallow:%20/",
+    "javascript": "javascript:alert(1)",
+    "mailto": "mailto:webmaster@example.com",
+    "s3": "s3://bucket/robots.txt",
+    "unbalanced bracket": "http://[",
+    "no host": "http://",
+    "no host but a path": "http:///robots.txt",
+    "bad port": "http://127.0.0.1:99999/robots.txt",
+    "bad port text": "http://127.0.0.1:http/robots.txt",
+    "bad IPv6": "http://[::xyz]/robots.txt",
+    "a missing page": "/missing",
+}
+
+
+def html(head: str) -> str:
+    return f"<html><head>{head}</head></html>"
+
+
+HTML = {
+    "meta refresh": html('<meta http-equiv="refresh" content="0; url=/rules">'),
+    "JavaScript": html('<script>location.href = "/rules"</script>'),
+    "frame": html('<frameset><frame src="/rules"></frameset>'),
+}
+
+
+async def test_what_leads_nowhere_counts_as_missing(sites: Sites) -> None:
+    """As do loops; and redirects in HTML are none."""
+    pages = {"/rules": RULES, "/missing": 404}
+    table = {
+        **{name: sites.add(robots=redirect(to), pages=pages) for name, to in LEADS_NOWHERE.items()},
+        **{
+            name: sites.add(robots=answer(page, type="text/html"), pages=pages)
+            for name, page in HTML.items()
+        },
+    }
+    one, other = table["a longer loop"], _ = sites.add(), sites.add()
+    one.set("/robots.txt", redirect(other.url("/robots.txt")))
+    other.set("/robots.txt", redirect(one.url("/robots.txt")))
+    resolved = Resolved()
+    result = await crawl(
+        [site.url("/private") for site in table.values()], signal_handlers=resolved.handlers
+    )
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert result.status(site.url("/private")) == 200
+                wanted = Outcome.RULES if name in HTML else Outcome.MISSING
+                assert [one["outcome"] for one in resolved.of(site.url())] == [wanted]
+                assert (site.count("/rules"), site.robots_fetches) == (0, 1)
+    result.assert_clean()
+
+
+USABLE = {
+    "relative": "rules",
+    "absolute path": "/rules",
+    "with a fragment": "/rules#top",
+    "with spaces around": "  /rules ",
+    "no scheme": "//{host}/rules",
+    "upper case scheme": "HTTP://{host}/rules",
+    "with user info": "//user:pass@{host}/rules",
+    "dots": "/a/../rules",
+    # As they came (the tests write headers as Latin-1, byte by character).
+    "UTF-8": "/r\u00c3\u00a8gles",
+}
+
+
+@pytest.mark.download
+async def test_usable_location_is_followed(sites: Sites) -> None:
+    """Whatever the status. Whether a client resolves dots, or the server does, is not tested here."""
+    pages = dict.fromkeys(("/rules", "/a/../rules", "/r%C3%A8gles"), RULES)
+    table = {name: sites.add(pages=pages) for name in USABLE}
+    for name, site in table.items():
+        location = USABLE[name].format(host=f"{site.host}:{site.port}")
+        site.set("/robots.txt", redirect(location))
+    for status in (302, 303, 307, 308):
+        table[str(status)] = sites.add(robots=redirect("/rules", status), pages=pages)
+    result = await crawl([site.url("/private") for site in table.values()])
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert disallowed(result, site.url("/private"))
+                assert not any(hit.header("Authorization") for hit in site.requests)
+                assert [hit.method for hit in site.requests] == ["GET", "GET"]
+    result.assert_clean()
+
+
+@pytest.mark.needs_reactor(reason="Scrapy on aiohttp fails on headers that are not UTF-8")
+async def test_a_location_in_latin_1(sites: Sites) -> None:
+    site = sites.add(robots=redirect("/r\u00e8gles"), pages={"/r%E8gles": RULES})
+    result = await crawl(site.url("/private"))
+    assert disallowed(result, site.url("/private"))
+    result.assert_clean()
+
+
+async def test_unreachable_behind_a_redirect(sites: Sites) -> None:
+    targets = [sites.add(pages={"/page": status}).url("/page") for status in (429, 503)]
+    table = [sites.add(robots=redirect(to)) for to in (*targets, f"{sites.refused()}/robots.txt")]
+    result = await crawl([site.url("/private") for site in table])
+    for site in table:
+        error = result.failure(site.url("/private"))
+        assert isinstance(error, RobotsUnreachable)
+        assert str(error.origin) == site.url("")
+    result.assert_clean()
+
+
+@pytest.mark.download
+async def test_cookies_of_pages_and_of_robots_txt_do_not_mix(sites: Sites) -> None:
+    setting = [("Set-Cookie", "robots=1; Path=/")]
+    other = sites.add(pages={"/rules": answer(RULES, headers=setting)})
+    site = sites.add(robots=answer(b"", 302, [("Location", other.url("/rules")), *setting]))
+    requests = [
+        Request(site.url("/x"), cookies={"session": "secret"}),
+        Request(site.url("/y"), headers={"Cookie": "raw=secret"}),
+        Request(other.url("/z"), cookies={"other": "secret"}),
+    ]
+    result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
+    assert len(result.responses) == 3
+    robots_hits = site.hits("/robots.txt") + other.hits("/rules") + other.hits("/robots.txt")
+    assert len(robots_hits) == 3
+    assert [hit.header("Cookie") for hit in robots_hits] == [None, None, None]
+    assert site.hits("/x")[0].header("Cookie") == "session=secret"
+    assert "robots=1" not in str([hit.headers for hit in site.requests + other.requests])
+    result.assert_clean()
+
+
+async def test_authorization_of_pages_stays_with_pages(sites: Sites) -> None:
+    other = sites.add(pages={"/rules": RULES})
+    site = sites.add(robots=redirect(other.url("/rules")))
+    requests = [
+        Request(site.url("/x"), headers={"Authorization": "Bearer secret"}),
+        Request(site.url("/private"), headers={"Authorization": "Bearer secret"}),
+        Request(site.url("/y"), meta={"http_user": "user", "http_pass": "secret"}),
+    ]
+    result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
+    assert disallowed(result, site.url("/private"))
+    assert site.hits("/x")[0].header("Authorization") == "Bearer secret"
+    assert site.hits("/robots.txt")[0].header("Authorization") is None
+    assert [hit.header("Authorization") for hit in other.requests] == [None]
+    result.assert_clean()
+
+
+@pytest.mark.scrapy_api
+async def test_http_auth_of_the_project_stays_in_its_domain(sites: Sites) -> None:
+    """HTTPAUTH_DOMAIN is where the user wants it sent, robots.txt included; hops leave it."""
+    other = sites.add(name="other.test", pages={"/rules": RULES})
+    site = sites.add(name="secret.test", robots=redirect(other.url("/rules")))
+    domain = f"secret.test:{site.port}"  # Scrapy compares it with the port, if there is one
+    urls = [site.url("/x"), site.url("/private")]
+    if hasattr(default_settings, "HTTPAUTH_USER"):
+        settings = {"HTTPAUTH_USER": "user", "HTTPAUTH_PASS": "pass", "HTTPAUTH_DOMAIN": domain}
+        result = await crawl(urls, settings)
+    else:  # by attributes of the spider, in older Scrapy
+
+        class HttpAuthSpider(ListSpider):
+            http_user, http_pass, http_auth_domain = "user", "pass", domain
+
+        result = await crawl(HttpAuthSpider, requests=urls)
+    assert disallowed(result, site.url("/private"))
+    assert site.hits("/x")[0].header("Authorization") == "Basic dXNlcjpwYXNz"
+    assert [hit.header("Authorization") for hit in other.requests] == [None]
+    result.assert_clean()
+
+
+class MetaSpy:
+    """A downloader middleware that notes what requests for robots.txt carry."""
+
+    seen: ClassVar[list[Request]] = []
+
+    def process_request(self, request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            self.seen.append(request)
+
+
+async def test_meta_of_pages_stays_with_pages(sites: Sites) -> None:
+    """Nor does a browser or API download handler fetch robots.txt for them."""
+    site = sites.add(robots=RULES)
+    MetaSpy.seen.clear()
+    meta = {
+        "playwright": True,
+        "zyte_api": {"browserHtml": True},
+        "cookiejar": 7,
+        "download_slot": "a",
+    }
+    request = Request(
+        site.url("/x"),
+        method="POST",
+        body=b"secret",
+        headers={"X-Secret": "1", "Referer": "http://example.com/"},
+        meta=meta,
+        cb_kwargs={"mine": 1},
+    )
+    result = await crawl(request, {"DOWNLOADER_MIDDLEWARES": {MetaSpy: 50}})
+    assert result.status(site.url("/x")) == 200
+    [robots] = MetaSpy.seen
+    assert not any(robots.meta.get(key) == value for key, value in meta.items())
+    assert robots.cb_kwargs == {}
+    [hit] = site.hits("/robots.txt")
+    assert (hit.method, hit.body) == ("GET", b"")
+    assert hit.header("X-Secret") is None
+    assert hit.header("Referer") is None
+    for validator in ("If-None-Match", "If-Modified-Since", "Range"):
+        assert hit.header(validator) is None
     result.assert_clean()

@@ -180,15 +180,6 @@ async def test_unreachable_is_dropped(sites: Sites) -> None:
     result.assert_clean()
 
 
-async def test_unreachable_is_let_pass(sites: Sites) -> None:
-    some = [sites.add(robots=robots) for robots in (503, reset(), silence())]
-    pages = [site.url("/private") for site in some]
-    result = await crawl(pages, {**IMPATIENT, "REP_UNREACHABLE": "allow"})
-    assert result.responses == dict.fromkeys(pages, 200)
-    assert all(site.tried_once("/robots.txt") for site in some)
-    assert result.stat("rep/unreachable/allowed") == result.stat("robotstxt/request_count") == 3
-
-
 async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     """REP_DOWNLOAD_TIMEOUT, whatever DOWNLOAD_TIMEOUT says, longer or shorter."""
     silent, slow = sites.add(robots=silence()), sites.add(robots=after(0.6, RULES_BYTES))

@@ -1,50 +1,56 @@
-"""A robots.txt that could not be fetched: was it the site, a proxy, or the project's own code?"""
+"""A robots.txt that could not be fetched: whose fault it was (the site's, a proxy's, the project's own code),
+how soon it is asked for again (REP.md section 4), and what `RobotsUnreachable.__cause__` is."""
 
 from __future__ import annotations
 
+import itertools
+import ssl
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from scrapy import Request, signals
-from scrapy.exceptions import IgnoreRequest, StopDownload
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    ResponseDataLossError,
+    StopDownload,
+)
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, answer, in_turn
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import DEFER, Record
+from scrapy_rep.origins.answer import Answer, ProjectError, ProxyError, RedirectRefused
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.settings import RepSettings
+from tests.helpers.behaviours import (
+    RULES,
+    answer,
+    hang_up,
+    in_turn,
+    lying_length,
+    raw,
+    redirect,
+    reset,
+    silence,
+)
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
+from tests.helpers.held import DEFER, InlineSpider, Record, assert_clean
 from tests.helpers.log import lines
+from tests.helpers.names import server_context
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 
 
-class Filter:
-    """Wants HTML alone, as many a project's middleware does."""
-
-    def process_response(self, request: Request, response: Response, **_: Any) -> Response:
-        if b"html" not in response.headers.get("Content-Type", b""):
-            raise IgnoreRequest("no HTML")
-        return response
-
-
-class Buggy:
-    def process_request(self, request: Request, **_: Any) -> None:
-        if request.url.endswith("/robots.txt"):
-            raise self.error
-
-    error: Exception = ZeroDivisionError("division by zero")
-
-
-class Wrong(Buggy):
-    error = RuntimeError("no proxies left")
-
-
-class Network(Buggy):
-    error = ConnectionResetError("by a middleware that asks a server")
-
-
 class BuggyHandler:
-    """A download handler of the project's."""
-
     lazy = False
 
     @classmethod
@@ -58,105 +64,94 @@ class BuggyHandler:
         pass
 
 
-def middleware(one: type) -> dict[str, Any]:
-    return {**DEFER, "DOWNLOADER_MIDDLEWARES": {one: 500}}
+class Filter:
+    """Wants HTML alone, as many a project's middleware does; and one site not at all."""
+
+    def process_request(self, request: Request, **_: Any) -> None:
+        if request.url.startswith("http://lost.test") and request.url.endswith("/robots.txt"):
+            raise ConnectionResetError("by a middleware that asks a server")
+
+    def process_response(self, request: Request, response: Response, **_: Any) -> Response:
+        if b"html" not in response.headers.get("Content-Type", b""):
+            raise IgnoreRequest("no HTML")
+        return response
+
+
+class Buggy:
+    def process_request(self, request: Request, **_: Any) -> None:
+        if request.url.startswith("http://buggy.test") and request.url.endswith("/robots.txt"):
+            raise ZeroDivisionError("division by zero")
 
 
 def urls(site: Site, count: int = 5) -> list[str]:
     return [site.url(f"/page{number}") for number in range(count)]
 
 
-def reasons(result: CrawlResult) -> set[str]:
-    errors = [error for error in result.failures.values() if isinstance(error, RobotsUnreachable)]
-    assert len(errors) == len(result.failures)
-    return {error.reason for error in errors}
+def reasons(result: CrawlResult, site: Site) -> set[str]:
+    errors = [error for url, error in result.failures.items() if url.startswith(site.url(""))]
+    assert errors
+    return {error.reason for error in errors if isinstance(error, RobotsUnreachable)}
 
 
 @pytest.mark.download
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize(
-    ("one", "says"),
-    [
-        (Filter, "refused the request for robots.txt (IgnoreRequest: no HTML): make it ignore"),
-        (Buggy, "failed on the request for robots.txt (ZeroDivisionError: division by zero)"),
-        (Wrong, "failed on the request for robots.txt (RuntimeError: no proxies left)"),
-    ],
-)
-async def test_middlewares_that_fail_are_the_users_to_mend(
-    sites: Sites, one: type, says: str
-) -> None:
-    """At once: nothing is held, and robots.txt is not asked for again and again."""
-    site = sites.add(robots=RULES)
-    result = await crawl(urls(site), middleware(one))
-    [reason] = reasons(result)
-    assert len(result.failures) == 5
-    assert f"{one.__module__}.{one.__qualname__} {says}" in reason
-    assert site.robots_fetches == (1 if one is Filter else 0)
-    assert result.stats.get("rep/deferred", 0) <= 5
-    assert result.stat("rep/given_up") == result.stats.get("rep/deferred", 0)
-    [error] = lines(result, "Can't request the robots.txt", level="ERROR")
-    assert says in error
-    [record] = [one for one in result.records if one.levelname == "ERROR"]
-    text = record.exc_text or ""
-    assert "Traceback" in text and "test_whose_fault.py" in text
-
-
-async def test_network_errors_of_middlewares_are_about_the_site(sites: Sites) -> None:
-    site = sites.add(robots=RULES)
-    result = await crawl(urls(site), {**middleware(Network), "REP_DEFER_MAX_WAIT": 0.2})
-    [reason] = reasons(result)
-    assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
-    result.assert_clean()
+async def test_middlewares_that_fail_are_the_users_to_mend(sites: Sites) -> None:
+    """At once: nothing is held, and robots.txt is not asked for again and again. But an error of the
+    network is about the site."""
+    table = {
+        Filter: "refused the request for robots.txt (IgnoreRequest: no HTML): make it ignore",
+        Buggy: "failed on the request for robots.txt (ZeroDivisionError: division by zero)",
+    }
+    some = [sites.add(robots=RULES), sites.add(robots=RULES, name="buggy.test")]
+    lost = sites.add(robots=RULES, name="lost.test")
+    settings = {"DOWNLOADER_MIDDLEWARES": {Filter: 500, Buggy: 400}, "REP_DEFER_MAX_WAIT": 0.2}
+    result = await crawl(
+        [url for site in (*some, lost) for url in urls(site)], {**DEFER, **settings}
+    )
+    for site, (kind, says) in zip(some, table.items(), strict=True):
+        [reason] = reasons(result, site)
+        assert f"{kind.__module__}.{kind.__qualname__} {says}" in reason
+        assert len(lines(result, "Can't request the robots.txt", says, level="ERROR")) == 1
+    assert [site.robots_fetches for site in (*some, lost)] == [1, 0, 0]
+    for record in (one for one in result.records if one.levelname == "ERROR"):
+        assert "Traceback" in record.exc_text and "test_whose_fault.py" in record.exc_text  # type: ignore[operator]
+    for reason in reasons(result, lost):  # several, if some were held later than others
+        assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
+    assert result.stat("rep/given_up") == result.stat("rep/deferred")
 
 
 async def test_a_download_handler_with_a_bug_is_not_a_site_that_is_down(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     result = await crawl(urls(site, 1), {**DEFER, "DOWNLOAD_HANDLERS": {"http": BuggyHandler}})
-    [reason] = reasons(result)
-    assert (
-        "the download handler tests.origins.test_whose_fault.BuggyHandler failed (KeyError"
-        in reason
+    [reason] = reasons(result, site)
+    assert "test_whose_fault.BuggyHandler failed (KeyError" in reason
+
+
+async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> None:
+    both = ("headers_received", "bytes_received")
+    table = {
+        f"{name}{number}.test": (name, fail)
+        for number, (name, fail) in enumerate(product(both, (False, True)))
+    }
+
+    def stops(name: str) -> Callable[[Request], None]:
+        def stop(request: Request) -> None:
+            signal, fail = table[urlsplit(request.url).hostname or ""]
+            if signal == name and request.url.endswith("/robots.txt"):
+                raise StopDownload(fail=fail)
+
+        return stop
+
+    some = [sites.add(robots="#" * 50_000 + "\n" + RULES, name=name) for name in table]
+    result = await crawl(
+        [url for site in some for url in urls(site)],
+        DEFER,
+        signal_handlers={getattr(signals, name): stops(name) for name in both},
     )
-
-
-class Stopping(ListSpider):
-    """Stops what is not HTML, by a documented signal."""
-
-    fail = False
-    signal = signals.headers_received
-
-    @classmethod
-    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Stopping:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.stop, cls.signal)
-        return spider  # type: ignore[no-any-return]
-
-    def stop(self, request: Request, **_: Any) -> None:
-        if request.url.endswith("/robots.txt"):
-            raise StopDownload(fail=self.fail)
-
-
-class Failing(Stopping):
-    fail = True
-
-
-class Cutting(Stopping):
-    signal = signals.bytes_received
-
-
-class FailingLater(Cutting):
-    fail = True
-
-
-@pytest.mark.parametrize("spider", [Stopping, Failing, Cutting, FailingLater])
-async def test_a_download_that_the_project_stops_is_no_answer(
-    sites: Sites, spider: type[Stopping]
-) -> None:
-    site = sites.add(robots="# " + "x" * 50_000 + "\n" + RULES)
-    result = await crawl(spider, DEFER, requests=urls(site))
-    [reason] = reasons(result)
-    assert "headers_received or bytes_received stopped the download of robots.txt" in reason
-    assert site.robots_fetches == 1
+    for site in some:
+        [reason] = reasons(result, site)
+        assert "headers_received or bytes_received stopped the download of robots.txt" in reason
+        assert site.robots_fetches == 1
     assert len(lines(result, "Can't request the robots.txt", level="ERROR")) == 1
 
 
@@ -170,23 +165,24 @@ def through(proxy: str, *urls: str, **meta: Any) -> list[Request]:
 
 
 @pytest.mark.download
-async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites) -> None:
+@pytest.mark.parametrize("by", ["URL", "header"])
+async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: str) -> None:
+    """With its login, which Scrapy moves to a header that retries keep."""
     site, proxy = sites.add(robots=503), sites.add(robots=in_turn(503, RULES))
-    record = Record()
-    result = await crawl(
-        through(proxy.url("").replace("//", "//me:secret@"), site.url("/private"), site.url("/a")),
-        PROXIED,
-        signal_handlers=record.handlers,
-    )
+    url, login = proxy.url(""), "Basic bWU6c2VjcmV0"
+    if by == "URL":
+        requests = through(url.replace("//", "//me:secret@"), *urls(site, 1), site.url("/private"))
+    else:
+        requests = through(url, *urls(site, 1), site.url("/private"))
+        for one in requests:
+            one.headers["Proxy-Authorization"] = login
+    result = await crawl(requests, PROXIED)
     assert site.requests == []
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert [hit.target for hit in proxy.requests] == [
-        site.url("/robots.txt"),
-        site.url("/robots.txt"),  # asked again for a request that is held
-        site.url("/a"),
-    ]
-    logins = {hit.header("Proxy-Authorization") for hit in proxy.requests}
-    assert logins == {"Basic bWU6c2VjcmV0"}
+    # Asked again for a request that is held.
+    targets = [site.url(path) for path in ("/robots.txt", "/robots.txt", "/page0")]
+    assert [hit.target for hit in proxy.requests] == targets
+    assert {hit.header("Proxy-Authorization") for hit in proxy.requests} == {login}
     assert not any(hit.header("Authorization") for hit in proxy.requests)
     result.assert_clean()
 
@@ -223,18 +219,241 @@ async def test_what_a_proxy_answers_is_no_answer_of_the_site(sites: Sites) -> No
     result.assert_clean()
 
 
-async def test_a_dead_proxy_is_no_dead_host(sites: Sites) -> None:
-    """Its restart does not empty the crawl."""
-    site, proxy = sites.add(), sites.refused()
+def handshakes_fail(context: ssl.SSLContext, times: int) -> ssl.SSLContext:
+    """The next *times* handshakes fail."""
+    left = itertools.count()
+
+    def refuse(*_: Any) -> int | None:
+        return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR if next(left) < times else None
+
+    context.sni_callback = refuse
+    return context
+
+
+@pytest.mark.download
+async def test_a_connection_that_is_lost_once_is_tried_again_at_once(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """Within the same attempt: nothing is dropped for it, whatever REP_UNREACHABLE says."""
+    # Twisted repeats a GET by itself if a kept connection is lost, but not the first on one.
+    lost = [reset(), hang_up(), raw(b"HTTP/1.1 200 OK\r\nConte")]
+    some = [sites.add(robots=in_turn(*[one] * 2, RULES)) for one in lost]
+    once = [sites.add(robots=in_turn(one, RULES)) for one in lost]
+    sites._tls = lambda: handshakes_fail(server_context(tmp_path), 1)
+    once.append(sites.add(robots=RULES, tls=True, name="tls.example"))
+    result = await crawl([site.url("/x") for site in once], ONE_ATTEMPT)
+    assert result.failures == {}
+    assert len(result.responses) == len(once)
+    # Twice is no accident.
     record = Record()
     result = await crawl(
-        through(proxy, *urls(site)),
-        {**PROXIED, "REP_DEFER_MAX_WAIT": 1.0, "REP_DEFER_DEAD_HOST_TRIES": 1},
-        signal_handlers=record.handlers,
+        [site.url("/x") for site in some], ONE_ATTEMPT, signal_handlers=record.handlers
     )
-    assert len(record.resolved) > 1
-    [reason] = reasons(result)
-    assert "ProxyError: the proxy can't be reached" in reason
-    assert "held for 1 s" in reason and "the host is down" not in reason
-    assert site.requests == []
+    if not any(site.robots_fetches > 2 for site in some):  # aiohttp repeats a GET by itself
+        assert len(result.failures) == len(some)
+        assert {one["attempts"] for one in record.resolved} == {1}
+    assert_clean(result)
+
+
+async def test_tls_that_goes_on_failing_is_a_dead_host(sites: Sites) -> None:
+    site = sites.add(robots=RULES)  # without TLS
+    url = site.url("/x").replace("http:", "https:")
+    result = await crawl(url, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2})
+    error = result.failure(url)
+    assert isinstance(error, RobotsUnreachable)
+    assert error.attempts == 2
+    assert "the host is down" in error.reason
+    assert site.connections == 3  # the first attempt is made twice
+    assert_clean(result)
+
+
+class Rotating:
+    """As projects rotate proxies: each request by the next one."""
+
+    proxies: list[str]
+
+    def __init__(self) -> None:
+        self._next = itertools.cycle(self.proxies)
+
+    def process_request(self, request: Request, **_: Any) -> None:
+        request.meta["proxy"] = next(self._next)
+
+
+@pytest.mark.parametrize("by", ["middleware", "spider"])
+async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) -> None:
+    """The crawl goes on by the one that works."""
+    proxy = sites.add(robots=RULES)
+    refusing = sites.add()
+    refusing.pages = Always(answer("", 407, [("Proxy-Authenticate", "Basic")]))
+    proxies = [sites.refused(), refusing.url(""), proxy.url("")]
+    origins = [sites.new_host() for _ in range(2)]
+    requests = [
+        Request(f"http://{host}/page{number}", meta=by_spider)
+        for host in origins
+        for number in range(len(proxies))
+        for by_spider in [{"proxy": proxies[number]} if by == "spider" else {}]
+    ]
+    middleware = type("Middleware", (Rotating,), {"proxies": proxies})
+    result = await crawl(
+        requests,
+        {
+            **DEFER,
+            "REP_RETRY_DELAY": 0.02,
+            "REP_RETRY_MAX_DELAY": 0.05,
+            "RETRY_TIMES": 12,
+            "RETRY_HTTP_CODES": [407],
+            "DOWNLOADER_MIDDLEWARES": {middleware: 600} if by == "middleware" else {},
+        },
+    )
+    robots = [one for one in proxy.requests if one.path == "/robots.txt"]
+    assert len(robots) == len(origins)
+    wanted = len(requests) if by == "middleware" else len(origins)  # the pages by that proxy
+    assert sum(status == 200 for status in result.responses.values()) == wanted
+    assert not any(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+
+
+async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> None:
+    """It is dead, whose restart does not empty the crawl, or refuses a tunnel."""
+    requests = [Request(f"http://{sites.new_host()}/x", meta={"proxy": sites.refused()})]
+    for status in (403, 407, 502, 503):
+        proxy = sites.add()
+        proxy.pages = Always(answer("", status))
+        meta = {"proxy": proxy.url("")}
+        requests.append(Request(f"https://{sites.new_host()}/x", meta=meta))
+    result = await crawl(
+        requests, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 0.3}
+    )
+    for request in requests:
+        error = result.failure(request.url)
+        assert isinstance(error, RobotsUnreachable)
+        how = (
+            "the proxy can't be reached"
+            if request is requests[0]
+            else "the proxy refused to connect"
+        )
+        assert f"ProxyError: {how}" in error.reason
+        assert "held for 0.3 s" in error.reason and "the host is down" not in error.reason
     result.assert_clean()
+
+
+class Always(dict[str, Any]):
+    """The pages of a site that answers everything alike."""
+
+    def __init__(self, behaviour: Any) -> None:
+        super().__init__()
+        self.behaviour = behaviour
+
+    def get(self, *_: Any) -> Any:
+        return self.behaviour
+
+
+def pauses(errors: list[Exception | None], **settings: Any) -> list[float]:
+    """After each of these failures in a row (None: HTTP 503), without jitter."""
+    now = [1_800_000_000.0]
+    origin = Origin.from_url("http://a.example/")
+    chosen = RepSettings(**settings)
+    table = OriginTable(10, 10**6, lambda: now[0])
+    cache = RobotsCache(chosen, table, None, lambda: now[0])  # type: ignore[arg-type]
+    found = []
+    for error in errors:
+        status = 503 if error is None else None
+        reply = Answer(Outcome.UNREACHABLE, origin.robots_url, 0, status, error=error)
+        entry = cache._learn(origin, reply).entry
+        found.append(entry.next_attempt_at - now[0])
+        now[0] = entry.next_attempt_at
+    return found
+
+
+PROXY, HTTP = ProxyError("it is down"), None
+
+
+def test_proxies_and_sites_back_off_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)
+    for errors, expected in [
+        ([PROXY, PROXY, HTTP, PROXY, HTTP], [1, 2, 5, 4, 10]),
+        ([HTTP] * 9, [5, 10, 20, 40, 80, 160, 320, 600, 600]),
+        ([PROXY] * 17, [1, 2, *[4] * 6, 8, 16, 32, 64, 128, 256, 512, 600, 600]),
+    ]:
+        assert pauses(errors) == pytest.approx(expected)
+    assert max(pauses([PROXY], retry_delay=0.1)) <= 0.1, "never longer than sites"
+
+
+class Refusing:
+    """A project's filter: one site, and one page that another's robots.txt redirects to."""
+
+    def process_request(self, request: Request, **_: Any) -> None:
+        if request.url.endswith("/outside") or request.url.startswith("http://closed.test"):
+            raise IgnoreRequest("not there")
+
+
+# By Twisted, and by aiohttp, to which the connection failed.
+TLS_ERRORS = (DownloadFailedError, DownloadConnectionRefusedError)
+
+
+def failing(sites: Sites) -> dict[str, tuple[str, Any]]:
+    """Root URLs of sites whose robots.txt can't be fetched, and what is raised."""
+    plain = sites.add()
+    closed = sites.add(name="closed.test")
+    return {
+        "DNS": ("http://nonexistent.invalid", CannotResolveHostError),
+        "refused": (sites.refused(), DownloadConnectionRefusedError),
+        "TLS": (plain.url("").replace("http:", "https:"), TLS_ERRORS),
+        "timeout": (sites.add(robots=silence()).url(""), DownloadTimeoutError),
+        "reset": (sites.add(robots=reset()).url(""), DownloadFailedError),
+        "cut": (sites.add(robots=lying_length(b"x", 9)).url(""), ResponseDataLossError),
+        "redirect": (sites.add(robots=redirect("/outside")).url(""), RedirectRefused),
+        "filter": (closed.url(""), ProjectError),
+        "HTTP 503": (sites.add(robots=503).url(""), None),
+    }
+
+
+SETTINGS = {
+    "REP_DOWNLOAD_TIMEOUT": 0.5,
+    "RETRY_ENABLED": False,
+    "DOWNLOADER_MIDDLEWARES": {Refusing: 500},
+}
+
+
+DIRECT = {**DEFER, "REP_RETRY_DELAY": 60.0, "REP_RETRY_MAX_DELAY": 60.0}
+
+
+@pytest.mark.download
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"REP_UNREACHABLE": "drop"},
+        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_DEFER_GRACE": 0.05},
+        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_CACHE_MAX_ORIGINS": 1},
+        DIRECT,
+    ],
+    ids=["dropped", "given up", "forgotten", "direct"],
+)
+async def test_errors_have_their_cause(sites: Sites, settings: dict[str, Any]) -> None:
+    table = failing(sites)
+    urls = {name: f"{root}/page" for name, (root, _) in table.items()}
+    merged = {**SETTINGS, **settings}
+    if settings is DIRECT:
+        pages = list(urls.values())
+        result = await crawl(InlineSpider, merged, requests=["data:,start"], inline=pages)
+        errors = dict(zip(pages, result.spider.outcomes, strict=True))
+    else:
+        errors = (await crawl(list(urls.values()), merged)).failures
+    with every_row() as row:
+        for name, (_, kind) in table.items():
+            with row(name):
+                error = errors[urls[name]]
+                assert isinstance(error, RobotsUnreachable)
+                if kind is None:
+                    assert error.__cause__ is None
+                    assert error.reason.startswith("HTTP 503")
+                else:
+                    assert isinstance(error.__cause__, kind)
+                    assert type(error.__cause__).__name__ in error.reason
+
+
+async def test_a_url_without_an_origin_has_a_cause_too() -> None:
+    result = await crawl(f"http://{'a' * 300}/")
+    [error] = result.failures.values()
+    assert isinstance(error, RobotsUnreachable)
+    assert isinstance(error.__cause__, ValueError)
