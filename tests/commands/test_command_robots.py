@@ -21,15 +21,7 @@ from scrapy.exceptions import IgnoreRequest
 
 import scrapy_rep
 from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect, silence
-from tests.helpers.process import (
-    PATIENCE,
-    REACTORS,
-    arguments_of,
-    command,
-    environment,
-    on_every_reactor,
-)
-from tests.helpers.process.forked import ScrapyProcess
+from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
 from tests.helpers.robots_command import (
     FIELDS,
     Stream,
@@ -42,6 +34,7 @@ from tests.helpers.robots_command import (
     robots_crawls,
     robots_here,
 )
+from tests.helpers.scrapy_process import ScrapyProcess
 from tests.helpers.servers import Connection, Hit, Site, Sites
 
 __all__ = ["project"]
@@ -561,10 +554,10 @@ def assert_ctrl_c_ends(project: Path, site: Site, option: str, reactor: str) -> 
         output=out,
         errors=err,
     )
-    while not site.requests and process.poll() is None:
+    while not site.requests and process.exitcode is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == 3
+    assert process.wait() == 3
     assert out.read_text() == ""
     assert err.read_text().splitlines() == ["scrapy robots: stopped before it was done"]
 

@@ -22,8 +22,8 @@ from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 
 import scrapy_rep.commands.ending
-from tests.helpers.process import PATIENCE, arguments_of, environment
-from tests.helpers.process.forked import Done, run_scrapy
+from tests.helpers.process import arguments_of, environment
+from tests.helpers.scrapy_process import PATIENCE, Done, run_scrapy
 
 NOT_FOUND_FAST: dict[str, Any] = {"REP_DOWNLOAD_TIMEOUT": 10}
 SHOPBOT = "Mozilla/5.0 (compatible; ShopBot/1.0; +x@y.z)"

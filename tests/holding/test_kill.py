@@ -20,9 +20,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.process import Crawl
-from tests.helpers.process.recorder import PAGE_AS_EVER
-from tests.helpers.process.town import Town
+from tests.helpers.pages_spider import PAGE_AS_EVER
+from tests.helpers.process import Crawl, Town
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.process

@@ -14,8 +14,7 @@ import pytest
 
 from tests.helpers.behaviours import silence
 from tests.helpers.held import NEVER, silent_until_open
-from tests.helpers.process import Crawl
-from tests.helpers.process.town import Town
+from tests.helpers.process import Crawl, Town
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.process

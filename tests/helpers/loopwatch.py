@@ -22,7 +22,7 @@ from scrapy.crawler import Crawler
 from scrapy.utils.asyncio import call_later
 
 import scrapy_rep
-from tests.helpers.process.recorder import record
+from tests.helpers.pages_spider import record
 from tests.helpers.timing import slowness
 
 OURS = str(Path(scrapy_rep.__file__).parent)
