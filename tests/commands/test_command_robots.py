@@ -26,18 +26,14 @@ from tests.helpers.robots_command import (
     FIELDS,
     Stream,
     assert_wrong_usage,
-    ends,
     files_in,
     make_project,
-    project,
     robots,
     robots_crawls,
     robots_here,
 )
-from tests.helpers.scrapy_process import ScrapyProcess
+from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
 from tests.helpers.servers import Connection, Hit, Site, Sites
-
-__all__ = ["project"]
 
 RULES = """\
 User-agent: *
@@ -515,7 +511,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_command(file: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert ends(process) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.process

@@ -139,7 +139,7 @@ def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path) -> None:
     settings = {
         "EXTENSIONS": {
             "tests.helpers.pages_spider.Recorder": 0,
-            "tests.helpers.loopwatch.LoopWatch": 0,
+            "tests.hostile.loopwatch.LoopWatch": 0,
         },
         "REP_SITEMAPS": True,
         "REP_DOWNLOAD_TIMEOUT": 2,

@@ -204,7 +204,7 @@ def test_a_crawl_of_such_pages(sites: Sites, tmp_path: Path) -> None:
         {
             "EXTENSIONS": {
                 "tests.helpers.pages_spider.Recorder": 0,
-                "tests.helpers.loopwatch.LoopWatch": 0,
+                "tests.hostile.loopwatch.LoopWatch": 0,
             },
             "REP_NOFOLLOW": "count",
         },
