@@ -130,7 +130,7 @@ class BadFtp:
         numbers = f"{self._names},{self.data_port >> 8},{self.data_port & 255}"
         self._says.setdefault("PASV", f"227 There ({numbers})\r\n".encode())
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         for server in self._servers:
             server.close()
 
@@ -206,4 +206,4 @@ class BadFtps:
 
     def close(self) -> None:
         for site in self._all:
-            self._thread.call(site.stop)
+            self._thread.run(site.stop())
