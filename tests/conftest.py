@@ -32,20 +32,32 @@ from typing import Any
 import pytest
 import scrapy
 from _pytest.doctest import DoctestModule
+from hypothesis import HealthCheck, settings
 from scrapy.core.engine import ExecutionEngine
 
-from tests.helpers import crawling, fuzzing, names, redisserver
+from tests.helpers import crawling, names, redisserver, timing
 from tests.helpers.names import server_context
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import LoopThread, Sites
-from tests.helpers.timing import Turns
 
 OLDEST = (2, 15)
 """The oldest Scrapy that setup.cfg allows."""
 
 NOT_QUICK = {"process", "needs_redis", "alone", "slow"}
 
-TURNS = pytest.StashKey[Turns]()
+# Hypothesis: the same few examples in each run; with `--hypothesis-profile=search` many others.
+_ANY_TIME: dict[str, Any] = {"database": None, "deadline": None}
+settings.register_profile(
+    "repeatable",
+    **_ANY_TIME,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "search", **_ANY_TIME, max_examples=20_000, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("repeatable")
 
 
 def without_reactor(config: pytest.Config) -> bool:
@@ -60,17 +72,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--quick", action="store_true", help="only tests that start no process and take little time"
     )
-    group.addoption(
-        "--fuzz",
-        type=float,
-        metavar="MINUTES",
-        help="let each test of hypothesis look for so long, at other examples in each run",
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    fuzzing.set_up(config)
-    config.stash[TURNS] = Turns(config.rootpath)
+    # Of an example that fails with a file of megabytes: it would take the failure's place.
+    config.addinivalue_line("filterwarnings", "ignore:Generating overly large repr")
     # Twisted before 22.10, on Python 3.10.
     config.addinivalue_line(
         "filterwarnings", r"ignore:currentThread\(\) is deprecated:DeprecationWarning"
@@ -182,16 +188,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=others)
 
 
-def is_alone(item: pytest.Item | None) -> bool:
-    return item is not None and item.get_closest_marker("alone") is not None
+def is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(
-    item: pytest.Item, nextitem: pytest.Item | None
-) -> Generator[None, Any, Any]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Before pytest-timeout's own wrapper: the time that a test waits for its turn is not its."""
-    with item.config.stash[TURNS].turn(alone=is_alone(item), next_alone=is_alone(nextitem)):
+    with timing.turn(item.config.rootpath, alone=is_alone(item)):
         return (yield)
 
 

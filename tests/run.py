@@ -3,7 +3,7 @@
     python3 tests/run.py                what a change has to pass: some minutes
     python3 tests/run.py quick          while you write it: no processes, two minutes
     python3 tests/run.py everything     before a release: all tests in every mode
-    python3 tests/run.py fuzz           ten minutes of new input for each parser
+    python3 tests/run.py fuzz           much new input for each parser
 
 Makes a virtual environment with tox in it and runs tox: newest and oldest Scrapy, three kinds of
 reactor, types, lint, the manual, the wheel. Other arguments go to tox, and what follows `--` to pytest; these two can
@@ -56,7 +56,8 @@ def tox_arguments(arguments: list[str]) -> list[str]:
             environments, options = [], ["--everything"]
         case ["fuzz", *others]:
             # No stacks of tests that are meant to take so long.
-            options = ["tests/fuzz", "--fuzz=10", "--override-ini=faulthandler_timeout=0"]
+            options = ["tests/fuzz", "--hypothesis-profile=search"]
+            options += ["--timeout=0", "--override-ini=faulthandler_timeout=0"]
             environments = ["-e", "newest"]
         case _:
             return arguments

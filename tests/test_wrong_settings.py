@@ -16,7 +16,7 @@ from tests.helpers.crawling import (
 )
 from tests.helpers.log import lines
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
-from tests.helpers.process.forked import Done, run_scrapy
+from tests.helpers.scrapy_process import Done, run_scrapy
 from tests.helpers.servers import Sites
 from tests.helpers.storing import FolderStorage
 

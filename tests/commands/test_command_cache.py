@@ -14,8 +14,8 @@ from scrapy_rep.storages import Entry, SqliteStorage
 from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import silence
 from tests.helpers.crawling import crawl
-from tests.helpers.process.forked import Done
 from tests.helpers.robots_command import robots_here
+from tests.helpers.scrapy_process import Done
 from tests.helpers.servers import Sites
 
 BODY = b"User-agent: *\nDisallow: /private\n# \xe9 \x1b[31m\n"

@@ -21,30 +21,19 @@ from scrapy.exceptions import IgnoreRequest
 
 import scrapy_rep
 from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect, silence
-from tests.helpers.process import (
-    PATIENCE,
-    REACTORS,
-    arguments_of,
-    command,
-    environment,
-    on_every_reactor,
-)
-from tests.helpers.process.forked import ScrapyProcess
+from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
 from tests.helpers.robots_command import (
     FIELDS,
     Stream,
     assert_wrong_usage,
-    ends,
     files_in,
     make_project,
-    project,
     robots,
     robots_crawls,
     robots_here,
 )
+from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
 from tests.helpers.servers import Connection, Hit, Site, Sites
-
-__all__ = ["project"]
 
 RULES = """\
 User-agent: *
@@ -522,7 +511,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_command(file: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert ends(process) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.process
@@ -561,10 +550,10 @@ def assert_ctrl_c_ends(project: Path, site: Site, option: str, reactor: str) -> 
         output=out,
         errors=err,
     )
-    while not site.requests and process.poll() is None:
+    while not site.requests and process.exitcode is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == 3
+    assert process.wait() == 3
     assert out.read_text() == ""
     assert err.read_text().splitlines() == ["scrapy robots: stopped before it was done"]
 

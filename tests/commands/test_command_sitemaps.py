@@ -9,11 +9,9 @@ import pytest
 
 from tests.helpers.behaviours import answer, redirect
 from tests.helpers.process import REACTORS, on_every_reactor
-from tests.helpers.robots_command import Stream, files_in, project, robots, robots_crawls
+from tests.helpers.robots_command import Stream, files_in, robots, robots_crawls
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, urlset
-
-__all__ = ["project"]
 
 
 @pytest.fixture

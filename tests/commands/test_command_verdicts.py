@@ -14,8 +14,8 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands import verdicts
 from scrapy_rep.commands.robots import RobotsCommand
-from tests.helpers.process.forked import Done
 from tests.helpers.robots_command import robots_here
+from tests.helpers.scrapy_process import Done
 
 RULES = """\
 User-agent: *

@@ -10,8 +10,8 @@ import pytest
 
 from tests.helpers.behaviours import silence
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
-from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.robots_command import make_project
+from tests.helpers.scrapy_process import Done, run_scrapy
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
 

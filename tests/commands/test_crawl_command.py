@@ -9,9 +9,9 @@ import pytest
 
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
-from tests.helpers.process.forked import run_scrapy
 from tests.helpers.recorded import decisions
 from tests.helpers.robots_command import make_project
+from tests.helpers.scrapy_process import run_scrapy
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.scrapy_api, pytest.mark.process]

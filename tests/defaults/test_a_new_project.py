@@ -18,7 +18,7 @@ import pytest
 from tests.helpers.behaviours import RULES, answer, in_turn, silence
 from tests.helpers.held import origin_of
 from tests.helpers.process import environment
-from tests.helpers.process.forked import PATIENCE, ScrapyProcess
+from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -61,12 +61,12 @@ class Process(ScrapyProcess):
     def wait_for(self, happened: Callable[[], object]) -> None:
         until = time.monotonic() + PATIENCE
         while not happened():
-            assert time.monotonic() < until and self.poll() is None, self.output
+            assert time.monotonic() < until and self.exitcode is None, self.output
             time.sleep(0.02)
 
     def end(self, status: int = 0) -> str:
         """Wait for the end with this exit status. Returns the output."""
-        assert self.wait(PATIENCE) == status, self.output
+        assert self.wait() == status, self.output
         assert "Traceback" not in self.output, self.output
         return self.output
 

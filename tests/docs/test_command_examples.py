@@ -14,8 +14,8 @@ import pytest
 
 from tests.helpers.docs import Example, blocks, example_copy, example_proxy, examples, page, section
 from tests.helpers.process import environment
-from tests.helpers.process.forked import Done, run_scrapy
 from tests.helpers.robots_command import FIELDS, robots
+from tests.helpers.scrapy_process import Done, run_scrapy
 from tests.helpers.servers import Site, Sites
 
 EXAMPLES = [one for one in examples() if one.command.startswith("scrapy robots")]

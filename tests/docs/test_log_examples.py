@@ -28,8 +28,8 @@ from tests.helpers.docs import (
     examples,
 )
 from tests.helpers.process import environment
-from tests.helpers.process.forked import run_scrapy
 from tests.helpers.rows import every_row
+from tests.helpers.scrapy_process import run_scrapy
 from tests.helpers.servers import Site, Sites
 
 RUN = "python3 example_project/run.py"

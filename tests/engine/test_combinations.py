@@ -66,7 +66,7 @@ class Http2Site:
         self._port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
-        self._thread.call(self._server.close)
+        self._thread.loop.call_soon_threadsafe(self._server.close)
 
     def url(self, path: str) -> str:
         return f"https://{self._host}:{self._port}{path}"

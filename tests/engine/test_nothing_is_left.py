@@ -21,6 +21,7 @@ from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_instal
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals as rep_signals
+from scrapy_rep.engine.resolution import unwatch
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import AGENT, ListSpider, new_runner
@@ -192,6 +193,8 @@ async def test_several_crawls_leave_nothing_behind(
 ) -> None:
     # pytest keeps records, which have spiders.
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
+    gc.collect()
+    unwatch(crawled)  # type: ignore[arg-type] (takes away what earlier tests have left)
     gc.freeze()  # collections look at what comes from now on
     before, resolving = Busy.now(), resolvers()
     crawls = [await crawled(town, 0)]

@@ -226,18 +226,6 @@ def captured_log() -> Iterator[list[logging.LogRecord]]:
         root.removeHandler(handler)
 
 
-__all__ = [
-    "AGENT",
-    "ONE_ATTEMPT",
-    "CrawlResult",
-    "ListSpider",
-    "captured_log",
-    "crawl",
-    "new_runner",
-    "run_settings",
-]
-
-
 def assert_ended_at_start(result: CrawlResult, site: Site, sentence: str) -> None:
     assert result.reason == result.stats["finish_reason"] == "rep_settings_error"
     assert site.requests == []

@@ -42,19 +42,9 @@ def change(path: Path, query: str, *values: Any) -> None:
     db.close()
 
 
-def foreign(path: Path) -> None:
+def script(path: Path, *statements: str) -> None:
     db = sqlite3.connect(path)
-    db.execute("CREATE TABLE entries (origin TEXT, theirs TEXT)")
-    db.execute("INSERT INTO entries VALUES ('x', 'precious')")
-    db.commit()
-    db.close()
-
-
-def marked(path: Path) -> None:
-    """A database of a program that marks its files, still empty but for that."""
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA application_id = 42")
-    db.execute("CREATE TABLE theirs (x)")
+    db.executescript(";".join(statements))
     db.close()
 
 
@@ -74,19 +64,21 @@ BROKEN = {
     "short": lambda path: path.write_bytes(b"short"),
     "header alone": lambda path: path.write_bytes(b"SQLite format 3\0"),
     "header and garbage": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xaa" * 8176),
-    "another program's": foreign,
-    "another program's, marked": marked,
+    "another program's": lambda path: script(
+        path,
+        "CREATE TABLE entries (origin TEXT, theirs TEXT)",
+        "INSERT INTO entries VALUES ('x', 'precious')",
+    ),
+    # Of a program that marks its files, still empty but for that.
+    "another program's, marked": lambda path: script(
+        path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)"
+    ),
     "damaged within": damaged,
     "header damaged": lambda path: damaged(path, 0),
 }
 
 
 # What can happen to a file of ours that holds something. Each leaves a file at the path, or a folder.
-
-
-def _cut(path: Path) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
 
 
 def _overwritten(path: Path) -> None:
@@ -99,12 +91,9 @@ def _overwritten(path: Path) -> None:
 
 
 def _other_columns(path: Path) -> None:
-    db = sqlite3.connect(path)
     for table in ("held", "pages"):
-        db.execute(f"DROP TABLE IF EXISTS {table}")
-        db.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, theirs)")
-    db.commit()
-    db.close()
+        columns = "(id INTEGER PRIMARY KEY AUTOINCREMENT, theirs)"
+        script(path, f"DROP TABLE IF EXISTS {table}", f"CREATE TABLE {table} {columns}")
 
 
 def _folder(path: Path) -> None:
@@ -131,7 +120,7 @@ def _beside(path: Path, suffix: str, mode: str) -> None:
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
-    "cut in two": _cut,
+    "cut in two": lambda path: os.truncate(path, path.stat().st_size // 2),
     "empty": lambda path: path.write_bytes(b""),
     "some pages overwritten": _overwritten,
     "all pages overwritten": lambda path: path.write_bytes(
@@ -191,23 +180,17 @@ class Shared(sqlite3.Connection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.lock = Lock()
+        lock = Lock()
+        for name in ("execute", "executemany", "executescript", "close"):
+            setattr(self, name, _by_turns(lock, getattr(self, name)))
 
-    def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        with self.lock:
-            return super().execute(*arguments)
 
-    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
-        with self.lock:
-            return super().executemany(*arguments)
+def _by_turns(lock: Lock, method: Callable[..., Any]) -> Callable[..., Any]:
+    def locked(*arguments: Any) -> Any:
+        with lock:
+            return method(*arguments)
 
-    def executescript(self, *arguments: Any) -> sqlite3.Cursor:
-        with self.lock:
-            return super().executescript(*arguments)
-
-    def close(self) -> None:
-        with self.lock:
-            super().close()
+    return locked
 
 
 class Fault:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,25 +119,23 @@ class BadFtp:
         self._names = (host_it_names or self.host).replace(".", ",")
         self._asked = asyncio.Event()
         self._ended = asyncio.Event()
-        self._servers: list[asyncio.Server] = []
 
     def url(self, path: str) -> str:
         return f"ftp://{self.host}:{self.port}{path}"
 
     async def start(self) -> None:
-        for serve in (self._control, self._data):
-            self._servers.append(await asyncio.start_server(serve, self.host, 0))
+        serves = (self._control, self._data)
+        self._servers = [await asyncio.start_server(serve, self.host, 0) for serve in serves]
         self.port, self.data_port = (one.sockets[0].getsockname()[1] for one in self._servers)
         numbers = f"{self._names},{self.data_port >> 8},{self.data_port & 255}"
         self._says.setdefault("PASV", f"227 There ({numbers})\r\n".encode())
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         for server in self._servers:
             server.close()
 
     async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._begin()
-        try:
+        with self._connection(writer):
             await self._say(writer, self._says[""])
             while line := await reader.readline():
                 command = line.decode().split()[0]
@@ -146,36 +145,32 @@ class BadFtp:
                     self._asked.set()
                     await self._ended.wait()
                     await self._say(writer, self._says["end"])
-        except ConnectionError:
-            pass  # what it is for
-        finally:
-            self._end(writer)
 
     async def _data(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._begin()
         gone = asyncio.ensure_future(reader.read())
         asked = asyncio.ensure_future(self._asked.wait())
         try:
-            await asyncio.wait((gone, asked), return_when=asyncio.FIRST_COMPLETED)
-            if self._says["RETR"] is not None:
-                await self._say(writer, self._file)
-            if self._file is None:
-                await gone
-        except ConnectionError:
-            pass
+            with self._connection(writer):
+                await asyncio.wait((gone, asked), return_when=asyncio.FIRST_COMPLETED)
+                if self._says["RETR"] is not None:
+                    await self._say(writer, self._file)
+                if self._file is None:
+                    await gone
         finally:
             gone.cancel()
             asked.cancel()
-            self._end(writer)
             self._ended.set()
 
-    def _begin(self) -> None:
+    @contextmanager
+    def _connection(self, writer: asyncio.StreamWriter) -> Iterator[None]:
         self.connections += 1
         self.open += 1
-
-    def _end(self, writer: asyncio.StreamWriter) -> None:
-        self.open -= 1
-        writer.close()
+        try:
+            with suppress(ConnectionError):  # what it is for
+                yield
+        finally:
+            self.open -= 1
+            writer.close()
 
     async def _say(self, writer: asyncio.StreamWriter, what: Says) -> None:
         if isinstance(what, bytes):
@@ -211,4 +206,4 @@ class BadFtps:
 
     def close(self) -> None:
         for site in self._all:
-            self._thread.call(site.stop)
+            self._thread.run(site.stop())

@@ -61,32 +61,9 @@ def resolvers() -> list[Any]:
 def install_reactor_resolver() -> None:
     """Let the running Twisted reactor resolve by `resolve` too."""
     from twisted.internet import reactor
-    from twisted.internet.address import IPv4Address, IPv6Address
-    from twisted.internet.interfaces import IHostnameResolver, IHostResolution
-    from zope.interface import implementer
+    from twisted.internet._resolver import GAIResolver
 
-    @implementer(IHostResolution)
-    class Resolution:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def cancel(self) -> None:
-            raise NotImplementedError("is never in progress")
-
-    @implementer(IHostnameResolver)
-    class Resolver:
-        def resolveHostName(
-            self, receiver: Any, hostName: str, portNumber: int = 0, *args: Any, **kwargs: Any
-        ) -> Any:
-            resolution = Resolution(hostName)
-            receiver.resolutionBegan(resolution)
-            if address := resolve(hostName):
-                kind = IPv6Address if ":" in address else IPv4Address
-                receiver.addressResolved(kind("TCP", address, portNumber))
-            receiver.resolutionComplete()
-            return resolution
-
-    reactor.installNameResolver(Resolver())
+    reactor.installNameResolver(GAIResolver(reactor, getaddrinfo=getaddrinfo))
 
 
 def server_context(folder: Path) -> ssl.SSLContext:

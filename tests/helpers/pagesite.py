@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -14,7 +13,6 @@ from web_poet.exceptions import HttpError
 from scrapy_rep import page_rules
 from tests.helpers.behaviours import Behaviour, answer
 from tests.helpers.crawling import ListSpider
-from tests.helpers.recorded import decisions
 
 NOINDEX = '<meta name="robots" content="noindex">'
 NOFOLLOW = '<meta name="robots" content="nofollow">'
@@ -57,11 +55,6 @@ class AgainSpider(ListSpider):
         yield response.request.replace(meta={"again": True}, dont_filter=True)  # type: ignore[union-attr]
         yield Request(response.url + "#again", meta={"again": True}, dont_filter=True)
         yield response.follow("/other", meta={"again": True})
-
-
-def recorded(path: Path) -> list[dict[str, Any]]:
-    """What ``REP_DECISIONS`` got."""
-    return decisions(path)
 
 
 @attrs.define

@@ -24,6 +24,8 @@ from tests.helpers.held import DEFER
 class Resolved:
     """Collects the signal `robots_resolved`."""
 
+    signal = signals.robots_resolved
+
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
 
@@ -32,29 +34,21 @@ class Resolved:
 
     @property
     def handlers(self) -> dict[Any, Any]:
-        return {signals.robots_resolved: self}
+        return {self.signal: self}
 
     def of(self, url: str) -> list[dict[str, Any]]:
         """Those for the origin of a URL."""
         return [one for one in self.all if one["origin"] == Origin.from_url(url)]
 
 
-class Discovered:
+class Discovered(Resolved):
     """Collects the signal `sitemap_discovered`."""
 
-    def __init__(self) -> None:
-        self.all: list[dict[str, Any]] = []
-
-    def __call__(self, **kwargs: Any) -> None:
-        self.all.append(kwargs)
+    signal = signals.sitemap_discovered
 
     @property
     def urls(self) -> list[str]:
         return [one["url"] for one in self.all]
-
-    @property
-    def handlers(self) -> dict[Any, Any]:
-        return {signals.sitemap_discovered: self}
 
 
 def lines_of(path: Path, *verdicts: str) -> list[dict[str, Any]]:

@@ -14,10 +14,6 @@ import pytest
 
 from scrapy_rep.engine.text import iso
 from scrapy_rep.reporting.report.data import ReportData
-from tests.helpers.behaviours import in_turn
-from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.held import DEFER
-from tests.helpers.servers import Site, Sites
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -226,34 +222,3 @@ def many_lines(
 def many(count: int, **more: str) -> ReportData:
     """What a report makes of that."""
     return data_of(*many_lines(count, **more))
-
-
-RULES = "User-agent: *\nDisallow: /private\nDisallow: /search\nSitemap: /map.xml\n"
-
-
-class ReportTown:
-    """Sites with rules, without a robots.txt, away for a while, and down."""
-
-    def __init__(self, sites: Sites) -> None:
-        self.rules: Site = sites.add(robots=RULES)
-        self.other = sites.add(robots="User-agent: testbot\nDisallow: /*?session=\n")
-        self.missing = sites.add(robots=404)
-        self.away = sites.add(robots=in_turn(503, 503, 503, RULES))
-        self.down = sites.refused()
-
-    @property
-    def urls(self) -> list[str]:
-        rules, other, away = self.rules, self.other, self.away
-        return [
-            *(rules.url(f"/private/{number}") for number in range(12)),
-            *(rules.url(f"/search?q={number}") for number in range(9)),
-            *(rules.url(f"/{number}") for number in range(10)),
-            *(other.url(f"/?session={number}") for number in range(10)),
-            *(self.missing.url(f"/{number}") for number in range(5)),
-            *(away.url(f"/{number}") for number in range(30)),
-            *(away.url(f"/private/{number}") for number in range(3)),
-            *(f"{self.down}/{number}" for number in range(4)),
-        ]
-
-    async def crawl(self, report: Path, **settings: Any) -> CrawlResult:
-        return await crawl(self.urls, {**DEFER, "REP_REPORT": str(report), **settings})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -22,8 +21,8 @@ from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 
 import scrapy_rep.commands.ending
-from tests.helpers.process import PATIENCE, arguments_of, environment
-from tests.helpers.process.forked import Done, run_scrapy
+from tests.helpers.process import arguments_of, environment
+from tests.helpers.scrapy_process import PATIENCE, Done, run_scrapy
 
 NOT_FOUND_FAST: dict[str, Any] = {"REP_DOWNLOAD_TIMEOUT": 10}
 SHOPBOT = "Mozilla/5.0 (compatible; ShopBot/1.0; +x@y.z)"
@@ -43,17 +42,14 @@ def robots(
     return done
 
 
-class _NoCrawl:
-    """Stands in for Scrapy's `CrawlerProcess`. It starts nothing: it has no methods."""
+class _Process:
+    """Stands in for Scrapy's `CrawlerProcess`, in another thread. Its crawl runs in the event loop of the
+    test, whoever started it waits for it."""
+
+    loop: asyncio.AbstractEventLoop
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
-
-
-class _CrawlHere(_NoCrawl):
-    """Stands in for it in another thread: its crawl runs in the event loop of the test."""
-
-    loop: asyncio.AbstractEventLoop
 
     def create_crawler(self, spider: type[Spider]) -> Crawler:
         return AsyncCrawlerRunner(self.settings).create_crawler(spider)
@@ -61,8 +57,7 @@ class _CrawlHere(_NoCrawl):
     def crawl(self, crawler: Crawler, **arguments: Any) -> Future[None]:
         return asyncio.run_coroutine_threadsafe(crawler.crawl_async(**arguments), self.loop)
 
-    def start(self) -> None:
-        """Whoever started the crawl waits for it."""
+    def start(self) -> None: ...
 
 
 class Stream(TextIOWrapper):
@@ -95,7 +90,7 @@ def robots_here(
     *arguments: str,
     settings: dict[str, Any] | None = None,
     stdin: str | bytes = b"",
-    process: type[_NoCrawl] = _NoCrawl,
+    process: type = _Process,
     **streams: Any,
 ) -> Done:
     """Run `scrapy robots` in this process, for what crawls nothing: all of it but Scrapy's
@@ -140,7 +135,7 @@ async def robots_crawls(
     :param agent: `USER_AGENT`; empty: Scrapy's
     """
 
-    class Process(_CrawlHere):
+    class Process(_Process):
         loop = asyncio.get_running_loop()
 
     more["settings"] = {**({"USER_AGENT": agent} if agent else {}), **(settings or {})}
@@ -174,11 +169,6 @@ def make_project(folder: Path, settings: Sequence[str] = ()) -> Path:
     return folder
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_project(tmp_path, [f"USER_AGENT = {SHOPBOT!r}"])
-
-
 def files_in(folder: Path) -> set[str]:
     """Names of what is there, Python's own apart."""
     return {
@@ -186,15 +176,6 @@ def files_in(folder: Path) -> set[str]:
         for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-
-
-def ends(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process that was started by hand."""
-    try:
-        return process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
 
 
 FIELDS = [

@@ -13,7 +13,6 @@ behaviour from `tests.helpers.behaviours`; what it was asked is recorded in `Sit
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 import socket
@@ -21,7 +20,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -133,13 +132,14 @@ class Site:
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
             task.cancel()
         for writer in self._writers:
             writer.transport.abort()
+        await asyncio.sleep(0)  # let what was cancelled end
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
         """Known from its first moment: a connection that nobody closes is a warning in a later test."""
@@ -153,14 +153,10 @@ class Site:
         self.connections += 1
         connection = Connection(reader, writer)
         try:
-            while connection.open and (hit := await self._read(reader)):
+            while connection.open and (hit := await self._read(connection)):
                 self.requests.append(hit)
                 behaviour = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
                 await behaviour(hit, connection)
-        except NotHttp:
-            # As real servers do when a client starts TLS on their plain port.
-            with contextlib.suppress(ConnectionError):
-                await connection.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client, or the test, is gone
         finally:
@@ -169,22 +165,20 @@ class Site:
             writer.close()
 
     @staticmethod
-    async def _read(reader: asyncio.StreamReader) -> Hit | None:
+    async def _read(connection: Connection) -> Hit | None:
+        reader = connection.reader
         first = await reader.read(1)
-        if not first:
-            return None
+        if first and not first.isalpha():
+            # As real servers do when a client starts TLS on their plain port.
+            await connection.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
         if not first.isalpha():
-            raise NotHttp
+            return None
         head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         start, *lines = head[:-4].split("\r\n")
         headers = [(key, value.strip()) for key, _, value in (li.partition(":") for li in lines)]
         length = next((int(v) for k, v in headers if k.lower() == "content-length"), 0)
         method, target, _ = start.split(" ", 2)
         return Hit(method, target, headers, await reader.readexactly(length))
-
-
-class NotHttp(Exception):
-    """What the client sent does not begin as HTTP does."""
 
 
 class Sites:
@@ -239,7 +233,7 @@ class Sites:
 
     def close(self) -> None:
         for site in self._all:
-            self._thread.call(site.stop)
+            self._thread.run(site.stop())
         for sock in self._bound:
             sock.close()
         for name in self._names:
@@ -254,18 +248,8 @@ class LoopThread:
         self._thread = threading.Thread(target=self.loop.run_forever, name="sites", daemon=True)
         self._thread.start()
 
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        async def wait() -> Any:
-            return await awaitable
-
-        return asyncio.run_coroutine_threadsafe(wait(), self.loop).result(10)
-
-    def call(self, function: Callable[[], Any]) -> None:
-        async def wait() -> None:
-            function()
-            await asyncio.sleep(0)  # let what was cancelled end
-
-        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(10)
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)

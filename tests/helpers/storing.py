@@ -14,10 +14,10 @@ import pytest
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import (
     Entry,
     MemoryStorage,
-    SqliteStorage,
     Storage,
     UnreadableEntry,
     client,
@@ -54,15 +54,7 @@ def rules(origin: str = A, body: bytes = RULES_BYTES, at: float = NOW, **values:
 
 
 def missing(origin: str = A, at: float = NOW) -> Entry:
-    return Entry(
-        origin,
-        updated_at=at,
-        outcome=Outcome.MISSING,
-        status=404,
-        url=f"{origin}/robots.txt",
-        fetched_at=at,
-        fresh_until=at + 86400,
-    )
+    return rules(origin, at=at, outcome=Outcome.MISSING, status=404, packed=b"", sha256=None)
 
 
 FAILURE: dict[str, Any] = {
@@ -137,13 +129,8 @@ def on_a_server(url: str, prefix: str) -> dict[str, Any]:
 
 def open_(stored: dict[str, Any]) -> Storage:
     """The storage, as another process opens it."""
-    if "REP_CACHE_PATH" in stored:
-        return SqliteStorage(stored["REP_CACHE_PATH"])
-    if "REP_CACHE_REDIS_URL" in stored:
-        from scrapy_rep.storages import RedisStorage
-
-        return RedisStorage(stored["REP_CACHE_REDIS_URL"], stored["REP_CACHE_REDIS_PREFIX"], 3600.0)
-    return stored["REP_CACHE_STORAGE"]()  # type: ignore[no-any-return]
+    crawler = get_crawler(settings_dict=stored)
+    return client.make_storage(crawler, RepSettings.from_settings(crawler.settings))
 
 
 EARNED = "refused every start"

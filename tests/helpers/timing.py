@@ -8,7 +8,8 @@ import functools
 import sys
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from time import sleep, thread_time
 from typing import Any, TypeVar
@@ -26,8 +27,6 @@ ROUNDS = 8
 
 # Seconds, of an ordinary machine. Where processors are shared, they have half that speed at times.
 _ADDITION = 40e-9
-# Seconds. Before another round, what slows this process down may have ended.
-_PAUSE = 0.1
 
 
 def in_a_slice(work: Callable[[], T]) -> T:
@@ -37,24 +36,14 @@ def in_a_slice(work: Callable[[], T]) -> T:
 
 
 def in_slices(steps: Callable[[], Iterable[T]]) -> list[T]:
-    """Return what *steps* yields, if each step takes no longer than a slice of time may. What it
+    """Return what *steps* yields, if no step takes longer than a slice of time may in all rounds. What it
     raises in time is raised."""
     slow: set[int] | None = None
     for number in range(ROUNDS):
-        sleep(number * _PAUSE)
-        _forget()
-        results: list[T] = []
-        times: list[float] = []
-        raised: Exception | None = None
-        began = thread_time()
-        try:
-            for result in steps():
-                times.append(thread_time() - began)
-                results.append(result)
-                began = thread_time()
-        except Exception as error:  # noqa: BLE001 (of any kind)
-            raised = error
-        times.append(thread_time() - began)
+        sleep(number * 0.1)  # what slows this process down may have ended
+        for cache in _caches():
+            cache.cache_clear()  # they would make the second time quick
+        times, results, raised = _timed(steps)
         longest = LONGEST if max(times) <= LONGEST else LONGEST * slowness()
         these = {at for at, time in enumerate(times) if time > longest}
         slow = these if slow is None else slow & these
@@ -62,10 +51,19 @@ def in_slices(steps: Callable[[], Iterable[T]]) -> list[T]:
             if raised is not None:
                 raise raised
             return results
-    raise AssertionError(
-        f"of {len(times)} steps, {slow} take too long: up to {max(times):.3f} s, where {longest:.3f} "
-        "would do"
-    )
+    raise AssertionError(f"of {len(times)} steps, {slow} take too long: up to {max(times):.3f} s")
+
+
+def _timed(steps: Callable[[], Iterable[T]]) -> tuple[list[float], list[T], Exception | None]:
+    results, at, raised = [], [thread_time()], None
+    try:
+        for result in steps():
+            at.append(thread_time())
+            results.append(result)
+    except Exception as error:  # noqa: BLE001 (of any kind)
+        raised = error
+    at.append(thread_time())
+    return [later - earlier for earlier, later in pairwise(at)], results, raised
 
 
 def slowness() -> float:
@@ -75,12 +73,6 @@ def slowness() -> float:
     for number in range(additions):
         total += number
     return max(1.0, (thread_time() - began) / additions / _ADDITION)
-
-
-def _forget() -> None:
-    """A cache would make the second time quick."""
-    for cache in _caches():
-        cache.cache_clear()
 
 
 @functools.cache
@@ -110,35 +102,26 @@ def closing_took(result: CrawlResult) -> float:
 
 TIMES = 8
 """How much larger the larger work is."""
-MAX_GROWTH = 3.0 * TIMES
-GROWTH_ROUNDS = 2
-MOST_ROUNDS = 30
-LEAST = 0.002
-"""Seconds that a measurement takes at least, to be above the clock's noise."""
+_MAX_GROWTH = 3.0 * TIMES
 
 
 def seconds(work: Callable[[], object], repeat: int = 1) -> float:
-    started = thread_time()
+    began = thread_time()
     for _ in range(repeat):
         work()
-    return thread_time() - started
-
-
-def growth(small: Callable[[], object], large: Callable[[], object]) -> float:
-    """How many times the time of *small* the work of *large* takes."""
-    repeat = max(1, int(LEAST / max(seconds(small), 1e-6)))
-    least_small = least_large = float("inf")
-    for number in range(1, MOST_ROUNDS + 1):
-        least_small = min(least_small, seconds(small, repeat))
-        least_large = min(least_large, seconds(large, repeat))
-        if number >= GROWTH_ROUNDS and least_large < MAX_GROWTH * least_small:
-            break
-    return least_large / least_small
+    return thread_time() - began
 
 
 def assert_linear(small: Callable[[], object], large: Callable[[], object]) -> None:
-    ratio = growth(small, large)
-    assert ratio < MAX_GROWTH, f"{TIMES} times the size takes {ratio:.1f} times as long"
+    repeat = max(1, int(0.002 / max(seconds(small), 1e-6)))  # above the clock's noise
+    least_small = least_large = float("inf")
+    for _ in range(30):
+        least_small = min(least_small, seconds(small, repeat))
+        least_large = min(least_large, seconds(large, repeat))
+        if least_large < _MAX_GROWTH * least_small:
+            return
+    ratio = least_large / least_small
+    raise AssertionError(f"{TIMES} times the size takes {ratio:.1f} times as long")
 
 
 @contextmanager
@@ -151,25 +134,3 @@ def turn(root: Path, *, alone: bool) -> Iterator[None]:
         fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(door, fcntl.LOCK_UN)
         yield
-
-
-class Turns:
-    """The turns of one worker's tests, one after the other."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._held = ExitStack()
-        self._stays = False
-
-    @contextmanager
-    def turn(self, *, alone: bool, next_alone: bool) -> Iterator[None]:
-        """Like :func:`turn`. Those that are to be alone one after the other keep the lock: the
-        workers would stand still for each of them again."""
-        if not self._stays:
-            self._held.enter_context(turn(self._root, alone=alone))
-        self._stays = alone and next_alone
-        try:
-            yield
-        finally:
-            if not self._stays:
-                self._held.close()

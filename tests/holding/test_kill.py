@@ -22,9 +22,8 @@ import pytest
 
 from tests.helpers.behaviours import silence
 from tests.helpers.held import NEVER, silent_until_open
-from tests.helpers.process import Crawl
-from tests.helpers.process.recorder import PAGE_AS_EVER
-from tests.helpers.process.town import Town
+from tests.helpers.pages_spider import PAGE_AS_EVER
+from tests.helpers.process import Crawl, Town
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.process

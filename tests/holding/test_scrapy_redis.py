@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
-from tests.helpers.process.recorder import PAGE_AS_EVER
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Site, Sites
 
@@ -29,7 +29,7 @@ UP = "User-agent: *\nDisallow: /private\n"
 
 START_URLS_SPIDER = """
 from scrapy_redis.spiders import RedisSpider
-from tests.helpers.process.recorder import record_page
+from tests.helpers.pages_spider import record_page
 
 class StartUrlsSpider(RedisSpider):
     name = "pages"

@@ -34,7 +34,7 @@ from tests.helpers.files import (
 )
 from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
-from tests.helpers.process.seeded import Listed as ListedSite
+from tests.helpers.process import Listed as ListedSite
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
 

@@ -138,8 +138,8 @@ def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path) -> None:
     listed = [site.url(f"/listed{number}") for site in healthy for number in range(5)]
     settings = {
         "EXTENSIONS": {
-            "tests.helpers.process.recorder.Recorder": 0,
-            "tests.helpers.process.loopwatch.LoopWatch": 0,
+            "tests.helpers.pages_spider.Recorder": 0,
+            "tests.hostile.loopwatch.LoopWatch": 0,
         },
         "REP_SITEMAPS": True,
         "REP_DOWNLOAD_TIMEOUT": 2,

@@ -11,8 +11,8 @@ import pytest
 
 from scrapy_rep.commands.inputs import _MAX_LINE
 from tests.helpers.process import command, environment
-from tests.helpers.process.forked import ScrapyProcess
 from tests.helpers.robots_command import robots_here
+from tests.helpers.scrapy_process import ScrapyProcess
 
 pytestmark = pytest.mark.process
 

@@ -22,7 +22,7 @@ from scrapy_rep.pages.rules import _marked_links, _Resolver
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
 from tests.helpers.behaviours import RULES, answer
-from tests.helpers.process import HERE, Crawl
+from tests.helpers.process import Crawl
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.timing import in_a_slice, in_slices
@@ -203,12 +203,12 @@ def test_a_crawl_of_such_pages(sites: Sites, tmp_path: Path) -> None:
         [site.url(f"/{number}") for number in range(len(hostile_pages()))],
         {
             "EXTENSIONS": {
-                "tests.helpers.process.recorder.Recorder": 0,
-                "tests.helpers.process.loopwatch.LoopWatch": 0,
+                "tests.helpers.pages_spider.Recorder": 0,
+                "tests.hostile.loopwatch.LoopWatch": 0,
             },
             "REP_NOFOLLOW": "count",
         },
-        spider=HERE / "links_spider.py",
+        links="yes",
     )
     crawl.join(60)
     assert crawl.reason == "finished"

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 _UNSHARE = ["unshare", "--net", "--mount"]
 
 ROOT = Path(__file__).resolve().parents[2]
-SPIDER = ROOT / "tests/helpers/process/seeded_spider.py"
+SPIDER = ROOT / "tests/helpers/pages_spider.py"
 
 # What every one of these sites leads to, but for the rule.
 SITES = ("public-1", "public-2", "public-3", "dual-1", "changes-4")
@@ -62,7 +62,7 @@ def run_all(folder: Path) -> Outcome:
     commands = commands_in(folder)
     file = folder / "commands.json"
     file.write_text(json.dumps(list(commands.values())))
-    module = "tests.helpers.process.inside"
+    module = "tests.hostile.inside"
     done = subprocess.run(
         [*_UNSHARE, sys.executable, "-m", module, str(file)],
         env=environment(no_proxy="localhost", ftp_proxy="http://proxy.test:3128/",
@@ -87,7 +87,7 @@ def commands_in(folder: Path) -> dict[str, list[str]]:
     for name, settings in crawls.items():
         urls = folder / f"{name}.urls"
         urls.write_text("\n".join(f"http://{site}.{name}.test/start" for site in SITES))
-        spider = "runspider", str(SPIDER), "-a", f"urls={urls}"
+        spider = "runspider", str(SPIDER), "-a", f"urls={urls}", "-a", "seeded=yes"
         found[name] = arguments_of(*spider, settings=settings)
     for name, options in {"page": ["--page"], "sitemaps": ["--sitemaps"]}.items():
         sites = ("public-4", "public-5") if options == ["--page"] else SITES

@@ -21,8 +21,8 @@ from tests.helpers.pagesite import (
     AsyncLinkSpider,
     LinkSpider,
     page,
-    recorded,
 )
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
 
@@ -242,13 +242,13 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, dry_run: bo
     settings = {"REP_NOFOLLOW": True, "REP_DECISIONS": str(path), "REP_DRY_RUN": dry_run}
     result = await crawl(LinkSpider, settings, requests=[site.url("/")])
     assert asked(site) == (ALL | {"/z"} if dry_run else UNMARKED)
-    told = [(one["verdict"], one["url"], one["reason"]) for one in recorded(path)]
+    told = [(one["verdict"], one["url"], one["reason"]) for one in decisions(path)]
     link = f'rel="nofollow", "ugc" or "sponsored", of {site.url("/")}'
     assert sorted(told) == [
         ("nofollow", site.url("/z"), f"meta robots (line 2): nofollow, of {site.url('/plain')}"),
         *(("nofollow_link", site.url(one), link) for one in ("/marked", "/paid#top", "/ugc")),
     ]
-    places = {(one["origin"], one["dry_run"]) for one in recorded(path)}
+    places = {(one["origin"], one["dry_run"]) for one in decisions(path)}
     assert places == {(site.url("").rstrip("/"), dry_run)}
     drop = f"{'Would drop' if dry_run else 'Dropping'} request to"
     assert len(lines(result, drop, "more for this origin at DEBUG level")) == 2

@@ -10,7 +10,8 @@ from scrapy import Request
 
 from tests.helpers.crawling import Clock, CrawlResult, crawl
 from tests.helpers.log import lines, summary
-from tests.helpers.pagesite import NOINDEX, AsyncLinkSpider, LinkSpider, page, recorded
+from tests.helpers.pagesite import NOINDEX, AsyncLinkSpider, LinkSpider, page
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.usefixtures("in_time")
@@ -76,12 +77,12 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, setting: st
     urls = [site.url(f"/{number}") for number in (1, 2, 3)]
     settings = {"REP_NOINDEX": setting, "REP_DECISIONS": str(path), "CONCURRENT_REQUESTS": 1}
     result = await crawl(LinkSpider, settings, requests=urls)
-    assert [(one["verdict"], one["url"], one["reason"]) for one in recorded(path)] == [
+    assert [(one["verdict"], one["url"], one["reason"]) for one in decisions(path)] == [
         ("noindex", urls[0], "meta robots (line 1): noindex"),
         ("noindex", urls[1], "X-Robots-Tag 2: noindex"),
         ("expired", urls[2], "X-Robots-Tag 1: unavailable_after: 2001-01-01T00:00:00+00:00"),
     ]
-    assert {one["dry_run"] for one in recorded(path)} == {setting == "count"}
+    assert {one["dry_run"] for one in decisions(path)} == {setting == "count"}
     drop = "Dropping" if setting == "drop" else "Would drop"
     more = "more for this origin at DEBUG level"
     date = "2001-01-01T00:00:00+00:00"

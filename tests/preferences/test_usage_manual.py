@@ -17,7 +17,7 @@ from scrapy_rep.preferences.options import ACTIONS
 from scrapy_rep.preferences.sources import MAX_LINES
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.log import lines, warnings
-from tests.helpers.pagesite import recorded
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
 MANUAL = Path(__file__).parents[2] / "docs" / "usage.md"
@@ -86,7 +86,7 @@ async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
     [told] = lines(result, "Dropping item from")
     assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("text", "INFO: Dropping")
     [example] = blocks("text", '"verdict": "usage"')
-    one = next(one for one in recorded(path) if one["verdict"] == "usage")
+    one = next(one for one in decisions(path) if one["verdict"] == "usage")
     assert like_the_manual(json.dumps(one), site) == like_the_manual(example.strip(), site)
 
 

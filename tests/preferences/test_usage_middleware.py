@@ -22,7 +22,7 @@ from scrapy_rep.preferences.lookup import lookup_of
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, ListSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
-from tests.helpers.pagesite import recorded
+from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.usefixtures("in_time")
@@ -86,7 +86,7 @@ async def test_what_is_dropped_because_of_a_no(
 
 def by_verdict(path: Path, dry_run: bool) -> dict[str, list[str]]:
     """The paths of what is on record, sorted: those that waited for robots.txt may come after others."""
-    told = recorded(path) if path.exists() else []
+    told = decisions(path) if path.exists() else []
     assert {one["dry_run"] for one in told if one["verdict"] != "usage"} <= {dry_run}
     return {
         verdict: sorted(one["url"].split("/", 3)[3] for one in told if one["verdict"] == verdict)

@@ -17,8 +17,7 @@ import pytest
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
-from tests.helpers.process import NO_REACTORLESS, REACTORLESS_LIBRARY, Crawl
-from tests.helpers.process.seeded import SETTINGS, SPIDER, Listed
+from tests.helpers.process import Crawl, Listed, needs_reactorless
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider
@@ -39,7 +38,7 @@ def left(folder: Path) -> int:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(importlib.util.find_spec(REACTORLESS_LIBRARY) is None, reason=NO_REACTORLESS)
+@needs_reactorless
 def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
     """Ctrl-C on each kind of reactor: nothing is lost, nothing is fetched twice."""
     listed, runs = Listed(sites), []
@@ -82,7 +81,7 @@ def test_a_kill_and_a_stop_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -
 async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> None:
     """A second crawl with the JOBDIR of one that ended: the dupe filter and the spool know all."""
     listed = Listed(sites, 0, count=10)
-    settings = {**SETTINGS, "JOBDIR": str(tmp_path / "job")}
+    settings = {**Listed.SETTINGS, "JOBDIR": str(tmp_path / "job")}
     for _ in range(2):
         result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
         result.assert_clean()
@@ -93,7 +92,7 @@ async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> 
 
 async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:
     listed = Listed(sites, 0)
-    settings = {**SETTINGS, "CLOSESPIDER_PAGECOUNT": 20}
+    settings = {**Listed.SETTINGS, "CLOSESPIDER_PAGECOUNT": 20}
     result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
     assert result.reason == "closespider_pagecount"
     assert len(lines(result, "not requested: ", "the crawl is closing")) == 1
@@ -103,7 +102,7 @@ async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:
 def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
     crawls: list[Crawl] = []
     settings = {
-        **SETTINGS,
+        **Listed.SETTINGS,
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
         "SCHEDULER_PERSIST": True,
@@ -112,7 +111,7 @@ def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., C
 
     def one(listed: Listed, ends: str = "") -> Crawl:
         urls = [listed.site.url("/start")]
-        crawls.append(Crawl(tmp_path / "runs", urls, settings, spider=SPIDER, ends=ends))
+        crawls.append(Crawl(tmp_path / "runs", urls, settings, ends=ends, seeded="yes"))
         return crawls[-1]
 
     yield one

@@ -22,7 +22,7 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, in_turn, silence
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, Record, a_while, silent_until_open
-from tests.helpers.process.fleet import Fleet, decided, wait_until
+from tests.helpers.process import Fleet, decided
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file, on_a_server
@@ -89,7 +89,7 @@ async def test_a_process_that_is_killed_while_it_asks_delays_others_no_longer_th
 ) -> None:
     site = sites.add(robots=in_turn(silence(), RULES))
     killed = fleet.add([site.url("/")], REP_DOWNLOAD_TIMEOUT=2)
-    wait_until(lambda: site.robots_fetches == 1, "the first to ask")
+    killed.wait_until(lambda: site.robots_fetches == 1, "the first to ask")
     killed.kill()
     at = time.monotonic()
     assert_by_rules(

@@ -11,8 +11,8 @@ import pytest
 
 from tests.helpers.behaviours import RULES
 from tests.helpers.held import urls
-from tests.helpers.process.fleet import Fleet
-from tests.helpers.process.recorder import PAGE_AS_EVER
+from tests.helpers.pages_spider import PAGE_AS_EVER
+from tests.helpers.process import Fleet
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
 

@@ -10,13 +10,16 @@ import pytest
 from lxml import etree, html
 
 from scrapy_rep.reporting.report import duration, reading, render, share
+from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import crawl
-from tests.helpers.held import assert_clean, origin_of
+from tests.helpers.held import DEFER, assert_clean, origin_of
 from tests.helpers.log import lines
-from tests.helpers.report import RULES, ReportTown, answer, data_of, ended, line, many, started
+from tests.helpers.report import answer, data_of, ended, line, many, started
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow
+
+RULES = "User-agent: *\nDisallow: /private\nDisallow: /search\nSitemap: /map.xml\n"
 
 
 def parse(source: Path | bytes) -> Any:
@@ -43,8 +46,23 @@ def numbers(page: Any) -> dict[str, str]:
 
 
 async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) -> None:
-    town, path = ReportTown(sites), tmp_path / "new" / "robots.html"
-    result = await town.crawl(path)
+    """Of sites with rules, without a robots.txt, away for a while, and down."""
+    rules, missing, down = sites.add(robots=RULES), sites.add(robots=404), sites.refused()
+    other = sites.add(robots="User-agent: testbot\nDisallow: /*?session=\n")
+    away = sites.add(robots=in_turn(503, 503, 503, RULES))
+    counts = {
+        rules.url("/private/{}"): 12,
+        rules.url("/search?q={}"): 9,
+        rules.url("/{}"): 10,
+        other.url("/?session={}"): 10,
+        missing.url("/{}"): 5,
+        f"{down}/{{}}": 4,
+        away.url("/{}"): 30,
+        away.url("/private/{}"): 3,
+    }
+    urls = [url.format(number) for url, count in counts.items() for number in range(count)]
+    path = tmp_path / "new" / "robots.html"
+    result = await crawl(urls, {**DEFER, "REP_REPORT": str(path)})
     assert len(lines(result, f"The robots.txt report is in {path}")) == 1
     page = parse(path)
     found = numbers(page)
@@ -52,7 +70,6 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     assert (found["allowed"], found["forbidden"], found["held"]) == ("45", "34", str(held))
     assert found["given up"] == str(result.stats["rep/given_up"])
     assert found["fetches of robots.txt"] == str(result.stats["robotstxt/request_count"])
-    rules, away, size = origin_of(town.rules), origin_of(town.away), str(len(RULES))
     assert texts(page, ".rule > summary") == [
         "Disallow: /private group * 15 requests on 2 origins",
         "Disallow: /*?session= group testbot 10 requests on 1 origin",
@@ -60,12 +77,20 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     ]
     assert texts(page.cssselect(".rule")[0], "mark") == ["2 Disallow: /private"] * 2
     origins = {row[0]: row for row in rows(page, "origins")}
-    assert origins[rules][1:8] == ["with rules", "200", size, "1", "10", "21", "68 %"]
+    assert origins[origin_of(rules)][1:8] == [
+        "with rules",
+        "200",
+        str(len(RULES)),
+        "1",
+        "10",
+        "21",
+        "68 %",
+    ]
     unreachable = {row[0]: row for row in rows(page, "unreachable") if row[7] != "first answer"}
     assert {name: row[7] for name, row in unreachable.items()} == {
-        away: "answered", town.down: "given up"
+        origin_of(away): "answered", down: "given up"
     }  # fmt: skip
-    assert unreachable[away][4] == "3"  # fetches
+    assert unreachable[origin_of(away)][4] == "3"  # fetches
     assert_clean(result)
 
 

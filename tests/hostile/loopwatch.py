@@ -8,11 +8,11 @@ nor what Python's garbage collector takes, which goes through all that Scrapy ke
 from __future__ import annotations
 
 import gc
-import re
 import sys
 import threading
 import time
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
@@ -22,7 +22,7 @@ from scrapy.crawler import Crawler
 from scrapy.utils.asyncio import call_later
 
 import scrapy_rep
-from tests.helpers.process.recorder import record
+from tests.helpers.pages_spider import record
 from tests.helpers.timing import slowness
 
 OURS = str(Path(scrapy_rep.__file__).parent)
@@ -47,7 +47,7 @@ class LoopWatch:
         self._collecting_since: float | None = None
 
     def _opened(self) -> None:
-        self._before = _kilobytes("VmRSS")
+        self._before = getrusage(RUSAGE_SELF).ru_maxrss
         self._loop = threading.get_ident()
         gc.callbacks.append(self._collects)
         self._beat()
@@ -57,7 +57,7 @@ class LoopWatch:
         self._over.set()
         gc.callbacks.remove(self._collects)
         self._timer.cancel()
-        record("memory", detail=(_kilobytes("VmHWM") - self._before) // 1024)
+        record("memory", detail=(getrusage(RUSAGE_SELF).ru_maxrss - self._before) // 1024)
 
     def _beat(self) -> None:
         self._turn += 1
@@ -99,9 +99,3 @@ def _our_frame(frame: FrameType) -> str:
         if one.f_code.co_filename.startswith(OURS):
             return f"{one.f_code.co_filename}:{line} {one.f_code.co_name}"
     return ""
-
-
-def _kilobytes(name: str) -> int:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found
-    return int(found[1])

@@ -1,10 +1,8 @@
-"""In the process of a crawl under test: writes down what happens, when it happens, in a file
-that the test reads meanwhile. What is in it has happened, however the process ends.
+"""In the process of a crawl under test (see `tests.helpers.process`): the spider, and an extension. Both
+write down what happens, when it happens, in the file `CRAWL_EVENTS`, which the test reads meanwhile.
 
-`CRAWL_EVENTS` is the file. `CRAWL_ENDS`, such as `SIGKILL released 17`, is a signal that the
-process sends itself in the moment of that event: some moments are too short to be hit from
-outside. `CRAWL_LATER` is a number of seconds by which the process's clocks are ahead, so that time
-seems to have passed since another run.
+`CRAWL_ENDS`, such as `SIGKILL released 17`, is a signal that the process sends itself in the moment of
+that event: some moments are too short to be hit from outside.
 """
 
 from __future__ import annotations
@@ -13,15 +11,17 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
-from scrapy import signals
+from scrapy import Request, Spider, signals
 from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
-from scrapy.http import Request, Response
+from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 
-from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
 
 COUNTS: Counter[str] = Counter()
@@ -51,23 +51,14 @@ def record_page(response: Response) -> None:
 PAGE_AS_EVER = "dont_filter=False marks=[]"
 
 
-def put_clocks_forward(seconds: float) -> None:
-    """All that tell the time."""
-    wall, monotonic = time.time, time.monotonic
-    time.time, time.monotonic = lambda: wall() + seconds, lambda: monotonic() + seconds
-    RepMiddleware.clock = staticmethod(time.time)
-
-
 class Recorder:
-    """An extension that records signals. Spiders record what their callbacks get themselves."""
+    """The extension: records signals."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Recorder:
         # The engine looks that often (seconds) whether the crawl is over, or whether others have
         # put something into a shared queue. Scrapy's 5 make most runs as much longer.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
-        if later := float(os.environ.get("CRAWL_LATER", "0")):
-            put_clocks_forward(later)
         return cls(crawler)
 
     def __init__(self, crawler: Crawler) -> None:
@@ -89,7 +80,7 @@ class Recorder:
 
     def _request_seen(self, request: Request, signal: Any, **_: Any) -> None:
         if request.callback is not NO_CALLBACK:  # else it is a robots.txt
-            record(self._kinds[signal], request.url, request.meta.get("note", ""))
+            record(self._kinds[signal], request.url)
 
     def _resolved(self, origin: Any, outcome: Any, **_: Any) -> None:
         record("resolved" if outcome.value != "unreachable" else "refused", str(origin))
@@ -102,3 +93,49 @@ class Recorder:
         for key, value in self._stats.get_stats().items():
             record("stat", key, value)
         record("closed", detail=reason)
+
+
+class PagesSpider(Spider):
+    """Requests the URLs of a file, and writes down what becomes of them. Arguments, each off if empty:
+
+    - linked: the URLs come from a callback: Scrapy has other queues for start requests
+    - links: so does `/next` of each page
+    - go: a file. The spider begins when it appears, so that several processes meet a site in the
+      same moment
+    - seeded: the URLs are where sitemaps are looked for; the pages are what those list
+    """
+
+    name = "pages"
+    linked = links = go = seeded = ""
+
+    def __init__(self, urls: str, **kwargs: str) -> None:
+        super().__init__(**kwargs)
+        self.urls = Path(urls).read_text().split()
+        if self.seeded:
+            self.sitemap_rules = [("/start$", "start_page"), ("", "parse")]
+
+    async def start(self) -> AsyncIterator[Any]:
+        while self.go and not Path(self.go).exists():
+            time.sleep(0.005)  # noqa: ASYNC251 (nothing else goes on in this process yet)
+        if self.linked:
+            yield Request("data:,", self.parse_links)
+        else:
+            for request in self.pages():
+                yield request
+
+    def pages(self) -> Iterator[Request]:
+        for url in self.urls:
+            yield Request(url, self.start_page if self.seeded else self.parse, errback=self.failed)
+
+    def parse_links(self, response: Response) -> Iterator[Request]:
+        yield from self.pages()
+
+    def start_page(self, response: Response) -> None: ...
+
+    def parse(self, response: Response) -> Iterator[Request]:
+        record_page(response)
+        if self.links and not response.url.endswith("/next"):
+            yield Request(urljoin(response.url, "/next"), dont_filter=True)
+
+    def failed(self, failure: Any) -> None:
+        record("failed", failure.request.url, f"{type(failure.value).__name__}: {failure.value}")

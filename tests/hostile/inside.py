@@ -1,4 +1,4 @@
-"""A network of its own for crawls: `unshare --net --mount python -m tests.helpers.process.inside FILE`.
+"""A network of its own for crawls: `unshare --net --mount python -m tests.hostile.inside FILE`.
 
 Its loopback has public addresses, behind which there is a web server, and a name server whose answers
 change between a check and a connection. FILE holds the arguments of `scrapy` as JSON; all are run at once. The outcome
@@ -22,7 +22,7 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.helpers.process.forked import ScrapyProcess
+from tests.helpers.scrapy_process import ScrapyProcess
 
 PUBLIC = ("93.184.215.14", "93.184.215.15")
 PRIVATE = ("10.0.0.1",)
