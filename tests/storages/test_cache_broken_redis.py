@@ -16,9 +16,7 @@ from tests.helpers.redisserver import (
     Address,
     RedisServer,
     ask,
-    catch_up,
     needs_server,
-    replicated,
 )
 from tests.helpers.servers import Sites
 from tests.helpers.storing import (
@@ -104,23 +102,3 @@ async def test_a_server_that_is_full_is_read(sites: Sites, server: RedisServer) 
     assert "maxmemory" in warning(result)
     assert len(lines(result, "works again")) == 1
     assert_quiet(await visit(many[-1:], on(server), fetched=[0]))
-
-
-async def test_a_failover_in_the_middle_of_a_crawl(sites: Sites, tmp_path: Path) -> None:
-    """The replica becomes the primary, and the address leads to it."""
-    with replicated(tmp_path) as (old, new), Address(old) as address:
-        known, others = some(sites, 1), some(sites, 3)
-        await visit(known, on(address))
-        catch_up(old, new)
-
-        def fail_over() -> None:
-            ask(new, "REPLICAOF", "NO", "ONE")
-            address.server = new
-            ask(old, "REPLICAOF", "127.0.0.1", new.port)
-
-        many = [*known, *others]
-        result = await visit(many, on(address), nothing, fail_over, fetched=[0, 1, 1, 1])
-        said = warnings(result, without=EARNED)
-        assert len(said) == len(lines(result, "works again")) <= 1
-        old.stop()
-        assert_quiet(await visit(many, on(new), fetched=[0] * 4))

@@ -207,6 +207,21 @@ def test_a_lease_is_one_owners(kind: Kind) -> None:
 
 
 @if_shared
+def test_batches_do_what_single_calls_do(storage: Storage) -> None:
+    many = [f"http://{number}.test:80" for number in range(300)]
+    entries = [rules(A), missing(B), *map(missing, many)]
+    storage.save_many(entries)
+    found = storage.load_many([entry.origin for entry in entries])
+    assert found == {entry.origin: entry for entry in entries}
+    assert storage.load_many([A, "http://unknown:80"]) == {A: storage.load(A)}
+    assert storage.lease(A, "other", 60.0)
+    assert storage.lease_many([A, *many], "me", 60.0) == set(many)
+    assert storage.lease_many([A, *many[:2]], "other", 60.0) == {A}
+    storage.release_many([A, many[0]], "me")
+    assert storage.lease_many([A, *many[:2]], "third", 60.0) == {many[0]}
+
+
+@if_shared
 def test_one_of_many_gets_the_lease(kind: Kind) -> None:
     kind.new().save(missing(B))  # the file is there
     storages = [kind.new() for _ in range(8)]
