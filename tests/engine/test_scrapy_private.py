@@ -119,21 +119,13 @@ def _stop(engine: Any) -> None:
     deferred_from_coro(engine.stop_async())
 
 
-def _crawler(engine: Any) -> None:
-    deferred_from_coro(engine.crawler.stop_async())
-
-
-def _idle(engine: Any) -> None:
-    """The usual end."""
-
-
-WAYS: dict[str, tuple[Callable[[Any], None], dict[str, Any], str]] = {
+WAYS: dict[str, tuple[Callable[[Any], object], dict[str, Any], str]] = {
     "callback": (_callback, {}, "way"),
     "close_spider_async": (_async, {}, "way"),
     "stop_async": (_stop, {}, "shutdown"),
-    "crawler": (_crawler, {}, "shutdown"),
-    "idle": (_idle, {}, "finished"),
-    "pagecount": (_idle, {"CLOSESPIDER_PAGECOUNT": 1}, "closespider_pagecount"),
+    "crawler": (lambda engine: deferred_from_coro(engine.crawler.stop_async()), {}, "shutdown"),
+    "idle": (id, {}, "finished"),
+    "pagecount": (id, {"CLOSESPIDER_PAGECOUNT": 1}, "closespider_pagecount"),
 }
 
 
@@ -147,7 +139,7 @@ async def test_all_ways_to_close_are_one(sites: Sites) -> None:
 
 
 async def closed_once(
-    sites: Sites, act: Callable[[Any], None], settings: dict[str, Any], reason: str
+    sites: Sites, act: Callable[[Any], object], settings: dict[str, Any], reason: str
 ) -> None:
     events: list[str] = []
 

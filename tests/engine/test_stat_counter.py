@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from scrapy import signals as scrapy_signals
 
+from scrapy_rep import may_fetch
 from scrapy_rep.engine import timers
+from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import a_while
 from tests.helpers.servers import Sites
@@ -16,11 +19,17 @@ from tests.helpers.servers import Sites
 async def test_the_stat_is_there_while_the_crawl_runs_and_at_its_end(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who looks at the stats in the last moment finds all."""
+    """Who looks at the stats in the last moment finds all, of what came while it closed too."""
     site, seen = sites.add(), []
 
     def look(crawler: Any) -> None:
         seen.append(crawler.stats.get_value("rep/cache/hit"))
+
+    def idle(spider: Any) -> None:
+        async def late() -> None:
+            assert await may_fetch(spider.crawler, site.url("/late"))
+
+        EngineAccess(spider.crawler).before_closing(Stage.COUNTING, late)
 
     class LookingSpider(StepSpider):
         async def parse(self, response: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -35,7 +44,10 @@ async def test_the_stat_is_there_while_the_crawl_runs_and_at_its_end(
         LookingSpider,
         {},
         steps=[site.url(f"/{number}") for number in range(20)],
-        signal_handlers={scrapy_signals.spider_closed: lambda spider: look(spider.crawler)},
+        signal_handlers={
+            scrapy_signals.spider_idle: idle,
+            scrapy_signals.spider_closed: lambda spider: look(spider.crawler),
+        },
     )
     assert seen[:3] == [1, 2, 3]
-    assert seen[-1] == 20
+    assert seen[-1] == 21

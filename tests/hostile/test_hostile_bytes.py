@@ -18,7 +18,6 @@ from scrapy_rep.origins import body
 from scrapy_rep.origins.body import (
     MAX_HEADER,
     NotCredible,
-    Transfer,
     content_encodings,
     decode,
     header_text,
@@ -229,12 +228,6 @@ def test_encodings_have_a_limit() -> None:
     for values in (["gzip"] * 6, ["gzip, " * 2_000], ["identity, " * 2_000]):
         with pytest.raises(NotCredible):
             encodings(*values)
-
-
-def test_a_body_that_is_not_decoded() -> None:
-    headers = {"Content-Encoding": ["gzip"] * 6}
-    body = Transfer().read(Response("http://a.test/", headers=headers, body=b"x"))
-    assert (body.data, body.problem) == (b"", "6 content encodings, more than 5")
 
 
 # Pages

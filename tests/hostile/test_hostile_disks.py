@@ -19,10 +19,9 @@ from tests.helpers.files import change
 from tests.helpers.held import a_while, origin_of, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import decisions, lines_of
-from tests.helpers.redisserver import RedisServer
 from tests.helpers.robots_command import make_project, robots
 from tests.helpers.servers import Sites
-from tests.helpers.storing import A, B, in_a_file, missing, on_a_server, open_, rules
+from tests.helpers.storing import A, B, in_a_file, missing, open_, rules
 
 # -- a cache file that is deleted --------------------------------------------------------------
 
@@ -217,20 +216,3 @@ def test_others_are_shown(tmp_path: Path) -> None:
     assert "Disallow: /e" in done.out
     assert len(done.err.splitlines()) == 2
     assert "the cache can't be used" not in done.err
-
-
-@pytest.mark.process
-@pytest.mark.needs_redis
-def test_others_on_a_server(tmp_path: Path, redis_server: RedisServer) -> None:
-    import redis
-
-    stored = on_a_server(redis_server.url, "others")
-    storage = open_(stored)
-    storage.save(rules("http://a.example"))
-    storage.close()
-    client: Any = redis.Redis.from_url(redis_server.url)
-    with client:
-        client.set("others:entry:http://b.example", b'{"schema":1,"origin":"nonsense"}')
-    done = robots(make_project(tmp_path / "p"), "--cache", "a.example", settings=stored)
-    assert "http://a.example" in done.out
-    assert "skipped 1 unreadable entry" in done.err

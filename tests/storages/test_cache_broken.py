@@ -39,11 +39,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "robots.sqlite"
-
-
-@pytest.fixture
 def in_file(tmp_path: Path) -> dict[str, Any]:
     return in_a_file(tmp_path)
 

@@ -11,12 +11,6 @@ from tests.helpers.held import a_while
 from tests.helpers.log import lines
 from tests.helpers.storing import A, B, Hanging, World, always, never, rules
 
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
-
-
 FULL = OSError(28, "No space left on device")
 ALL = ("load", "save", "lease", "release", "purge")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -250,6 +251,28 @@ def together(work: Callable[[int], None], count: int) -> None:
         one.start()
     for one in threads:
         one.join(60)
+
+
+def test_memory_forgets_the_least_recently_used() -> None:
+    """Large ones among themselves, too, which go before the others."""
+    storage = MemoryStorage(3, 4_000)
+    small, large = [rules(f"http://{n}:80") for n in range(4)], [A, B, "http://c:80"]
+
+    def origins() -> set[str]:
+        return set(all_of(storage))
+
+    for entry in small[:3]:
+        storage.save(entry)
+    storage.load(small[0].origin)
+    storage.save(small[3])
+    assert origins() == {small[n].origin for n in (0, 2, 3)}
+    storage = MemoryStorage(10, 4_000)
+    storage.save(small[0])
+    for origin in large[:2]:
+        storage.save(rules(origin, os.urandom(1_200)))
+    storage.load(A)
+    storage.save(rules(large[2], os.urandom(1_200)))
+    assert origins() == {small[0].origin, A, large[2]}
 
 
 def test_a_storage_can_be_closed_at_any_time(kind: Kind) -> None:

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,18 +20,6 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import NOW, A, B, missing, rules
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "robots.sqlite"
-
-
-@pytest.fixture
-def storage(path: Path) -> Iterator[SqliteStorage]:
-    made = SqliteStorage(path)
-    yield made
-    made.close()
 
 
 FIRST: tuple[Callable[[SqliteStorage], object], ...] = (
