@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scrapy import Request
 from scrapy import signals as scrapy_signals
 
-from scrapy_rep import may_fetch
 from scrapy_rep.engine import timers
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.lifecycle import Stage
@@ -27,7 +27,7 @@ async def test_the_stat_is_there_while_the_crawl_runs_and_at_its_end(
 
     def idle(spider: Any) -> None:
         async def late() -> None:
-            assert await may_fetch(spider.crawler, site.url("/late"))
+            await spider.crawler.engine.download_async(Request(site.url("/late")))
 
         EngineAccess(spider.crawler).before_closing(Stage.COUNTING, late)
 
@@ -40,7 +40,7 @@ async def test_the_stat_is_there_while_the_crawl_runs_and_at_its_end(
             return StepSpider.parse(self, response, **kwargs)
 
     monkeypatch.setattr(timers, "_PERIOD_SECONDS", 0.01)
-    await crawl(
+    result = await crawl(
         LookingSpider,
         {},
         steps=[site.url(f"/{number}") for number in range(20)],
@@ -50,4 +50,5 @@ async def test_the_stat_is_there_while_the_crawl_runs_and_at_its_end(
         },
     )
     assert seen[:3] == [1, 2, 3]
-    assert seen[-1] == 21
+    assert seen[-1] == 20
+    assert result.stat("rep/cache/hit") == 21
