@@ -109,7 +109,9 @@ NEIGHBOURS: dict[str, dict[str, Any]] = {
         "AUTOTHROTTLE_START_DELAY": 0.01,
         "DOWNLOAD_DELAY": 0.01,
         "CONCURRENT_REQUESTS": 1,
-        "RETRY_TIMES": 5,  # of pages: robots.txt has the clock of its origin
+        # Of pages: robots.txt has the clock of its origin, and a limit of its own.
+        "RETRY_TIMES": 5,
+        "REDIRECT_MAX_TIMES": 1,
     },
     "without": {
         "COMPRESSION_ENABLED": False,

@@ -115,6 +115,19 @@ async def test_writes_wait_for_claims_while_the_storage_fails(world: World) -> N
     assert order[:2] == ["claim", "save"]
 
 
+async def test_it_works_again(world: World) -> None:
+    world.storage.fails = dict.fromkeys(ALL, FULL)
+    with captured_log() as records:
+        await use(world)
+        world.storage.fails = {}
+        world.now += 10.1
+        await use(world)
+        assert [world.storage.load(A), world.storage.leases] == [rules(), {}]
+    assert len(lines(records, level="WARNING")) == 1
+    [info] = lines(records)
+    assert "works again" in info
+
+
 @pytest.mark.parametrize("method", ["load", "save", "lease", "release"])
 async def test_one_method_fails(world: World, method: str) -> None:
     """The others work: the outage is one all the same, until that one works again."""
